@@ -1,44 +1,104 @@
-"""BLiMP's minimal pairs without labels, by the networks that real_text.py has pre-trained:
+"""BLiMP's minimal pairs (Warstadt et al., TACL 2020) scored without labels, by networks that real_text.py pre-trained:
 
-    python benchmarks/blimp.py runs/real-text/modern/electra-1-12000 runs/real-text/modern/mlm-1-21383
+    python benchmarks/blimp.py --pairs data/*.jsonl -- runs/real-text/modern/electra-1-12000
 
-Each folder's discriminator and generator (or masked language model) are scored. The
-pairs are BLiMP's of the hub, or those of `--pairs`. Writes benchmarks/results/blimp.json.
+The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, `sentence_bad` and `UID`. Each folder's
+discriminator and generator (or masked language model) are scored by the share of pairs where they prefer the good
+sentence; chance is 50. Writes benchmarks/results/blimp.json.
+
+discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced: how little it suspects
+generator       Σ log p(x_t | all others), each token masked in turn: pseudo-log-likelihood (Salazar et al., ACL 2020)
+
+Shapes: N texts, B rows of a batch, T tokens of a row, V vocabulary.
 """
 
 import statistics
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from benchmarks.harness import arguments, provenance, write_record
-from electra import load
-from electra.files import read_json
-from electra.minimal_pairs import accuracies
-from pipelines.commands.pairs import read
+from electra import Model, load
+from electra.files import read_json, read_jsonl
+from electra.inference import encode
+from electra.pretraining.networks import Generator
 
 FACTS = ("steps", "flops", "parameters", "rows_sha256")
+ROWS = 256  # rows of masked tokens in a batch
+
+
+def accuracies(model: Model, pairs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the percentage of pairs with the higher score for the good sentence, by paradigm; ties count half."""
+    good_N = scores(model, [pair["sentence_good"] for pair in pairs])
+    bad_N = scores(model, [pair["sentence_bad"] for pair in pairs])
+    points: dict[str, list[float]] = defaultdict(list)
+    for pair, good, bad in zip(pairs, good_N, bad_N, strict=True):
+        points[pair["UID"]].append(50.0 * (float(good > bad) + float(good >= bad)))
+    return {paradigm: statistics.fmean(values) for paradigm, values in points.items()}
+
+
+def scores(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return how acceptable each text is to the network (N,): higher is better."""
+    if isinstance(model.network, Generator):
+        return likelihoods(model, texts)
+    return np.array([np.log1p(-judged.probability.astype(np.float64)).sum() for judged in model.replaced(texts)])
+
+
+@torch.inference_mode()
+def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return pseudo-log-likelihoods (N,): one row for each token of each text, in which it is masked."""
+    tokenizer = model.tokenizer
+    sequences = []
+    places = []
+    for number, text in enumerate(texts):
+        ids = encode(text, tokenizer)[0][: model.length - 2]
+        sequences.append(torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id]))
+        places += [(number, place) for place in range(1, len(ids) + 1)]
+    places.sort(key=lambda pair: len(sequences[pair[0]]))
+    total_N = np.zeros(len(texts))
+    for start in range(0, len(places), ROWS):
+        part = places[start : start + ROWS]
+        rows = [sequences[number] for number, _ in part]
+        ids_BT = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
+        lengths_B = torch.tensor([len(row) for row in rows])
+        place_B1 = torch.tensor([[place] for _, place in part])
+        masked_BT = ids_BT.scatter(1, place_B1, tokenizer.mask_id)
+        inputs = [tensor.to(model.device) for tensor in (masked_BT, torch.zeros_like(ids_BT), lengths_B, place_B1)]
+        logits_BV, _ = model.network(*inputs)
+        log_share_BV = logits_BV[:, : tokenizer.vocab_size].double().log_softmax(-1).cpu()
+        score_B = log_share_BV.gather(1, ids_BT.gather(1, place_B1))[:, 0].numpy()
+        np.add.at(total_N, [number for number, _ in part], score_B)
+    return total_N
 
 
 def main() -> None:
-    asked, origin = arguments(__doc__, "blimp.json"), provenance("torch")
-    asked.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run of real_text.py")
-    asked.add_argument("--pairs", nargs="*", default=[], help="files; default: BLiMP from the hub")
-    chosen = asked.parse_args()
-    pairs, found = list(read(chosen.pairs)), dict[str, Any]()
+    options = arguments(__doc__, "blimp.json")
+    origin = provenance("torch")
+    options.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run of real_text.py")
+    options.add_argument("--pairs", nargs="+", type=Path, required=True, help="BLiMP's JSON lines")
+    chosen = options.parse_args()
+    pairs = [pair for path in chosen.pairs for pair in read_jsonl(path)]
+    models: dict[str, Any] = {}
     for folder in chosen.folders:
         run = read_json(folder / "found.json")
+        facts = {key: run[key] for key in FACTS}
+        facts |= {"encoder": run["config"]["encoder"]["kind"], "tokens": run["curve"][-1]["tokens"]}
         for part in ("discriminator", "generator"):
-            if (model := folder / "model" / part).is_dir():
-                paradigms = {name: round(value, 1) for name, value in accuracies(load(model), pairs).items()}
+            path = folder / "model" / part
+            if path.is_dir():
+                paradigms = {name: round(value, 1) for name, value in accuracies(load(path), pairs).items()}
                 mean = round(statistics.fmean(paradigms.values()), 1)
-                encoder = run["config"]["encoder"]["kind"]
-                facts = {key: run[key] for key in FACTS} | {"encoder": encoder, "tokens": run["curve"][-1]["tokens"]}
-                found[f"{folder.name} {part}"] = {**facts, "mean": mean, "paradigms": paradigms}
+                models[f"{folder.name} {part}"] = {**facts, "mean": mean, "paradigms": paradigms}
                 print(folder.name, part, mean, flush=True)
-    write_record(chosen.output, {"pairs": len(pairs), "models": found}, origin)
+    write_record(chosen.output, {"pairs": len(pairs), "models": models}, origin)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ from benchmarks.harness import (
     spread,
     write_record,
 )
+from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.order import row_indices
 from electra.data.shards import SPLITS, Rows, RowWriter, seal
@@ -68,8 +69,13 @@ CLEANING = {
     "language": {"language": "en"},
     "quality": {"quality": "gopher"},
     "near_duplicates": {"near_duplicates": "drop"},
-    "decontaminate": {"decontaminate": "local"},
-    "all_filters": {"language": "en", "quality": "gopher", "near_duplicates": "drop", "decontaminate": "local"},
+    "decontaminate": {"decontaminate": {"tasks": "local"}},
+    "all_filters": {
+        "language": "en",
+        "quality": "gopher",
+        "near_duplicates": "drop",
+        "decontaminate": {"tasks": "local"},
+    },
 }
 
 
@@ -213,11 +219,11 @@ def formats(slices: list[Path], folder: Path) -> dict[str, Any]:
 def filtering(slices: list[Path], folder: Path) -> dict[str, Any]:
     """Megabytes of clean text per CPU second: cleaning once more, each filter by itself, and all at once."""
     (scratch := folder / "benchmark").mkdir()
-    forbidden = forbidden_ngrams(PARAMS.tasks["local"], "local", scratch)
+    forbidden = forbidden_ngrams(PARAMS.tasks["local"], build(CleaningConfig, CLEANING["decontaminate"]), scratch)
     judges: dict[str, Callable[[str], object]] = {}
     for arm, settings in CLEANING.items():
         scored = forbidden if "decontaminate" in settings else None
-        judges[arm] = partial(judge, cleaning=CleaningConfig(**settings), forbidden=scored)
+        judges[arm] = partial(judge, cleaning=build(CleaningConfig, settings), forbidden=scored)
     judges["cleaning"] = partial(clean, config=PARAMS.corpora["local_wiki_books"].cleaning, counts=Counter())
     texts = [[json.loads(line)["text"] for line in path.open(encoding="utf-8")] for path in slices]
     for arm in judges:  # loads what it needs

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.harness import ROOT, arguments, provenance, write_record
 from electra.files import read_json
 from pipelines.config.params import FILE, load
-from pipelines.stages import corpus, glue, pretrain, tasks, tokens
+from pipelines.stages import STAGES, corpus, glue, pretrain, tasks, tokens
 from pipelines.tracking import Tracker
 
 SIZE = 6e6  # characters of text
@@ -156,7 +156,7 @@ def measured() -> dict[str, Any]:
     for name in MODELS:
         for work in (pretrain, glue):
             work.run(name, params, Tracker(None))
-        ended, scored = (read_json(Path(f"results/{name}/{stage}.json")) for stage in ("pretrain", "glue"))
+        ended, scored = (read_json(STAGES[stage].results(name)) for stage in ("pretrain", "glue"))
         found["pretrainings"].append({key: ended[key] for key in FACTS})
         for task, of in scored["tasks"].items():
             found["tasks"][task]["pretrained"].append(round(statistics.fmean(of["pretrained"]["scores"]), 2))

@@ -21,14 +21,15 @@ from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_steps
-from electra.storage.fingerprint import of_code
 from pipelines import ROOT
 from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report import paper
-from pipelines.report.comparison import around, difference
+from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
-from pipelines.runtime import code_deps, roofline
+from pipelines.runtime import roofline
+from pipelines.stages import FINETUNING, PRETRAINING
+from pipelines.versioning.code import digest_of
 
 PAGES = (
     "README.md",
@@ -39,7 +40,7 @@ PAGES = (
     "docs/sample-world.md",
 )
 ARMS = ("scratch", "pretrained")
-TRAINING = tuple(dict.fromkeys((*code_deps.RUNS["pretrain"], *code_deps.RUNS["finetune"])))
+TRAINING = tuple(dict.fromkeys((*PRETRAINING, *FINETUNING)))
 WORLD = ("pipelines/sources/sample_world",)
 CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
 used: set[str] = set()
@@ -89,7 +90,7 @@ def changed(commit: str, paths: tuple[str, ...]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         for name in (names or b"").decode().split():
             write_atomic(Path(folder) / name, git("show", f"{commit}:{name}") or b"")
-            if not (ROOT / name).is_file() or of_code(Path(folder), [name]) != of_code(ROOT, [name]):
+            if not (ROOT / name).is_file() or digest_of((name,), Path(folder)) != digest_of((name,), ROOT):
                 return True
     return names is None
 
@@ -150,7 +151,7 @@ def tiny_sentence() -> str:
     known = record("tiny-marks")
     mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
     another = mean["pretrained"]
-    low, high = around(another["scores"], another=True) or (0.0, 100.0)
+    low, high = predict_next(another["scores"]) or (0.0, 100.0)
     return (
         f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
         f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings); "

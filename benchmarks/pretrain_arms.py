@@ -5,21 +5,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.attention import activate_flash_attention_impl
 
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
-from electra.optim.cuda_graphs import CudaRecorder
 from electra.optim.precision import autocast
+from electra.pretraining.compiling import compile_parts, lacks_to_compile
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
+from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
-from electra.pretraining.step import Step, compile_parts, keep_freed_memory, lacks_to_compile
-from pipelines.commands.gpu_check.sample import SPECIAL, MadeUpRows
+from electra.pretraining.step import Graphs, Step
 
 VOCAB, RATE = 30_522, 1e-4
 
@@ -37,25 +36,27 @@ def built(config: ElectraConfig) -> Pretraining:
 
 
 class Ours:
-    """The loop's step."""
+    """The loop's step, and alternatives to its parts on a GPU: `ours` compiles each layer once and captures all of it.
 
-    def __init__(self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True) -> None:
-        self.device = device
-        if device.type == "cpu":
-            keep_freed_memory()
+    `eager` neither compiles nor captures, `captured` does not compile, `parts` does not capture. `whole`
+    compiles the whole forward pass in one piece instead. `autotune` lets Inductor choose among its own products, too.
+    """
+
+    def __init__(
+        self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True, kind: str = "ours"
+    ) -> None:
         self.model = built(config).to(device).train(dropped)
-        if device.type == "cuda" and not lacks_to_compile():
-            compile_parts(self.model)
+        gpu = device.type == "cuda"
+        if gpu and not lacks_to_compile():
+            torch._inductor.config.max_autotune = kind == "autotune"
+            if kind == "whole":
+                self.model.compile(dynamic=False, options={"combo_kernels": True})
+            elif kind not in {"eager", "captured"}:
+                compile_parts(self.model)
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)
-        recorder = CudaRecorder(device) if device.type == "cuda" else None
-        world = World(0, 1, device)
-        self.update = Step(self.model, self.optimizer, world,
-                           precision=precision, record=recorder)  # fmt: skip
-
-    def start(self) -> None:
-        if self.device.type == "cpu":
-            keep_freed_memory()
+        graphs = Graphs(device) if gpu and kind not in {"eager", "parts"} else None
+        self.update = Step(self.model, self.optimizer, World(0, 1, device), precision=precision, graphs=graphs)
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
         return self.update([batch], [number], "joint")[0]["loss"]
@@ -71,7 +72,6 @@ class Peer:
         self.precision, self.device = precision, device
         source = built(config)
         assert isinstance(source.generator, Generator)
-        self.start()
         sizes = [source.generator.encoder.config, config.encoder]
         classes = [transformers.ElectraForMaskedLM, transformers.ElectraForPreTraining]
         self.generator, self.discriminator = (
@@ -91,10 +91,6 @@ class Peer:
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
         if compiled:
             self.generator, self.discriminator = torch.compile(self.generator), torch.compile(self.discriminator)
-
-    def start(self) -> None:
-        if self.device.type == "cpu":
-            keep_freed_memory(False)
 
     def loss(self, batch: Batch, masked: Masked, sampled_X: Tensor | None = None) -> Tensor:
         ids, real = batch.ids_BT, torch.arange(batch.ids_BT.shape[1], device=self.device) < batch.lengths_B[:, None]
@@ -129,14 +125,9 @@ class Peer:
 
 def make(arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True) -> Ours | Peer:
     kind, precision = arm.split("-")
-    if kind == "autotune":  # Triton's own products with what follows them, where they are faster than cuBLAS'
-        torch._inductor.config.max_autotune = True
-    if kind == "fa3":  # for encoders without attention dropout, which FlashAttention 3 lacks; its package registers it
-        __import__("flash_attn_interface")
-        activate_flash_attention_impl("FA3")
-    if kind in {"ours", "autotune", "fa3"}:
-        return Ours(config, precision, device, dropped)
-    return Peer(config, precision, device, dropped, compiled=kind == "compiled")
+    if kind in {"peer", "compiled"}:
+        return Peer(config, precision, device, dropped, compiled=kind == "compiled")
+    return Ours(config, precision, device, dropped, kind)
 
 
 def batches(config: ElectraConfig, device: torch.device, count: int = 4) -> list[tuple[Batch, Masked]]:

@@ -3,7 +3,8 @@
     python benchmarks/pretrain_step.py --models small --rows 8 --threads 1   # a CPU: minutes
     python benchmarks/pretrain_step.py                                       # a GPU: small, base and large, 10 minutes
 
-Arms: `ours-P` is the loop's own step; `peer-P` is ElectraForMaskedLM and ElectraForPreTraining written as their docs
+Arms: `ours-P` is the loop's own step, with alternatives to its parts on a GPU (class Ours in pretrain_arms.py, such as
+`whole-P` or `eager-P`); `peer-P` is ElectraForMaskedLM and ElectraForPreTraining written as their docs
 suggest (SDPA, labels of -100, fused AdamW, autocast), with Gumbel sampling at the masked positions; `compiled-P` is the
 peer under torch.compile. P is the precision, fp32 (transformers' default) or bf16.
 
@@ -106,7 +107,7 @@ def measure(
     """One arm of one round: first step, peak memory, (process, wall) seconds a step of each block, the probed peak."""
     cpu = device.type == "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
-    if not arm.startswith("ours"):
+    if arm.startswith(("peer", "compiled")):
         import transformers.models.electra.modeling_electra  # noqa: F401
     given, begun = batches(config, device), time.perf_counter()
     before = memory_mb("VmHWM") * 2**20 if cpu else torch.cuda.memory_allocated()
@@ -124,7 +125,6 @@ def measure(
         found["reserved bytes"] = torch.cuda.max_memory_reserved()
     while len(found["blocks"]) < blocks and (time.time() < deadline or not found["blocks"]):
         found["bf16 peak"].append(probe(device))
-        one.start()
         found["blocks"].append(timed(step, steps, device))
         if not torch.isfinite(losses[0]):
             raise SystemExit(f"{arm}: loss {losses[0].item()}")
@@ -180,7 +180,7 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Found:
     """Everything of one model: losses that agree, then the arms in turns until the deadline."""
     config = settings(name, options.rows, options.length)
     found: Found = {"settings": plain(load().models[name].electra()), "rows": config.pretrain.batch, "errors": {}}
-    if any(not arm.startswith("ours") for arm in options.arms):
+    if any(arm.startswith(("peer", "compiled")) for arm in options.arms):
         found["loss at step 0"] = child(options, deadline, "--one", name)
         if "error" in found["loss at step 0"]:
             return found

@@ -37,12 +37,12 @@ from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
-from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import corpus, tasks, tokens
+from pipelines.stages import FINETUNING, STAGES, corpus, tasks, tokens
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
 from pipelines.tracking import Tracker
+from pipelines.versioning.code import digest_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,7 +71,7 @@ def prepare(params: Params) -> None:
         if not (Path("build") / kind / name).is_dir():
             stage.run(name, params, Tracker(None))
     manifest, made = Path("build/tokens") / ROWS / MANIFEST, RUNS / "rows.json"
-    key = digest(rows, read_manifest(Path("build/corpus") / rows.corpus)["files"], code_deps.code("tokens"))
+    key = digest(rows, read_manifest(Path("build/corpus") / rows.corpus)["files"], STAGES["tokens"].digest)
     if not (manifest.is_file() and made.is_file() and read_json(made) == {key: sha256_file(manifest)}):
         tokens.run(ROWS, params, Tracker(None))
         write_json(made, {key: sha256_file(manifest)})
@@ -153,7 +153,7 @@ def finetuned(params: Params, model: Path, state: Path, arm: str, seed: int, of:
         own = tuple(10 * seed + each for each in plans[task].seeds)
         config = dataclasses.replace(plans[task], seeds=own, arms=(kind,), keep="none")  # type: ignore[arg-type]
         where = {"rows": rows / task, "model": model / "encoder", "state": state}
-        jobs = Plan(task, config, **where, code=code_deps.code("finetune")).jobs()  # type: ignore[arg-type]
+        jobs = Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()  # type: ignore[arg-type]
         found[task] = [done["metrics"][jobs[0].task.metrics[0]] for done in run_all(jobs, 1)]
         print(f"{state.name} {task}:", *(f"{score:.1f}" for score in found[task]), flush=True)
     return found
@@ -182,7 +182,7 @@ def compared(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
         }
         for first, second in PAIRS:
             if pair := difference(arms.get(first, ()), arms.get(second, ())):
-                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": pair.reading}
+                found[name][f"{first} - {second}"] = {**dataclasses.asdict(pair), "reading": pair.verdict}
     return found
 
 

@@ -1,6 +1,6 @@
 """Keep the results of ablations with their provenance: `python benchmarks/record_ablations.py tiny`.
 
-Takes what `results/ablations/` holds of a model's ablations (or of one, by its name) and writes
+Takes what build/ablation holds of a model's ablations (or of one, by its name) and writes
 benchmarks/results/ablations/NAME.json, which the report shows for every ablation that its own run does not cover.
 """
 
@@ -13,6 +13,7 @@ from benchmarks.harness import arguments, provenance, write_record
 from electra.files import read_json
 from pipelines.config.params import load
 from pipelines.report.load_results import ABLATION_RECORDS
+from pipelines.stages import STAGES
 
 
 def main() -> None:
@@ -22,7 +23,7 @@ def main() -> None:
     timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
     machine = origin["machine"]
     for name in (key for key, ablation in load().ablations.items() if asked in {key, ablation.model}):
-        path = Path("results/ablations") / f"{name}.json"
+        path = STAGES["ablation"].results(name)
         if not path.is_file():
             print(f"{name}: not run")
             continue

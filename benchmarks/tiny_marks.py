@@ -21,12 +21,12 @@ from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import GLUE
 from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
-from pipelines.runtime import code_deps
-from pipelines.stages import baselines, corpus, tasks, tokens
+from pipelines.stages import FINETUNING, baselines, corpus, tasks, tokens
 from pipelines.stages.arms import Arm, arm_folder, train
 from pipelines.stages.pretrain import ModelRows
 from pipelines.stages.squad import never_answering
 from pipelines.tracking import Tracker
+from pipelines.versioning.code import digest_of
 
 MODEL, SEEDS, SQUAD = "tiny", range(1, 9), "squad2"
 ARMS = ("pretrained", "scratch")
@@ -53,7 +53,7 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
         config = params.finetune.resolve_squad(changes) if task == SQUAD else params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
         where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
-        jobs += Plan(task, config, **where, code=code_deps.code("finetune")).jobs()
+        jobs += Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()
     found: Scores = {"metrics": {}, "train_metrics": {}}
     for job, done in zip(jobs, run_all(jobs, 1), strict=True):
         for kind in found.keys() & done.keys():

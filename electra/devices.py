@@ -70,11 +70,13 @@ def same_bytes(wanted: bool) -> Iterator[None]:
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is made
     settings: Any = torch.utils.deterministic
-    # else each tensor is filled, for no gain
-    filled, settings.fill_uninitialized_memory = settings.fill_uninitialized_memory, False
+    filled = settings.fill_uninitialized_memory
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    settings.fill_uninitialized_memory = False  # else each tensor is filled, for no gain
     torch.use_deterministic_algorithms(True)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(False)
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
         settings.fill_uninitialized_memory = filled

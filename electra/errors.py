@@ -118,6 +118,10 @@ class CorruptFile(UserError):
     exit_code = 74
 
 
+class Unreadable(CorruptFile):
+    """A file that the operating system did not let us read just now: its bytes may be whole."""
+
+
 class OutOfRoom(UserError):
     """The disk is full, or the file system refused a write."""
 

@@ -1,7 +1,8 @@
-"""The one door to the disk: whole files or none, whole folders or none, one process a folder.
+"""The only file that renames, fsyncs or deletes: whole files or none, whole folders or none, one process a folder.
 
-A file appears under its final name only complete and fsynced (write beside, fsync, rename, fsync the folder), so a
-crash at any moment leaves the old bytes or the new ones. Only this module renames, fsyncs or deletes.
+A file appears under its final name only complete and fsynced (write under a temporary name, fsync, rename, fsync the
+folder), so a crash at any moment leaves the old bytes or the new ones. Writers may be processes of several containers
+or machines. So temporary names are random, and a writer locks its own: what nobody holds was left by a killed one.
 """
 
 import contextlib
@@ -9,9 +10,11 @@ import errno
 import fcntl
 import glob
 import hashlib
+import io
 import itertools
 import json
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -19,13 +22,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom
+from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom, Unreadable
 
 AGAIN = "run the stage that makes it again"
+RETRY = "run the same command again"
 LOCK = ".lock"  # in a locked folder: who holds it
-SMALL = 1 << 24  # bytes of settings; a file of more holds something else
-REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+SMALL = 1 << 24  # bytes of settings; a larger file holds something else
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
+DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}  # what is there is not a file of ours
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -44,34 +50,51 @@ def fsync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # of file systems that cannot
+            raise
     finally:
         os.close(handle)
 
 
 @contextlib.contextmanager
 def room(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write into an error that the user can act on."""
+    """Turn the operating system's refusal to write into an OutOfRoom that the user can act on."""
     try:
         yield
     except OSError as error:
         if error.errno in IN_THE_WAY:
             there = error.filename2 or error.filename or path
-            found, do = f"is in the way ({error.strerror})", "move it away, then run the same command again"
-            raise OutOfRoom(there, found, "a file or folder of ours, or nothing", do) from error
-        if error.errno not in REFUSED:
+            sentence = f"{there}: is in the way ({error.strerror}); move it away, then {RETRY}"
+        elif error.errno in FULL:
+            free = f"{_free_bytes(path):,} bytes free"
+            sentence = f"{path}: cannot be written ({error.strerror}, {free}); free some space, then {RETRY}"
+        elif error.errno in REFUSED:
+            sentence = f"{path}: cannot be written ({error.strerror}); check the disk and its permissions, then {RETRY}"
+        else:
             raise
-        found = f"cannot be written ({error.strerror}, {_free_bytes(path):,} bytes free)"
-        do = "free some space or choose another folder, then run the same command again"
-        raise OutOfRoom(path, found, "a writable disk with room", do) from error
+        raise OutOfRoom(sentence) from error
 
 
 @contextlib.contextmanager
 def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
-    """The same for a refusal to read."""
+    """Turn a refusal to read into CorruptFile, or into Unreadable where the next try may succeed."""
     try:
         yield
     except OSError as error:
-        raise CorruptFile(path, f"cannot be read ({error.strerror or error})", "a file that can be read", do) from None
+        fault = f"{path}: cannot be read ({error.strerror or error})"
+        if error.errno is None or error.errno in DAMAGED:
+            raise CorruptFile(f"{fault}; {do}") from None
+        raise Unreadable(f"{fault}; {RETRY}, and if that does not help move it away") from None
+
+
+@contextlib.contextmanager
+def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
+    """Turn what goes wrong while a record is used, since it is not as its stage writes it, into CorruptFile."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise CorruptFile(f"{where}: is malformed ({type(error).__name__}: {error}); {do}") from error
 
 
 def _free_bytes(path: Path) -> int:
@@ -81,22 +104,43 @@ def _free_bytes(path: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a whole file under its final name or leave what was there."""
-    raw = data.encode() if isinstance(data, str) else data
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a name in a folder next to `path` that this process holds and removes at the end."""
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-        _sweep(path)
+        sweep(path.parent, glob.escape(path.name))
+        while True:
+            folder = path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
+            folder.mkdir()
+            with contextlib.suppress(FileNotFoundError):  # swept before it was locked
+                lock = (folder / LOCK).open("ab", buffering=0)
+                if _locked(lock.fileno()) and (folder / LOCK).exists():
+                    break
+                lock.close()
         try:
-            with temporary.open("wb") as file:
-                file.write(raw)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+            yield folder / "new"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # what stays, such as another's look at the lock, is swept later
+            lock.close()
+
+
+def sweep(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers left in a folder: the temporary folders that nobody holds."""
+    for leftover in folder.glob(f".{name}.tmp-*"):
+        with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:
+            if _locked(lock.fileno()):
+                shutil.rmtree(leftover, ignore_errors=True)
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Write a whole file under its final name or leave what was there."""
+    with _temporary(path) as temporary:
+        with temporary.open("wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
         fsync_folder(path.parent)
 
 
@@ -116,7 +160,7 @@ def write_through(path: Path, text: str) -> None:
         raise
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(path, f"cannot be written ({reason})", "a file to write to", "choose another place") from None
+        raise BadInput(f"{path}: cannot be written ({reason}); choose another place") from None
 
 
 def dump_json(value: Any) -> str:
@@ -129,45 +173,30 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, dump_json(value))
 
 
-def read_json(path: Path, do: str = "delete it and run the stage that makes it") -> Any:
-    """Read JSON; a missing or broken file is a UserError."""
-    with _as_json(path, "a JSON file", do):
-        if not path.is_file() and not path.is_dir():
-            path.stat()  # which says that it is missing
-            raise OSError("no regular file")  # a device or a pipe may never end
-        return json.loads(path.read_text(encoding="utf-8"))
+def _read_text(path: Path, do: str) -> str:
+    with readable(path, do):
+        if not os.path.lexists(path):
+            raise BadInput(f"{path}: there is no such file; run the stage that makes it")
+        if not path.is_file():  # a device or a pipe may never end
+            raise CorruptFile(f"{path}: is no regular file; {do}")
+        with as_written(path, do):
+            return path.read_text(encoding="utf-8")
 
 
-@contextlib.contextmanager
-def _as_json(path: Path, expected: str, do: str) -> Iterator[None]:
-    """Turn whatever goes wrong while JSON is read into a UserError."""
-    try:
-        with readable(path, do):
-            try:
-                yield
-            except FileNotFoundError:
-                raise BadInput(path, "there is no such file", expected, "run the stage that makes it") from None
-    except (ValueError, RecursionError) as error:  # a ValueError: no JSON, no UTF-8, or a number of endless digits
-        raise CorruptFile(path, f"is not JSON ({error})", "JSON", do) from None
-
-
-@contextlib.contextmanager
-def as_written(where: object) -> Iterator[None]:
-    """Around the use of a record: values other than its stage writes are a CorruptFile."""
-    try:
-        yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        found = f"is not as its stage writes it ({type(error).__name__}: {error})"
-        raise CorruptFile(where, found, "the record that a stage left", AGAIN) from error
+def read_json(path: Path, do: str = AGAIN) -> Any:
+    """Read JSON; a missing or malformed file is a UserError."""
+    text = _read_text(path, do)
+    with as_written(path, do):
+        return json.loads(text)
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object of settings, and so a small file."""
+    """Read a JSON object of settings, and so a small file."""
     if path.is_file() and (size := path.stat().st_size) > SMALL:
-        raise CorruptFile(path, f"has {size:,} bytes", f"at most {SMALL:,}", AGAIN)
+        raise CorruptFile(f"{path}: has {size:,} bytes, and settings have at most {SMALL:,}")
     values = read_json(path)
     if not isinstance(values, dict):
-        raise CorruptFile(path, f"is a {type(values).__name__}", "keys and values", AGAIN)
+        raise CorruptFile(f"{path}: is a {type(values).__name__} instead of a JSON object; {AGAIN}")
     return values
 
 
@@ -193,65 +222,47 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 def read_jsonl(path: Path) -> list[Any]:
     """Read one JSON value a line; the error names the line."""
     rows: list[Any] = []
-    do = "delete the file and run the stage that makes it"
-    with _as_json(path, "a JSON-lines file", do), path.open(encoding="utf-8") as file:
-        try:
-            rows.extend(map(json.loads, file))
-        except (ValueError, RecursionError) as error:
-            found = f"is not JSON ({error})"
-            raise CorruptFile(f"{path}:{len(rows) + 1}", found, "one JSON value a line", do) from None
+    for number, line in enumerate(io.StringIO(_read_text(path, AGAIN)), 1):
+        with as_written(f"{path}:{number}"):
+            rows.append(json.loads(line))
     return rows
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`; when the block ends well it becomes `path`, else it is removed.
+    """Yield an empty folder; when the block ends well it becomes `path`, else it is removed.
 
-    An existing `path` is replaced. Every file is fsynced before the rename. What killed processes left is removed.
+    Every file is fsynced before the rename. An existing `path` is replaced; if another process does the same at the
+    same time, the last one stays.
     """
-    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    with room(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        remove(temporary)  # of a dead process whose number this one has
+    with _temporary(path) as temporary:
         temporary.mkdir()
+        yield temporary
+        for file in sorted(temporary.rglob("*")):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.fsync(handle.fileno())
+            else:
+                fsync_folder(file)
+        fsync_folder(temporary)
+        _put(temporary, path)
+        fsync_folder(path.parent)
+
+
+def _put(new: Path, path: Path) -> None:
+    """Rename `new` to `path`; what is there goes into the folder of `new`."""
+    for number in itertools.count():
+        old = new.with_name(f"old-{number}")
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(old)
         try:
-            yield temporary
-            commit_folder(temporary, path)
-        except BaseException:
-            remove(temporary)
-            raise
-
-
-def _sweep(path: Path) -> None:
-    """Remove what killed processes left beside `path` while they wrote it."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.tmp-*"):
-        if not _alive(leftover.name.rpartition("-")[2]):
-            remove(leftover)
-
-
-def _alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def commit_folder(temporary: Path, path: Path) -> None:
-    """Fsync every file of `temporary`, then give it the name `path`; what was there is replaced."""
-    for file in sorted(temporary.rglob("*")):
-        if file.is_file():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-        else:
-            fsync_folder(file)
-    fsync_folder(temporary)
-    remove(path)
-    temporary.rename(path)
-    fsync_folder(path.parent)
+            new.rename(path)
+            return
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was quicker
+                with contextlib.suppress(OSError):
+                    old.rename(path)
+                raise
 
 
 def remove(path: Path) -> None:
@@ -272,8 +283,12 @@ def rename(old: Path, new: Path) -> None:
 
 def free_name(path: Path) -> Path:
     """`path`, or if that is taken `path-2`, `path-3`, …, so that nothing is replaced."""
-    taken = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return path if not os.path.lexists(path) else next(name for name in taken if not os.path.lexists(name))
+    free = path
+    for number in itertools.count(2):
+        if not os.path.lexists(free):
+            break
+        free = path.with_name(f"{path.name}-{number}")
+    return free
 
 
 def link_or_copy(old: Path, new: Path) -> None:
@@ -286,14 +301,14 @@ def link_or_copy(old: Path, new: Path) -> None:
 
 def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
     """Join a name found in data to a folder; one that leads outside of it, or over a link, is refused."""
-    parts, path = Path(name).parts, folder
+    parts = Path(name).parts
     if not parts or ".." in parts or Path(name).is_absolute():
-        found = f"names the file {name!r}, which lies outside"
-        raise BadInput(folder, found, "a name inside the folder", "do not use this data")
+        raise BadInput(f"{folder}: names the file {name!r}, which lies outside; do not use this data")
+    path = folder
     for part in parts:
         path /= part
         if path.is_symlink():
-            raise CorruptFile(path, "is a link", "a file of its own", do)
+            raise CorruptFile(f"{path}: is a link instead of a file; {do}")
     return path
 
 
@@ -305,13 +320,13 @@ def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / LOCK).open("ab+", buffering=0)  # else a full disk would be met once more when it is closed
     with handle:
-        while not _locked(handle.fileno()):
-            if time.monotonic() >= deadline:
-                handle.seek(0)
-                found = f"is in use by {handle.read().decode('utf-8', 'replace').strip() or 'another process'}"
-                raise Busy(folder, found, "a folder of its own for each run", "wait for that run or stop it")
-            time.sleep(0.1)
         with room(folder):
+            while not _locked(handle.fileno()):
+                if time.monotonic() >= deadline:
+                    handle.seek(0)
+                    holder = handle.read().decode("utf-8", "replace").strip() or "another process"
+                    raise Busy(folder, f"is in use by {holder}", "", "wait for that run or stop it")
+                time.sleep(0.1)
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
         yield

@@ -23,6 +23,7 @@ from electra.data.tokenizer import MASK
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
 from electra.inference import Model, checked, encode, load, require_finite
+from electra.optim.precision import autocast
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
 from electra.pretraining.networks import Generator
@@ -62,7 +63,7 @@ def corrupt(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> Corrupted:
-    """The text with some of its tokens replaced, as a discriminator is trained on it (paper, section 2).
+    """Return the text with some of its tokens replaced, as a discriminator is trained on it (paper, section 2).
 
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their places; some are the
     original tokens again. A `[MASK]` in the text stays. The same seed gives the same text. Tokens beyond the
@@ -94,7 +95,7 @@ def corrupt(
 def propose(
     text: str, generator: Model | str | os.PathLike[str], *, hide: Iterable[int] = (), count: int = 10
 ) -> list[Proposed]:
-    """The likeliest pieces for every `[MASK]` in a text and every token that `hide` numbers (paper, section 2, p_G).
+    """Return the likeliest pieces for every `[MASK]` in a text and every token in `hide` (paper, section 2, p_G).
 
     All are hidden at once, as in training. Raises BadInput for a text that hides nothing, a number beyond its tokens,
     or a model that is no generator.
@@ -105,11 +106,12 @@ def propose(
     tokens = model.tokenizer.spell(ids, begins=True)
     read, mask_id = _shortened(model, ids, "read"), model.tokenizer.mask_id
     numbers = set(hide)
-    if wrong := [number for number in numbers if isinstance(number, bool) or number not in range(len(read))]:
-        raise BadInput("hide", f"has {shown(wrong[0])}", f"numbers of tokens, 0 to {len(read) - 1}")
+    for number in numbers:
+        if isinstance(number, bool) or number not in range(len(read)):
+            raise BadInput(f"hide has {shown(number)}; tokens are numbered from 0 to {len(read) - 1}")
     hidden = sorted(numbers | {number for number, each in enumerate(read) if each == mask_id})
     if not hidden:
-        raise BadInput("text", "hides nothing", f"a {MASK} where a word is to be proposed, or `hide`")
+        raise BadInput(f"the text hides nothing; write {MASK} where a word is to be proposed, or give `hide`")
     ids_BT = _row(model, [mask_id if number in numbers else each for number, each in enumerate(read)])
     logits_MV = _logits(model, ids_BT, torch.tensor([hidden], device=model.device) + 1)
     proposed = []
@@ -129,7 +131,7 @@ def propose(
 def write(
     text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_], spaced: bool
 ) -> tuple[str, NDArray[np.int64]]:
-    """The text with replaced tokens written in, and where each token is in it, (T, 2).
+    """Return the text with replaced tokens written in, and where each token is in it, (T, 2).
 
     The space before a replaced token goes if it now continues a word; one is added where two words would run into each
     other and, if `spaced`, before every replaced piece that continues no word, as byte-level pieces have it.
@@ -164,14 +166,14 @@ def _shortened(model: Model, ids: list[int], done: str) -> list[int]:
 
 
 def _row(model: Model, ids: list[int]) -> Tensor:
-    """One row of ids (B, T) with its [CLS] and [SEP], on the model's device."""
+    """Return one row of ids (B, T) with its [CLS] and [SEP], on the model's device."""
     return torch.tensor([[model.tokenizer.cls_id, *ids, model.tokenizer.sep_id]], device=model.device)
 
 
 def _logits(model: Model, ids_BT: Tensor, positions_BM: Tensor) -> Tensor:
-    """The generator's logits (M, V); published tables may have rows that no piece stands for, which are left out."""
-    with torch.inference_mode():
-        logits_MV, _ = model.network(ids_BT, torch.zeros_like(ids_BT), None, positions_BM)
-        found_MV: Tensor = logits_MV[:, : model.tokenizer.vocab_size]
-        require_finite(found_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist())
-        return found_MV
+    """Return the generator's logits (M, V) in fp32, without those of table rows that no piece stands for."""
+    with torch.inference_mode(), autocast(model.precision, model.device):
+        all_MV, _ = model.network(ids_BT, torch.zeros_like(ids_BT), None, positions_BM)
+    logits_MV: Tensor = all_MV[:, : model.tokenizer.vocab_size].float()
+    require_finite(logits_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist())
+    return logits_MV

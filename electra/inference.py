@@ -8,8 +8,8 @@
     electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
 A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
-Texts are processed in batches of similar length, and nothing is computed on padding. A text is read up
-to the model's `length` in tokens; the rest is left out with a warning, since no position there was ever trained.
+Texts are processed in batches of similar length. A text is read up to the model's `length` in tokens; the rest is left
+out with a warning, since no position there was ever trained.
 
 What a fine-tuned model answers to each row, as records that JSON can hold:
 
@@ -28,7 +28,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,29 +41,20 @@ from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
-from electra.finetuning.batches import PackedBatch, stack
+from electra.finetuning.batches import PaddedBatch, stack
 from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
-from electra.finetuning.heads import Network, pooled
+from electra.finetuning.heads import pooled
 from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import SquadTask, Task, Vector
-from electra.finetuning.training import read_outputs
-from electra.finetuning.unpadded import hidden
+from electra.finetuning.training import read_batches, read_outputs
 from electra.nn.encoder import Encoder
 from electra.nn.hf_names import network_kind
-from electra.nn.huggingface import (
-    architecture,
-    load_encoder,
-    load_networks,
-    read_tensors,
-    trained_positions,
-    verify_folder,
-)
+from electra.nn.huggingface import load_network, open_folder
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
 _TEXTS, _ROWS = 1024, 256  # read at once: memory stays bounded, however many there are
-_DO = "give the folder as it was written"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +115,13 @@ class Model:
         Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of folder.
         """
         if pooling not in get_args(Vector):
-            raise BadConfig("pooling", f"is {shown(pooling)}", f"one of {', '.join(get_args(Vector))}")
+            raise BadConfig(f"pooling is {shown(pooling)}; it should be one of {', '.join(get_args(Vector))}")
+
+        def read(batch: PaddedBatch) -> Tensor:
+            return pooled(self.encoder, batch, pooling)
+
         vectors: list[NDArray[np.float32]] = []
-        for *_, vector in self._read(partial(pooled, self.encoder, pooling=pooling), texts):
+        for *_, vector in self._read(read, texts):
             vectors.append(vector)  # no ids: a million texts' would take gigabytes
         return np.stack(vectors)
 
@@ -158,16 +152,16 @@ class Model:
             raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
-    def _shares(self, batch: PackedBatch) -> Tensor:
-        """The probability that each token was replaced (B, `length`), 0 beyond a row's end."""
-        assert isinstance(self.network, Discriminator)
-        share_BT = batch.grid(self.network.head(hidden(self.encoder, batch)).float().sigmoid(), 0)
+    def _shares(self, batch: PaddedBatch) -> Tensor:
+        """Return the probability that each token was replaced (B, `length`), 0 beyond a row's end."""
+        logits_BT: Tensor = self.network(batch.ids_BT, batch.segments_BT, batch.lengths_B)
+        share_BT = logits_BT.float().sigmoid().masked_fill(~batch.real_tokens(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
 
     def _read(
-        self, read: Callable[[PackedBatch], Tensor], texts: Iterable[str]
+        self, read: Callable[[PaddedBatch], Tensor], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Each text with the ids and places of all its tokens, and what `read` gives of it."""
+        """Yield each text with the ids and places of all its tokens, and what `read` gives for it."""
         room = self.length - 2
         warning = f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
         for number, some in enumerate(checked(texts)):
@@ -176,33 +170,24 @@ class Model:
                 warnings.warn(warning, stacklevel=3)
             sequences = [[self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded]
             examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-            value_NX = read_outputs(_Reader(read), examples, self.device, precision=self.precision)["value"]
+            outputs = read_batches(
+                lambda batch: {"value": read(batch)}, examples, self.device, precision=self.precision
+            )
+            value_NX = outputs["value"]
             require_finite(value_NX, f"{self.folder}: text", range(number * _TEXTS, number * _TEXTS + len(some)))
             for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
                 yield text, ids, offsets_T2, value_X
 
     def lacks(self, method: str, needed: str) -> BadInput:
-        """The error for a method that the folder has no head for."""
-        found = f"was fine-tuned for {self.ready.task.title}" if self.ready else f"is of the kind {self.kind}"
-        return BadInput(self.folder, found, f"{needed}, which {method} needs", "load the folder of one")
-
-
-class _Reader(Network):
-    """A function of batches as a network that `read_outputs` can ask."""
-
-    def __init__(self, read: Callable[[PackedBatch], Tensor]) -> None:
-        super().__init__()
-        self.read = read
-
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """`value`: rows first."""
-        return {"value": self.read(batch)}
+        """Return the error for a method that the folder has no head for."""
+        kind = f"was fine-tuned for {self.ready.task.title}" if self.ready else f"is of the kind {self.kind}"
+        return BadInput(f"{self.folder}: {kind}; {method} needs {needed}, so load the folder of one")
 
 
 def load(
     folder: str | os.PathLike[str], *, device: str | torch.device | None = None, precision: Precision = "fp32"
 ) -> Model:
-    """A model from a Hugging Face folder of an ELECTRA or ModernBERT, ours or published, pre-trained or fine-tuned.
+    """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published, fine-tuned or not.
 
     `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that
     have a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its
@@ -211,31 +196,33 @@ def load(
     path = Path(folder)
     place = _device(device)
     if precision not in get_args(Precision):
-        raise BadConfig("precision", f"is {shown(precision)}", f"one of {', '.join(get_args(Precision))}")
+        raise BadConfig(f"precision is {shown(precision)}; it should be one of {', '.join(get_args(Precision))}")
     if not (path / "config.json").is_file():
         raise no_model(path)
-    verify_folder(path)
-    if is_finetuned(path):
-        ready = load_model(path)
+    stored = open_folder(path)
+    if is_finetuned(stored):
+        ready = load_model(stored)
         return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
-    kind = network_kind(read_tensors(path), architecture(path))
-    encoder = load_encoder(path, dropout=0.0)
-    network: nn.Module = encoder
-    if kind != "encoder":
-        network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
-        where = path.absolute()
-        load_networks({where.name: (encoder, network.head)}, where.parent, do=_DO)
-    return Model(path, kind, network, load_tokenizer(path, encoder), trained_positions(path), place, precision)
+    kind = network_kind(stored.tensors, stored.architecture)
+    network: nn.Module
+    if kind == "encoder":
+        network = encoder = stored.encoder(dropout=0.0)
+    else:
+        encoder = stored.empty_encoder(dropout=0.0)
+        with torch.device("meta"):
+            network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
+        load_network(encoder, network.head, stored, do="give the folder as it was written")
+    return Model(path, kind, network, load_tokenizer(path, encoder), stored.trained_positions, place, precision)
 
 
 def no_model(path: Path) -> BadInput:
-    """The error for a path that holds no model, or several."""
-    expected = "the folder of one ELECTRA model"
-    inside = sorted(str(each.parent) for depth in ("*", "*/*") for each in path.glob(f"{depth}/config.json"))
-    if inside:
-        return BadInput(path, f"holds {len(inside)} models", expected, f"give one of them: {', '.join(inside[:12])}")
-    found = "holds no config.json" if path.is_dir() else "there is no such folder"
-    return BadInput(path, found, expected, "make it, or fetch it first (docs/library.md says how)")
+    """Return the error for a path that holds no model, or several."""
+    configs = [*path.glob("*/config.json"), *path.glob("*/*/config.json")]
+    if configs:
+        folders = ", ".join(sorted(str(config.parent) for config in configs)[:12])
+        return BadInput(f"{path}: holds {len(configs)} models; give the folder of one of them: {folders}")
+    problem = "holds no config.json" if path.is_dir() else "there is no such folder"
+    return BadInput(f"{path}: {problem}; make the model, or fetch it first (docs/library.md says how)")
 
 
 def _device(asked: str | torch.device | None) -> torch.device:
@@ -244,31 +231,33 @@ def _device(asked: str | torch.device | None) -> torch.device:
     try:
         device = torch.device(asked)
     except (RuntimeError, TypeError):
-        raise BadConfig("device", f"is {shown(asked)}", "cpu, cuda, cuda:0, ...") from None
-    if device.type == "cuda" and (device.index or 0) >= (count := torch.cuda.device_count()):
-        raise BadDevice("device", f"is {device}, and torch sees {count} GPUs", "one that is there", "give device='cpu'")
+        raise BadConfig(f"device is {shown(asked)}; it should be cpu, cuda, cuda:0, ...") from None
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise BadDevice(f"device is {device}, and torch sees {count} GPUs; give device='cpu'")
     return device
 
 
 def _listed(values: Any, what: str, each: str) -> list[Any]:
     if isinstance(values, str | Mapping):
-        raise BadInput(what, f"is {shown(values)}", f"a list, of one {each} or more", "put it in a list")
-    if not (items := list(values)):
-        raise BadInput(what, "is empty", f"a list, of one {each} or more")
+        raise BadInput(f"{what} is {shown(values)}; put it in a list")
+    items = list(values)
+    if not items:
+        raise BadInput(f"{what} is empty; it should be a list of at least one {each}")
     return items
 
 
 def checked(texts: Iterable[str]) -> Iterable[list[str]]:
-    """The texts, checked, so many at a time."""
+    """Return the texts, checked, so many at a time."""
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
-            raise BadInput(f"texts[{number}]", f"is {shown(text)}", "text")
+            raise BadInput(f"texts[{number}] is {shown(text)}; it should be text")
     return (items[start : start + _TEXTS] for start in range(0, len(items), _TEXTS))
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
-    """Ids and places (T, 2) of a text in which `[MASK]`, ordinary text in corpora and rows, is a hidden token."""
+    """Return ids and places (T, 2) of a text in which `[MASK]`, plain text in corpora and rows, is a hidden token."""
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
     start = 0
@@ -298,18 +287,18 @@ class InputSchema:
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """What a task's columns may be called: as the task says, else as its `official` files do; `a` and `b` always."""
+    """Return what a task's columns may be called: as the task or its `official` files say; `a` and `b` always."""
     return InputSchema(kind_of(task).columns(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
-    """A record as a row without a label; raises BadInput for one that cannot be answered."""
+    """Return a record as a row without a label; raise BadInput for one that cannot be answered."""
     chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
     if chosen is None:
-        raise BadInput(where, f"has {', '.join(map(str, record))[:80] or 'nothing'}", schema.expected)
+        raise BadInput(f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}")
     identity = record.get(schema.task.id, record.get("id", number))
     if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
-        raise BadInput(where, f"has the id {shown(identity)}", "text or a whole number")
+        raise BadInput(f"{where}: the id is {shown(identity)}; it should be text or a whole number")
     values = {column: record[column] for column in chosen}
     return {"id": str(identity), **kind_of(schema.task).row(values, where)}
 
@@ -317,7 +306,7 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
 def answer(
     ready: Ready, rows: Iterable[Row], device: torch.device | str = "cpu", precision: PrecisionChoice = "default"
 ) -> Iterator[Row]:
-    """One record for each row, a few hundred rows at a time; the network is on `device`."""
+    """Yield one record for each row, a few hundred rows at a time; the network is on `device`."""
     kind, rows = kind_of(ready.task), iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
         encoded = kind.encode(batch, ready.tokenizer, ready.config)
@@ -329,21 +318,21 @@ def answer(
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Refuse a network's numbers with NaN or infinity among them; the error names what it was asked about."""
+    """Raise NonFinite if a network's numbers hold NaN or infinity; the error names what it was asked about."""
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
     if bad_N.any():
-        where, found = f"{what} {names_N[int(bad_N.argmax())]}", "the model answers it with NaN or infinity"
-        raise NonFinite(where, found, "finite numbers", "train or fetch the model again")
+        name = names_N[int(bad_N.argmax())]
+        raise NonFinite(f"{what} {name}: the model answers with NaN or infinity; train or fetch the model again")
 
 
 def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
-    """A row by names of columns."""
+    """Return a row by names of columns."""
     if isinstance(row, Mapping):
         return row
     if not isinstance(row, str | list | tuple):
-        raise BadInput(where, f"is {shown(row)}", "a text, a pair of texts, words or a mapping")
+        raise BadInput(f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping")
     texts = kind_of(schema.task).fields(row)
     names = next((names for names in schema.names if len(names) == len(texts)), schema.names[0])
     if len(texts) != len(names):
-        raise BadInput(where, f"has {len(texts)} texts", f"{len(names)}: {', '.join(names)}")
+        raise BadInput(f"{where}: has {len(texts)} texts; it needs {len(names)}: {', '.join(names)}")
     return dict(zip(names, texts, strict=True))

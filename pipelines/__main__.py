@@ -1,4 +1,4 @@
-"""`python -m pipelines`: the command line (cli.py) where nothing is installed, and in the processes of torchrun."""
+"""`python -m pipelines`: the command line where nothing is installed, and in the processes of torchrun."""
 
 from electra import stopping
 
@@ -8,7 +8,14 @@ if __name__ == "__main__":
     import os
     import sys
 
-    from pipelines.cli import main
+    from electra.errors import SourceUnreachable
+
+    try:
+        from pipelines.cli import main
+    except ModuleNotFoundError as error:  # in a Python that is not ours: `.venv/bin/dvc repro` takes any on the path
+        do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
+        print(f"error: {sys.executable} has no package {error.name}; {do}", file=sys.stderr)
+        sys.exit(SourceUnreachable.exit_code)
     from pipelines.runtime import processes
 
     code = main()

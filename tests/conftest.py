@@ -199,16 +199,13 @@ def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
 
 
 def harm(path: Path, how: str) -> None:
-    """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `link`, a `folder`, `missing`."""
+    """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `folder`, `missing`."""
     data = path.read_bytes()
     spoilt = {"flipped": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "cut": data[:-2]}
     spoilt |= {"empty": b"", "zero": bytes(len(data))}
     path.unlink()
     if how in spoilt:
         path.write_bytes(spoilt[how])
-    elif how == "link":
-        (path.parent.parent / "target").write_bytes(data)
-        path.symlink_to(path.parent.parent / "target")
     elif how == "folder":
         path.mkdir()
 

@@ -28,7 +28,6 @@ FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
 PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
-    "electra, published masking": {"objective__faithful_masking": True},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
     "all_tokens_mlm": {"objective__name": "all_tokens_mlm"},
@@ -36,9 +35,9 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     "two_stage": {"objective__training": "two_stage", **TWIN},
     "adversarial": {"objective__training": "adversarial"},
     "gradient_disentangled": {"objective__sharing": "gradient_disentangled"},
-    "bias correction": {"pretrain__bias_correction": True, "pretrain__schedule": "warmup_then_decay"},
+    "bias correction": {"pretrain__bias_correction": True, "pretrain__schedule": "warmup_stable_decay"},
     "a faster generator": {"pretrain__generator_lr_scale": 4.0},
-    "modern, Muon": {"modern": True, "pretrain__optimizer": "muon", "objective__sharing": "tokens"},
+    "modern": {"modern": True, "objective__sharing": "tokens"},
     "accumulated": {"pretrain__accumulate": 2},
 }
 

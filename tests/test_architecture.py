@@ -96,7 +96,7 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
 
 
 # Each room of `pipelines` stands on those named before it; the files at the top of `pipelines` start all of them.
-LEVELS = ("tracking", "runtime", "text", "sources", "config", "report", "stages", "commands", "flows")
+LEVELS = ("tracking", "versioning", "runtime", "text", "sources", "config", "report", "stages", "flows", "cli")
 
 
 def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
@@ -128,8 +128,8 @@ def test_what_differs_between_the_encoders_is_a_method_of_theirs() -> None:
         assert not asked or path.name == "hf_names.py", path  # which knows both formats of a folder
 
 
-def test_mlflow_and_prefect_have_a_room_each() -> None:
-    for library, room in (("mlflow", "tracking"), ("prefect", "flows")):
+def test_mlflow_prefect_and_dvc_have_a_room_each() -> None:
+    for library, room in (("mlflow", "tracking"), ("prefect", "flows"), ("dvc", "versioning")):
         for path in SOURCES:
             if not path.is_relative_to(ROOT / "pipelines" / room):
                 assert not uses(imports(path, functions=True), {library}), path
@@ -141,7 +141,7 @@ def test_only_sources_reach_the_network() -> None:
         ROOT / "pipelines" / "tracking" / "__init__.py": {"socket.gethostname", "socket"},  # names a workflow
         ROOT / "pipelines" / "flows" / "__init__.py": {"socket.create_connection", "socket"},  # is the server there
         # listens
-        ROOT / "pipelines" / "commands" / "play" / "__init__.py": {"socket.create_server", "socket.socket", "socket"},
+        ROOT / "pipelines" / "cli" / "play.py": {"socket.create_server", "socket"},
     }
     runtime = ROOT / "pipelines" / "runtime"
     doors = {runtime / "dask_cluster.py": {"distributed"}, runtime / "remote_files.py": {"fsspec"}}
@@ -193,7 +193,8 @@ def test_nothing_can_execute_data() -> None:
                 banned = keyword.arg in {"shell", "trust_remote_code", "allow_pickle"}
                 assert not (banned and said_yes), where(path, node)
             if name == "YAML":
-                assert ast.unparse(node) == "YAML(typ='safe')", where(path, node)
+                # The second keeps comments; neither builds Python's objects.
+                assert ast.unparse(node) in {"YAML(typ='safe')", "YAML()"}, where(path, node)
 
 
 def graph() -> dict[str, set[str]]:

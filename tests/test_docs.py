@@ -165,6 +165,17 @@ def check_dask(words: list[str]) -> None:
     command.make_context(words[0], words[1:])  # exits for what it does not know
 
 
+def test_every_variable_of_ours_is_in_the_table_of_variables() -> None:
+    files = [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py"), ROOT / "deploy" / "worker"]
+    files += [ROOT / "compose.yaml"]
+    read = {
+        name for file in files for name in re.findall(r"\bELECTRA_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8"))
+    }
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    table = page[page.index("## Environment variables") :]
+    assert set(re.findall(r"`(ELECTRA_[A-Z_]+)`", table)) == read
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):

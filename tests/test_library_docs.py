@@ -48,7 +48,7 @@ def test_the_page(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_the_notebook(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Its cells run, and what is kept of them is the output of whole runs, in order."""
     (made / "docs").mkdir(exist_ok=True)
-    shutil.copytree(ROOT / "results/tiny", made / "results/tiny")
+    shutil.copytree(ROOT / "results/curves", made / "results/curves")
     monkeypatch.chdir(made / "docs")  # where Jupyter starts a notebook
     monkeypatch.setenv("MPLBACKEND", "agg")
     names: dict[str, Any] = {}

@@ -42,16 +42,16 @@ ADDED = {
     ("keep_checkpoints: 2", True): ("compile: off", "clip: 1.0"),
     ("keep_checkpoints: 2", False): (
         "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
-        "schedule: warmup_then_decay", "generator_lr_scale: 0.5", "accumulate: 2",
+        "schedule: warmup_stable_decay", "generator_lr_scale: 0.5", "accumulate: 2",
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (
-        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: normal",  # noqa: E501
+        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: mimetic",  # noqa: E501
     ),
     ("width: 0.5", False): ("depth: 0.5",),
     ("objective: {", False): (
         "name: mlm", "name: replace_mlm", "mask_rate: 0.3", "mask_token_rate: 0.8", "random_token_rate: 0.1",
-        "faithful_masking: true", "discriminator_weight: 20.0", "generator_weight: 2.0", "temperature: 2.0",
+        "discriminator_weight: 20.0", "generator_weight: 2.0", "temperature: 2.0",
         "disallow_correct: true", "sharing: none", "sharing: tokens",
     ),
 }  # fmt: skip

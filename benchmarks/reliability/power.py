@@ -2,7 +2,7 @@
 
 The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for certain; later data is
 there, or missing, or cut, or zeros. Of a folder's names, those that an fsync of the folder has covered; of later
-creations, renames and removals a prefix, in each folder its own. A rename is whole or not there.
+creations, renames and removals a prefix, in each folder its own. A rename within a folder is whole or not there.
 """
 
 import random
@@ -125,8 +125,13 @@ class Disk:
         elif what == "remove":
             parent.change({path.name: None})
         elif what == "rename" and path.name in parent.names:
-            assert paths[1].parent == path.parent, "a rename between folders"
-            parent.change({path.name: None, paths[1].name: parent.names[path.name]})
+            target, moved = self.node(paths[1].parent), parent.names[path.name]
+            assert isinstance(target, Folder)
+            if target is parent:
+                parent.change({path.name: None, paths[1].name: moved})
+            else:
+                target.change({paths[1].name: moved})
+                parent.change({path.name: None})
         elif what == "link":
             target = self.node(paths[1].parent)
             assert isinstance(target, Folder)

@@ -80,13 +80,13 @@ COMMANDS = {stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pr
 STAGES = tuple(COMMANDS)
 LAST = "runs/pretrain/*/step-20"
 LEFT = {  # what each leaves; of pre-training the last weights and moments, too
-    "corpus": ("build/corpus", "results/corpus"),
-    "tokens": ("build/tokens", "results/tokens"),
-    "tasks": ("build/tasks", "results/tasks"),
-    "pretrain": ("build/models", *(f"results/micro/pretrain.{kind}" for kind in ("csv", "json")), LAST),
-    "glue": ("build/glue", "results/micro/glue.json"),
-    "squad": ("build/squad", "results/micro/squad.json"),
-    "ablation": ("build/ablation", "results/ablations"),
+    "corpus": ("build/corpus",),
+    "tokens": ("build/tokens",),
+    "tasks": ("build/tasks",),
+    "pretrain": ("build/models", LAST),
+    "glue": ("build/glue",),
+    "squad": ("build/squad",),
+    "ablation": ("build/ablation",),
     "predict": ("results/predicted.jsonl",),
 }
 PATIENCE = 600.0  # seconds after which a process is taken to hang
@@ -300,7 +300,7 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
-    modules = ("pipelines.commands.predict", "pipelines.tracking", "electra.finetuning.runs.plan")
+    modules = ("pipelines.cli.predict", "pipelines.tracking", "electra.finetuning.runs.plan")
     for name in (*modules, "ruamel.yaml", "numpy.ma"):
         importlib.import_module(name)
     layer = torch.nn.Linear(2, 2)

@@ -22,7 +22,7 @@ from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
 from electra.finetuning.heads import Classifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
-from electra.finetuning.task_kind import DO, Encoded, Exported, Row, SplitResult, Stored, TaskKind, require_texts
+from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind, require_texts
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
@@ -48,23 +48,25 @@ class Classification(TaskKind):
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         if not isinstance(row.get("a"), str):
-            raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id" and "a"')
+            raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id" and "a"')
         if not isinstance(row.get("b"), str | None):
-            raise BadInput(where, f"has b {row['b']!r:.40}", "text or null")
-        label, do = row.get("label"), "correct or remove the row"
+            raise BadInput(f"{where}: has b {row['b']!r:.40}; expected text or null")
+        label = row.get("label")
         if labelled and self.task.regression:
             number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
             if not number:
-                raise BadInput(where, f"has the score {label!r}", "a finite number", do)
+                raise BadInput(f"{where}: has the score {label!r}; expected a finite number")
         elif labelled and label not in self.task.labels:
-            raise BadInput(where, f"has the label {label!r}", f"one of {', '.join(self.task.labels)}", do)
+            raise BadInput(f"{where}: has the label {label!r}; expected one of {', '.join(self.task.labels)}")
 
     def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
-            found, expected = f"keeps a model of {classes} classes", f"at most {encoder.hidden // 2}"
-            raise BadConfig(f"finetune of {self.task.name}", found, expected, "set keep: none")
+            raise BadConfig(
+                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder has room for "
+                f"{encoder.hidden // 2}; set keep: none"
+            )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         seen = both_orders(rows) if config.both_orders else rows
@@ -98,7 +100,9 @@ class Classification(TaskKind):
             label, fault = read_label(answer := answers[row["id"]], self.task.labels)
             if fault:
                 expected = "a finite number" if self.task.regression else f"one of {', '.join(self.task.labels)}"
-                raise BadInput(where, f"predicts {shown(answer)} for id {row['id']} (row {number})", expected)
+                raise BadInput(
+                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); expected {expected}"
+                )
             predicted.append({"label": label})
         return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
 
@@ -119,8 +123,8 @@ class Classification(TaskKind):
         pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")
         for key, found, known in (("pooling", pooling, Pooling), ("head_layers", layers, Layers)):
             if found not in get_args(known):
-                expected = f"one of {', '.join(get_args(known))}"
-                raise BadInput(stored.folder / TASK, f"has {key} {found!r:.40}", expected, DO)
+                choices = ", ".join(get_args(known))
+                raise BadInput(f"{stored.path / TASK}: {key} is {found!r:.40}; it should be one of {choices}")
         published = (pooling, layers) == ("cls", "last") and stored.encoder.config.stock_heads
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
@@ -133,7 +137,7 @@ class Classification(TaskKind):
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        name, labels = stored.folder.name, stored.labels()
+        name, labels = stored.path.name, stored.labels()
         return Task(name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",))
 
     def use(self) -> Use:

@@ -30,20 +30,11 @@ from electra.finetuning.classification import Classification
 from electra.finetuning.heads import Network
 from electra.finetuning.reading import ARCHITECTURES, kind_of
 from electra.finetuning.squad.kind import QuestionAnswering
-from electra.finetuning.task_kind import DO, Stored
+from electra.finetuning.task_kind import Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.encoder import Encoder
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import (
-    TASK,
-    TOKENIZER_FILES,
-    architecture,
-    encoder_tensors,
-    head_tensors,
-    load_encoder,
-    read_tensors,
-    write_folder,
-)
+from electra.nn.huggingface import TASK, TOKENIZER_FILES, ModelFolder, encoder_tensors, write_folder
 from electra.storage.manifest import MANIFEST
 
 
@@ -75,54 +66,58 @@ def write_model(folder: Path, network: Network, task: Task, config: FinetuneConf
     write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts)
 
 
-def is_finetuned(folder: Path) -> bool:
-    """Whether a folder holds a fine-tuned model: one of ours, or of a class of transformers that `load_model` reads."""
-    return (folder / TASK).is_file() or architecture(folder) in ARCHITECTURES or _is_tuned_modernbert(folder)
+def is_finetuned(folder: ModelFolder) -> bool:
+    """Return whether a folder holds a fine-tuned model: one of ours, or of a class that `load_model` reads."""
+    return (folder.path / TASK).is_file() or folder.architecture in ARCHITECTURES or _is_tuned_modernbert(folder)
 
 
-def _is_tuned_modernbert(folder: Path) -> bool:
-    """Whether a folder is of a class of ModernBERT with a task's head; one label a token is a discriminator's."""
-    name = architecture(folder).removeprefix("ModernBertFor")
-    labels = read_object(folder / "config.json").get("id2label")
-    tagged = name == "TokenClassification" and not (isinstance(labels, dict) and len(labels) == 1)
-    return tagged or name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
+def _is_tuned_modernbert(folder: ModelFolder) -> bool:
+    """Return whether a folder is a ModernBERT with a task's head; one label a token is a discriminator's."""
+    name = folder.architecture.removeprefix("ModernBertFor")
+    if name == "TokenClassification":
+        labels = folder.config_json.get("id2label")
+        return not (isinstance(labels, dict) and len(labels) == 1)
+    return name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
 def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
-    """The folder's tokenizer, which may have no piece that the encoder has no vector for."""
+    """Return the folder's tokenizer; raise BadInput if it has a piece that the encoder has no vector for."""
     tokenizer = tokenizers.load(folder)
     if tokenizer.vocab_size > encoder.vocab_size:
-        found, expected = f"{tokenizer.vocab_size:,} pieces", f"at most the model's {encoder.vocab_size:,}"
-        raise BadInput(folder, f"holds a tokenizer of {found}", expected, "give the folder as it was written")
+        raise BadInput(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model only {encoder.vocab_size:,}; "
+            "give the folder as it was written"
+        )
     return tokenizer
 
 
-def load_model(folder: Path) -> Ready:
-    """A fine-tuned model from our folder or any of transformers'; raises BadInput if it holds none.
+def load_model(folder: ModelFolder) -> Ready:
+    """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds none.
 
-    Ours is verified. One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a
-    warning.
+    One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a warning.
     """
-    encoder = load_encoder(folder, dropout=0.0)
-    heads = head_tensors(read_tensors(folder))
-    values, ours = read_object(folder / "config.json"), (folder / TASK).is_file()
+    path = folder.path
+    encoder = folder.encoder(dropout=0.0)
+    ours = (path / TASK).is_file()
     if not (encoder.config.stock_heads or ours):
-        found, expected = f"is a {architecture(folder)} of transformers", "a ModernBERT that was fine-tuned here"
-        raise BadInput(folder, found, expected, "fine-tune its encoder here: other heads are not read")
-    task_json = read_object(folder / TASK) if ours else {}
-    if ours and not (folder / MANIFEST).is_file():
-        print(f"warning: {folder} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
+        raise BadInput(
+            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune its encoder here"
+        )
+    task_json = read_object(path / TASK) if ours else {}
+    if ours and not (path / MANIFEST).is_file():
+        print(f"warning: {path} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
     positions = encoder.config.positions
     length = task_json.get("length", min(positions, 512))
     if type(length) is not int or not 8 <= length <= positions:
-        raise BadInput(folder / TASK, f"has length {length!r}", f"8 to the model's {positions} positions", DO)
-    tokenizer = load_tokenizer(folder, encoder)
-    stored = Stored(folder, encoder, length, values, task_json, heads)
+        raise BadInput(f"{path / TASK}: length is {length!r}; it should be 8 to the model's {positions} positions")
+    tokenizer = load_tokenizer(path, encoder)
+    stored = Stored(folder, encoder, length, task_json)
     if "task" in task_json:  # a number leaves the network on the label's own scale
-        task = dataclasses.replace(build(Task, task_json["task"], f"{folder / TASK}: task"), scale=1.0)
+        task = dataclasses.replace(build(Task, task_json["task"], f"{path / TASK}: task"), scale=1.0)
     else:
-        kind = ARCHITECTURES.get(architecture(folder), Classification)
-        kind = QuestionAnswering if "squad" in task_json else kind
+        kind = ARCHITECTURES.get(folder.architecture, Classification)
+        if "squad" in task_json:
+            kind = QuestionAnswering
         task = kind.task_of(stored)
     network, config = kind_of(task).restore(stored)
     return Ready(network, tokenizer, task, config)

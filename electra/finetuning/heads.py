@@ -3,7 +3,8 @@
 Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its weight starts
 Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared error.
 
-Shapes: B rows, H hidden size, C classes (1 for regression).
+Shapes: B rows, T positions, H hidden size, L layers, S states that a head reads (L + 1 or 1), C classes (1 for
+regression).
 """
 
 import dataclasses
@@ -16,10 +17,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from electra.finetuning.batches import Examples, PackedBatch
+from electra.finetuning.batches import Examples, PaddedBatch
 from electra.finetuning.tasks import Layers, Pooling
-from electra.finetuning.unpadded import aligned_hidden, compared_hidden, first_hidden, hidden, pooled_hidden
-from electra.nn.dropout import dropout
 from electra.nn.encoder import Encoder
 from electra.storage.tensors import Tensors
 
@@ -31,35 +30,71 @@ class Network(nn.Module):
 
     encoder: Encoder
 
-    def losses(self, batch: PackedBatch) -> Tensor:
-        """Loss of each row (B,)."""
+    def losses(self, batch: PaddedBatch) -> Tensor:
+        """Return the loss of each row (B,)."""
         raise NotImplementedError
 
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """What prediction needs of each row: named tensors, rows first."""
+    def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
+        """Return what prediction needs of each row: named tensors, rows first."""
         raise NotImplementedError
 
 
-def pooled(encoder: Encoder, batch: PackedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
-    """What the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
+def pooled(encoder: Encoder, batch: PaddedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
+    """Return what the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
 
     Of a `pair` (B, 4 H): the means of its two texts, and how they differ; `align` (B, 6 H) adds how far the tokens of
     each lie from their likes in the other. With `all` layers each of these is of the embeddings and every layer's
     states end to end: L + 1 times as many numbers.
     """
-    if pooling == "cls" and layers == "last":
-        return first_hidden(encoder, batch)
-    hidden_PH = hidden(encoder, batch, layers)
+    hidden_BTH = encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B, all_layers=layers == "all")
+    real_BT = batch.real_tokens()
     if pooling == "cls":
-        return hidden_PH.index_select(0, batch.first_B)
-    if pooling == "align":
-        aligned = aligned_hidden(hidden_PH, batch, encoder.config.hidden)
-        return torch.cat([compared_hidden(hidden_PH, batch), aligned], 1)
-    return compared_hidden(hidden_PH, batch) if pooling == "pair" else pooled_hidden(hidden_PH, batch, pooling)
+        return hidden_BTH[:, 0]  # type: ignore[no-any-return]
+    if pooling == "max":
+        return hidden_BTH.masked_fill(~real_BT[..., None], float("-inf")).amax(1)  # type: ignore[no-any-return]
+    if pooling == "mean":
+        return mean_over(hidden_BTH, real_BT)
+    first_BT = real_BT & (batch.segments_BT == 0)
+    second_BT = real_BT & (batch.segments_BT == 1)
+    compared_BH = compare_texts(hidden_BTH, first_BT, second_BT)
+    if pooling == "pair":
+        return compared_BH
+    return torch.cat([compared_BH, align_texts(hidden_BTH, first_BT, second_BT, encoder.config.hidden)], 1)
+
+
+def mean_over(values_BTX: Tensor, chosen_BT: Tensor) -> Tensor:
+    """Return the mean over the chosen tokens of each row (B, X), 0 where none is chosen."""
+    total_BX = values_BTX.masked_fill(~chosen_BT[..., None], 0).sum(1)
+    return total_BX / chosen_BT.sum(1, keepdim=True).clamp(min=1)
+
+
+def compare_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor) -> Tensor:
+    """Return means u and v of each row's two texts, |u - v| and u · v (B, 4 H); v of a missing second text is 0.
+
+    [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two encoders' vectors).
+    """
+    u_BH = mean_over(hidden_BTH, first_BT)
+    v_BH = mean_over(hidden_BTH, second_BT)
+    return torch.cat([u_BH, v_BH, (u_BH - v_BH).abs(), u_BH * v_BH], 1)
+
+
+def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: int) -> Tensor:
+    """Return how far each text's tokens lie from their likes in the other text: the mean of |x - x'| of both (B, 2 H).
+
+    x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh et al., 2016, by
+    cosines. States that stand end to end, each `size` wide, are aligned one by one. Without a second text all is 0.
+    """
+    states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)
+    unit_BSTX = F.normalize(states_BSTX, dim=-1)
+    across_BTT = (first_BT[:, :, None] & second_BT[:, None]) | (second_BT[:, :, None] & first_BT[:, None])
+    share_BSTT = (10 * unit_BSTX @ unit_BSTX.mT).masked_fill(~across_BTT[:, None], -1e4).softmax(-1)
+    apart_BTH = (states_BSTX - share_BSTT @ states_BSTX).abs().transpose(1, 2).flatten(2)
+    means_BH = torch.cat([mean_over(apart_BTH, first_BT), mean_over(apart_BTH, second_BT)], 1)
+    return means_BH * second_BT.any(1, keepdim=True)
 
 
 def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> int:
-    """How many numbers `pooled` gives of a row."""
+    """Return how many numbers `pooled` gives for a row."""
     states = encoder.config.layers + 1 if layers == "all" else 1
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
 
@@ -88,7 +123,7 @@ def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples]
 
 
 def new_linear(inputs: int, outputs: int) -> nn.Linear:
-    """A layer as the published heads begin: Glorot-uniform, the bias at zero."""
+    """Return a layer with the published heads' initial values: Glorot-uniform, the bias at zero."""
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -105,28 +140,28 @@ class Classifier(Network):
         self.encoder, self.pooling, self.layers = encoder, pooling, layers
         self.regression = classes == 0
         self.head = new_linear(pooled_size(encoder, pooling, layers), max(1, classes))
-        self.head_dropout = head_dropout
+        self.drop = nn.Dropout(head_dropout)
 
-    def forward(self, batch: PackedBatch) -> Tensor:
-        """Logits (B, C)."""
+    def forward(self, batch: PaddedBatch) -> Tensor:
+        """Return logits (B, C)."""
         pooled_BH = pooled(self.encoder, batch, self.pooling, self.layers)
-        logits_BC: Tensor = self.head(dropout(pooled_BH, self.head_dropout, self.training))
-        return logits_BC
+        return self.head(self.drop(pooled_BH))  # type: ignore[no-any-return]
 
-    def losses(self, batch: PackedBatch) -> Tensor:
-        """Cross-entropy or squared error of each row (B,)."""
+    def losses(self, batch: PaddedBatch) -> Tensor:
+        """Return the cross-entropy or squared error of each row (B,)."""
         logits_BC, label_B = self(batch), batch.targets["label"]
         if self.regression:
-            loss_B: Tensor = (logits_BC[:, 0] - label_B).square()
-            return loss_B
+            return (logits_BC[:, 0] - label_B).square()  # type: ignore[no-any-return]
         return F.cross_entropy(logits_BC, label_B, reduction="none")
 
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """What prediction needs of each row: `logits` (B, C)."""
+    def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
+        """Return what prediction needs of each row: `logits` (B, C)."""
         return {"logits": self(batch)}
 
     def dense_tensors(self, scale: float, units: int | None = None) -> Tensors:
-        """The head as transformers' dense -> gelu -> out_proj, by gelu(z) - gelu(-z) = z, its outputs times `scale`.
+        """Return the head as transformers' dense -> gelu -> out_proj, its outputs times `scale`.
+
+        It is the same function, since gelu(z) - gelu(-z) = z.
 
         `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used; these alone (U) where
         none are asked for.

@@ -94,15 +94,16 @@ def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words") if isinstance(row, dict) else None
     if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
-        raise BadInput(where, f"is {shown(row)}", 'an object with an id and words under "words"')
+        raise BadInput(f'{where}: is {shown(row)}; expected an object with an id and words under "words"')
     if not labelled:
         return
     tags = row.get("tags")
     if not isinstance(tags, list) or len(tags) != len(words):
         found = f"{len(tags)} tags" if isinstance(tags, list) else "no tags"
-        raise BadInput(where, f"has {found} for {len(words)} words", "a tag for each word", "correct or remove the row")
-    known = task.classes
+        raise BadInput(f"{where}: has {found} for {len(words)} words; expected a tag for each word")
     for tag in tags:
-        if tag not in known:
-            expected = f"O, or one of B-, I-, E-, S- before {', '.join(task.labels)}"
-            raise BadInput(where, f"has the tag {shown(tag)}", expected, "correct or remove the row")
+        if tag not in task.classes:
+            raise BadInput(
+                f"{where}: has the tag {shown(tag)}; expected O, or one of B-, I-, E-, S- before "
+                f"{', '.join(task.labels)}"
+            )

@@ -104,7 +104,9 @@ def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
     for number, run in enumerate(runs[1:], 2):
         for row, (one, other) in enumerate(zip(first, run, strict=True), 1):
             if one["id"] != other["id"]:
-                raise BadInput(f"run {number}, row {row}", f"predicts {other['id']}", f"{one['id']}, as the first run")
+                raise BadInput(
+                    f"run {number}, row {row}: predicts {other['id']}; expected {one['id']}, as in the first run"
+                )
     logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
     if not task.regression:
         logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))

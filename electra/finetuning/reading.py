@@ -54,15 +54,15 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
     """A split's rows, checked. BadInput names line, id and value: bad label or score, repeated id, no rows."""
     rows, kind = read_jsonl(path), kind_of(task)
     if not rows:
-        raise BadInput(path, "holds no rows", f"the rows of {task.title}", "check the task's source")
+        raise BadInput(f"{path}: holds no rows of {task.title}; check the task's source")
     seen: dict[str, int] = {}
     for line, row in enumerate(rows, 1):
         where = f"{path}:{line}"
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-            raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id"')
+            raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id"')
         where += f" (id {row['id']})"
         if row["id"] in seen:
-            raise BadInput(where, f"repeats the id of line {seen[row['id']]}", "each id once")
+            raise BadInput(f"{where}: repeats the id of line {seen[row['id']]}")
         seen[row["id"]] = line
         kind.check_row(row, where, labelled=labelled)
     return rows
@@ -81,20 +81,20 @@ def read_predictions(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise BadInput(path, f"cannot be read ({error.strerror})", "a file of predictions") from None
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a file of predictions") from None
+        raise BadInput(f"{path}: is not UTF-8 (byte {error.start:,})") from None
     if path.suffix == ".json":
         parsed = _parsed(text, path)
         if not isinstance(parsed, dict):
-            raise BadInput(path, "holds no object", "answers by question id")
+            raise BadInput(f"{path}: holds no object; expected answers by question id")
         return parsed
     tabs, answers = path.suffix == ".tsv", dict[str, Any]()
     for number, line in enumerate((text.splitlines() or [""]) if tabs else text.split("\n"), 1):
         where = f"{path}:{number}"
         if tabs and number == 1:
             if line.split("\t") != ["index", "prediction"]:
-                raise BadInput(where, f"has the header {line!r:.60}", "index and prediction, parted by a tab")
+                raise BadInput(f"{where}: has the header {line!r:.60}; expected index and prediction, parted by a tab")
             continue
         if not (tabs or line.strip()):
             continue
@@ -102,9 +102,9 @@ def read_predictions(path: Path) -> dict[str, Any]:
         given = record if isinstance(record, dict) else {}
         pair = record if tabs else [given[key] for key in ("id", "prediction", "tags") if key in given]
         if len(pair) != 2 or not isinstance(pair[0], str | int):
-            raise BadInput(where, f"has {len(pair)} fields", "an id and a prediction")
+            raise BadInput(f"{where}: has {len(pair)} fields; expected an id and a prediction")
         if str(pair[0]) in answers:
-            raise BadInput(where, f"predicts {pair[0]} again", "each id once")
+            raise BadInput(f"{where}: predicts {pair[0]} again; expected each id once")
         answers[str(pair[0])] = pair[1]
     return answers
 
@@ -113,7 +113,7 @@ def _parsed(text: str, where: object) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput(where, f"is {text[:60]!r}, which is not JSON", "predictions") from None
+        raise BadInput(f"{where}: is {text[:60]!r}, which is not JSON") from None
 
 
 def score(task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
@@ -121,10 +121,14 @@ def score(task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Pa
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:
-            found = f"has no prediction for id {row['id']} (row {number})"
-            raise BadInput(where, found, f"one for each of {len(rows):,} rows")
-    if strange := [key for key in answers if key not in known]:
-        found = f"predicts id {strange[0]}, which is not among the references ({len(strange):,} such)"
-        do = "set predictions beside the split they were made for"
-        raise BadInput(where, found, f"the {len(rows):,} ids of the references", do)
+            raise BadInput(
+                f"{where}: has no prediction for id {row['id']} (row {number}); expected one for each of "
+                f"{len(rows):,} rows"
+            )
+    unknown = [key for key in answers if key not in known]
+    if unknown:
+        raise BadInput(
+            f"{where}: predicts id {unknown[0]}, which is not among the references ({len(unknown):,} such); compare "
+            "predictions with the split they were made for"
+        )
     return kind_of(task).score(rows, answers, where)

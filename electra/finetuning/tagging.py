@@ -2,7 +2,7 @@
 
 The linear head learns BIOES tags; all segment ids are 1, as published, and the head has no dropout.
 
-Shapes: B rows, P tokens of all rows, C tags (O, and B I E S of every type), L longest row allowed.
+Shapes: B rows, T positions, C tags (O, and B I E S of every type), L longest row allowed, P pieces of a row.
 """
 
 import dataclasses
@@ -19,13 +19,12 @@ from electra.card import Use
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
-from electra.finetuning.batches import NO_WORD, Examples, PackedBatch, stack
+from electra.finetuning.batches import NO_WORD, Examples, PaddedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays, new_linear
 from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import finite, rounded
 from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.finetuning.unpadded import hidden
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import POOLED
@@ -49,7 +48,7 @@ class Tagging(TaskKind):
         row = {"words": words.split() if isinstance(words, str) else words}
         self.check_row(row, where, labelled=False)
         if not encodes("".join(row["words"])):
-            raise BadInput(where, f"has {column} {shown(row['words'])}", "text")
+            raise BadInput(f"{where}: {column} are {shown(row['words'])}; they should be text")
         return row
 
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
@@ -62,8 +61,9 @@ class Tagging(TaskKind):
         super().check_config(config, encoder, keep)
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             if (value := getattr(config, key)) != kept:
-                expected = f"{kept}: a tag is read from each token"
-                raise BadConfig(f"finetune of {self.task.name}", f"has {key} {value}", expected, f"drop {key}")
+                raise BadConfig(
+                    f"finetune of {self.task.name}: has {key} {value}; expected {kept}: a tag is read from each token"
+                )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
@@ -131,12 +131,14 @@ class Tagging(TaskKind):
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        name, labels = stored.folder.name, stored.labels()
+        name, labels = stored.path.name, stored.labels()
         types = tuple(dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"}))
         task = Task(name=name, title=name, labels=types, metrics=("entity_f1",), tagging=True)
         if task.classes != labels:
-            expected = "O and B-, I-, E-, S- tags of each type in this order"
-            raise BadInput(stored.folder / "config.json", f"has the labels {', '.join(labels)[:80]}", expected)
+            raise BadInput(
+                f"{stored.path / 'config.json'}: the labels are {', '.join(labels)[:80]}; they should be O, then B-, "
+                "I-, E- and S- of each type in this order"
+            )
         return task
 
     def use(self) -> Use:
@@ -151,20 +153,25 @@ class Tagger(Network):
         self.encoder, self.length = encoder, length
         self.head = new_linear(encoder.config.hidden, classes)
 
-    def losses(self, batch: PackedBatch) -> Tensor:
-        """Cross-entropy of each row (B,), summed over its words."""
-        loss_P = F.cross_entropy(
-            self.head(hidden(self.encoder, batch)), batch.targets["label"], ignore_index=NO_WORD, reduction="none"
-        )
-        return loss_P.new_zeros(len(batch)).index_add(0, batch.row_P, loss_P)
+    def forward(self, batch: PaddedBatch) -> Tensor:
+        """Return the logits of every token (B, T, C)."""
+        return self.head(self.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B))  # type: ignore[no-any-return]
 
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """`tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
-        logits_PC = self.head(hidden(self.encoder, batch))
-        best = {"tags": logits_PC.argmax(-1), "share": logits_PC.float().softmax(-1).amax(-1)}
-        grids = {name: batch.grid(values_P, 0) for name, values_P in best.items()}
-        padded = {name: F.pad(values_BT, (0, self.length - values_BT.shape[1])) for name, values_BT in grids.items()}
-        return padded | {"finite": batch.grid(logits_PC.isfinite().all(-1).long(), 1).amin(1)}
+    def losses(self, batch: PaddedBatch) -> Tensor:
+        """Return the cross-entropy of each row (B,), summed over its words."""
+        logits_BCT = self(batch).transpose(1, 2)
+        loss_BT = F.cross_entropy(logits_BCT, batch.targets["label"], ignore_index=NO_WORD, reduction="none")
+        return loss_BT.sum(1)
+
+    def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
+        """Return `tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
+        logits_BTC = self(batch)
+        missing = self.length - logits_BTC.shape[1]
+        padding_BT = ~batch.real_tokens()
+        tags_BT = logits_BTC.argmax(-1).masked_fill(padding_BT, 0)
+        share_BT = logits_BTC.float().softmax(-1).amax(-1).masked_fill(padding_BT, 0)
+        finite_B = (logits_BTC.isfinite().all(-1) | padding_BT).all(1)
+        return {"tags": F.pad(tags_BT, (0, missing)), "share": F.pad(share_BT, (0, missing)), "finite": finite_B}
 
 
 def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:

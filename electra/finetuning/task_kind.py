@@ -25,6 +25,7 @@ from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
+from electra.nn.huggingface import ModelFolder
 from electra.storage.tensors import Tensors, fill, read_tensors, require_fit
 
 DO = "give the folder of a fine-tuned model, as it was written"
@@ -64,36 +65,45 @@ class Exported:
 
 @dataclass(frozen=True)
 class Stored:
-    """The contents of a folder: its encoder, and everything about its head."""
+    """The contents of a fine-tuned folder: its encoder, and everything about its head."""
 
-    folder: Path
+    folder: ModelFolder
     encoder: Encoder
     length: int
-    config: dict[str, Any]  # config.json
     task_json: dict[str, Any]  # task.json; nothing in a folder that others have fine-tuned
-    heads: Tensors  # what model.safetensors holds besides the encoder
+
+    @property
+    def path(self) -> Path:
+        """Where the folder is."""
+        return self.folder.path
+
+    @property
+    def heads(self) -> Tensors:
+        """What model.safetensors holds besides the encoder."""
+        return self.folder.head_tensors
 
     def beside(self, name: str) -> Tensors:
-        """The tensors of another file of the folder."""
-        return read_tensors(self.folder / name, DO)
+        """Return the tensors of another file of the folder."""
+        return read_tensors(self.path / name, DO)
 
     def labels(self) -> tuple[str, ...]:
-        """What each output stands for."""
-        names = self.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        """Return what each output stands for."""
+        names = self.folder.config_json.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         if not isinstance(names, dict) or set(names) != set(map(str, range(len(names)))):
-            found = f"has id2label {names!r:.80}"
-            raise BadInput(self.folder / "config.json", found, "a label for each number from 0", DO)
+            raise BadInput(
+                f"{self.path / 'config.json'}: id2label is {names!r:.80}; it should have a label for each number from 0"
+            )
         return tuple(str(names[str(number)]) for number in range(len(names)))
 
     def fill(self, layers: dict[str, nn.Linear], heads: Tensors) -> None:
         """Fill layers from the tensors of their names, which must be all that there are."""
         if lacking := [name for name in layers if f"{name}.weight" not in heads]:
-            raise BadInput(self.folder, f"has no {lacking[0]}", "a model that was fine-tuned", DO)
+            raise BadInput(f"{self.path}: has no {lacking[0]}, so it is not a fine-tuned model; {DO}")
         heads = dict(heads)
         for name, layer in layers.items():
             own = {kind: heads.pop(f"{name}.{kind}") for kind in ("weight", "bias") if f"{name}.{kind}" in heads}
-            fill(layer, own, f"{self.folder}: {name}", DO)
-        require_fit({}, heads, self.folder, DO)
+            fill(layer, own, f"{self.path}: {name}", DO)
+        require_fit({}, heads, self.path, DO)
 
 
 class TaskKind(Protocol):
@@ -127,8 +137,10 @@ class TaskKind(Protocol):
     def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
-            expected = f"at most the model's positions ({encoder.positions})"
-            raise BadConfig(f"finetune of {self.task.name}", f"has length {config.length}", expected)
+            raise BadConfig(
+                f"finetune of {self.task.name}: has length {config.length}; expected at most the model's positions "
+                f"({encoder.positions})"
+            )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
         """Checked rows to arrays; what has no label gets a target that is not read."""
@@ -163,5 +175,5 @@ def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
     """The values, if all are text that is not blank."""
     for column, text in values.items():
         if not isinstance(text, str) or not text.strip() or not encodes(text):
-            raise BadInput(where, f"has {column} {shown(text)}", "text")
+            raise BadInput(f"{where}: {column} is {shown(text)}; it should be text")
     return list(values.values())

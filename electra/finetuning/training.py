@@ -2,9 +2,10 @@
 
 As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up ×
 linear decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is
-chosen). A batch goes through in parts of bounded size; gradients add up, so parts bear on memory and on nothing else.
+chosen). A batch goes through in parts of rows of like length; gradients add up, so parts bear on memory and time alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from electra.finetuning.batches import Examples, parts, training_order
+from electra.finetuning.batches import Examples, PaddedBatch, parts, training_order
 from electra.finetuning.heads import Network
-from electra.finetuning.step import Step
 from electra.finetuning.tasks import FinetuneConfig
-from electra.optim.adamw import AdamW, build_optimizer, layer_scale, set_rate
-from electra.optim.cuda_graphs import CudaRecorder, Recorder
+from electra.optim.adamw import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 
 ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
+PADDING = {"cpu": 40, "cuda": 4096}  # tokens of padding that take about as long as a part of its own
 _CURVE_POINTS = 20
 CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
 
@@ -36,7 +36,7 @@ class Training:
 
 
 def count_steps(rows: int, config: FinetuneConfig) -> int:
-    """Updates in all (electra: finetune/preprocessing.py): whole epochs of ceil(rows / batch), truncated."""
+    """Return the number of updates (electra: finetune/preprocessing.py): epochs of ceil(rows / batch), truncated."""
     return max(1, int(-(-rows // config.batch) * config.epochs))
 
 
@@ -53,20 +53,31 @@ def train(
 
     Training ends early when the loss is no longer finite.
     """
-    place = torch.device(device)
+    device = torch.device(device)
     optimizer = optimizer_for(model, config)
-    tokens = max(256, ROOM[place.type] // model.encoder.config.hidden)  # that go through the network at once
-    update = Step(model, optimizer, examples, config, tokens=tokens, record=recorder(place))
+    precision = choose(config.precision, device)
+    tokens = max(256, ROOM[device.type] // model.encoder.config.hidden)  # that go through the network at once
+    padding = PADDING[device.type]
     steps = count_steps(len(examples), config)
+    warmup = int(steps * config.warmup)
     order = training_order(len(examples), config.batch, seed, stream)
-    finite = torch.ones((), dtype=torch.bool, device=place)
+    finite = torch.ones((), dtype=torch.bool, device=device)
     curve: list[Tensor] = []
     model.train()
     for step in range(steps):
-        warmup = int(steps * config.warmup)
         set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
         rows_B = next(order)
-        total = update(rows_B)
+        divisor = 1 if config.loss == "summed" else len(rows_B)
+        total = torch.zeros((), device=device)
+        for rows_R in parts(rows_B, examples.length_N, tokens, padding):
+            batch = examples.batch(rows_R, device)
+            with autocast(precision, device):
+                loss = model.losses(batch).sum()
+            (loss / divisor).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        clip_gradients(model.parameters(), config.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         curve.append(total / len(rows_B))
         if (step + 1) % CHECK_EVERY == 0:
             finite &= total.isfinite()
@@ -78,13 +89,8 @@ def train(
     return Training(good, thinned(torch.stack(curve).cpu().numpy()) if good else [])
 
 
-def recorder(place: torch.device) -> Recorder | None:
-    """What records a step, on devices that can."""
-    return CudaRecorder(place) if place.type == "cuda" else None
-
-
 def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
-    """Adam as published, each layer with its share of the rate."""
+    """Return Adam as published, each layer with its share of the rate."""
     published = config.layer_decay_exponent == "published"
     layers = model.encoder.config.layers - config.fresh_layers
     return build_optimizer(
@@ -99,13 +105,12 @@ def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
 
 
 def thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
-    """The mean loss of each of a few stretches of the training."""
+    """Return the mean loss of each of a few stretches of the training."""
     parts = np.array_split(loss_S.astype(np.float64), min(_CURVE_POINTS, len(loss_S)))
     ends = np.cumsum([len(part) for part in parts])
     return [(int(end), float(f"{part.mean():.6g}")) for end, part in zip(ends, parts, strict=True)]
 
 
-@torch.inference_mode()
 def read_outputs(
     model: Network,
     examples: Examples,
@@ -113,16 +118,28 @@ def read_outputs(
     tokens: int = 4096,
     precision: PrecisionChoice = "default",
 ) -> dict[str, NDArray[Any]]:
-    """Every output for every row, in the order of the rows; `tokens` bounds a part."""
-    place = torch.device(device)
-    chosen = choose(precision, place)
+    """Return every output for every row, in the order of the rows; `tokens` bounds a part."""
+    model.eval()
+    return read_batches(model.outputs, examples, device, tokens, precision)
+
+
+@torch.inference_mode()
+def read_batches(
+    read: Callable[[PaddedBatch], dict[str, Tensor]],
+    examples: Examples,
+    device: torch.device | str = "cpu",
+    tokens: int = 4096,
+    precision: PrecisionChoice = "default",
+) -> dict[str, NDArray[Any]]:
+    """Return what a function of batches gives for every row, in the order of the rows."""
+    device = torch.device(device)
+    chosen = choose(precision, device)
     pieces: dict[str, list[Tensor]] = {}
     order: list[NDArray[np.int64]] = []
-    model.eval()
-    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens):
+    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens, PADDING[device.type]):
         order.append(rows_B)
-        with autocast(chosen, place):
-            for name, value in model.outputs(examples.batch(rows_B, place)).items():
+        with autocast(chosen, device):
+            for name, value in read(examples.batch(rows_B, device)).items():
                 pieces.setdefault(name, []).append(value.float() if value.is_floating_point() else value)
-    back_N = torch.from_numpy(np.argsort(np.concatenate(order))).to(place)
+    back_N = torch.from_numpy(np.argsort(np.concatenate(order))).to(device)
     return {name: torch.cat(values).index_select(0, back_N).cpu().numpy() for name, values in pieces.items()}

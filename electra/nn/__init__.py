@@ -1,7 +1,7 @@
 """The encoder that both networks of ELECTRA and every fine-tuned model are built of.
 
-config.py → attention.py, varlen.py, dropout.py → encoder.py (BERT's Transformer), modern.py (ModernBERT's) → factory.py
-(one of either kind, with new weights; attention_init.py) → hf_names.py → huggingface.py (Hugging Face folders)
+config.py → encoder.py (BERT's Transformer) → modern.py (ModernBERT's) → attention_init.py → factory.py (encoders of
+either kind with new weights) → hf_names.py → huggingface.py (Hugging Face folders)
 
 `token_heads.py` holds the heads of pre-training.
 """

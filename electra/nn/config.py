@@ -36,7 +36,7 @@ class EncoderConfig(Checked):
     layer_norm_eps: Fraction = 1e-12
     init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
     # see `initialise` (encoder.py) and attention_init.py
-    init: Literal["published", "normal", "mimetic", "neighbours"] = "published"
+    init: Literal["published", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,19 +6,20 @@ How it differs from the textbook:
 - the embedding block is a module of its own, since generator and discriminator share it (word, position and type
   tables and their LayerNorm), each with its own projection and dropout draw.
 
-Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size.
+Pre-training, fine-tuning and inference all call `Encoder.forward`. Each layer is called as a module, so forward hooks,
+`torch.compile` and activation checkpointing work on it.
+
+Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size, A heads, D head
+size, L layers.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn import varlen
-from electra.nn.attention import attend
 from electra.nn.config import AnyEncoderConfig, EncoderConfig
-from electra.nn.dropout import Dropout, dropout
 
 
 class Embeddings(nn.Module):
@@ -33,32 +34,31 @@ class Embeddings(nn.Module):
         self.position = nn.Embedding(config.positions, config.embedding)
         self.token_type = nn.Embedding(config.token_types, config.embedding)
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
-        self.dropout = config.dropout
+        self.dropout = nn.Dropout(config.dropout)
 
     def tables(self) -> tuple[Tensor, ...]:
-        """The word (V, E) and position (P, E) tables that are looked up."""
+        """Return the word (V, E) and position (P, E) tables that are looked up."""
         return self.word.weight, self.position.weight
 
     @torch.no_grad()
     def load_tables(self, *tables: Tensor) -> None:
-        """Let `tables` be these."""
+        """Set the parameters so that `tables` returns these."""
         word_VE, position_PE = tables
         self.word.weight.copy_(word_VE)
         self.position.weight.copy_(position_PE)
 
     def factors(self) -> dict[str, Tensor]:
-        """What else a folder must hold to give these tables again: nothing here."""
+        """Return what else a folder must hold to restore these tables: nothing here."""
         return {}
 
     def load_factors(self, factors: dict[str, Tensor]) -> None:
-        """Let `factors` be these."""
+        """Set the parameters so that `factors` returns these."""
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor, positions_BT: Tensor | None = None) -> Tensor:
-        """Ids and segment ids to embeddings (B, T, E); positions, where given, have the shape of the ids."""
-        word_VE, table_PE = self.tables()
-        position_TE = table_PE[: ids_BT.shape[1]] if positions_BT is None else F.embedding(positions_BT, table_PE)
-        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_TE
-        return dropout(self.norm(embedded_BTE), self.dropout, self.training)
+    def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
+        """Return the embeddings (B, T, E) of ids under their segment ids."""
+        word_VE, position_PE = self.tables()
+        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_PE[: ids_BT.shape[1]]
+        return self.dropout(self.norm(embedded_BTE))  # type: ignore[no-any-return]
 
 
 class DisentangledEmbeddings(Embeddings):
@@ -74,42 +74,15 @@ class DisentangledEmbeddings(Embeddings):
         self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
 
     def tables(self) -> tuple[Tensor, ...]:
-        """Generator's tables, detached, plus the deltas."""
+        """Return the generator's tables, detached, plus the deltas."""
         word_VE, position_PE = self.base[0].tables()
         return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
 
     @torch.no_grad()
     def load_tables(self, *tables: Tensor) -> None:
-        """Set the deltas so that `tables` are these, over the generator's as they are now."""
+        """Set the deltas to the difference from the generator's current tables, which rounds the sum by an ulp."""
         for delta, base, table in zip((self.word, self.position), self.base[0].tables(), tables, strict=True):
-            delta.weight.copy_(difference(table.to(base), base))
-
-
-def difference(total: Tensor, base: Tensor) -> Tensor:
-    """The x of base + x = total to the last bit, wherever there is one among the neighbours of total - base.
-
-    There is for a total that was such a sum; but where that lies beside a power of two, the rounded difference alone
-    may miss it by a bit, and where it is -0 by its sign.
-    """
-    rest = total - base
-    infinity = torch.full_like(rest, torch.inf)
-    for other in (rest.nextafter(infinity), rest.nextafter(-infinity), total):
-        same = (base + rest).view(torch.int32) == total.view(torch.int32)
-        rest = torch.where(same | ((base + other).view(torch.int32) != total.view(torch.int32)), rest, other)
-    return rest
-
-
-Seen = Tensor | varlen.PackedRows | None
-"""Which keys a query sees: those of its own row; or those where a mask that broadcasts to (B, heads, T, T) is true, or
-which it is added to; or all."""
-
-
-class View(NamedTuple):
-    """What a layer's attention gets beside its tokens: the visible keys and, in a modern encoder, rotary angles."""
-
-    seen: Seen
-    cos_TD: Tensor | None = None  # of half a head's size; of packed tokens, each one's own (P, D)
-    sin_TD: Tensor | None = None
+            delta.weight.copy_(table.to(base) - base)
 
 
 class Attention(nn.Module):
@@ -123,42 +96,41 @@ class Attention(nn.Module):
         self.out.std = config.out_std  # type: ignore[assignment]
         self.dropout = config.attention_dropout
 
-    def context(self, qkv_BT3H: Tensor, view: View) -> Tensor:
-        """What each position gathers (B, T, H), before the output matrix; packed tokens (P, 3H) give (P, H)."""
-        rate, seen = self.dropout if self.training else 0.0, view.seen
-        heads = (3, self.heads, qkv_BT3H.shape[-1] // (3 * self.heads))
-        if isinstance(seen, varlen.PackedRows):
-            query, key, value = qkv_BT3H.view(-1, *heads).unbind(1)
-            return varlen.attend(query, key, value, seen, seen, rate).view(*qkv_BT3H.shape[:-1], -1)
-        qkv_BT3AD = qkv_BT3H.view(*qkv_BT3H.shape[:-1], *heads)
-        if rate and qkv_BT3H.device.type == "cpu":
-            return attend(qkv_BT3AD, seen, rate)
-        query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
-        context = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=rate)
-        return context.transpose(1, 2).flatten(2)
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
+        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `Block.forward`."""
+        query, key, value = self.heads_of(hidden_BTH)
+        if angles:
+            query = rotate(query, *angles)
+            key = rotate(key, *angles)
+        rate = self.dropout if self.training else 0.0
+        context_BATD = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def rotated(self, values_BTAD: Tensor, view: View) -> Tensor:
-        """Queries or keys as their positions change them: here not at all."""
-        return values_BTAD
+    def heads_of(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value, each (B, A, T, D)."""
+        qkv_BT3AD = self.qkv(hidden_BTH).unflatten(-1, (3, self.heads, -1))
+        query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+
+def rotate(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
+    """Rotate each pair (d, d + D/2) of queries or keys by its position's angle, R = D / 2 angles each."""
+    first, second = values_BATD.float().chunk(2, -1)
+    rotated = torch.cat([first * cos_TR - second * sin_TR, second * cos_TR + first * sin_TR], -1)
+    return rotated.to(values_BATD.dtype)
 
 
 class Block(nn.Module):
     """One layer of an encoder of any kind: what is compiled once for all."""
 
     attention: Attention
-    sees_all: bool = True  # the whole row; else a window of it
 
-    def forward(self, hidden_BTH: Tensor, view: View) -> Tensor:
-        """Same shape out as in."""
-        context_BTH = self.attention.context(self.attention.qkv(self.attention_input(hidden_BTH)), view)
-        return self.after(hidden_BTH, context_BTH, cast=True)
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
+        """Return hidden states of the same shape.
 
-    def attention_input(self, hidden_XH: Tensor) -> Tensor:
-        """What attention reads of the hidden states."""
-        return hidden_XH
-
-    def after(self, hidden_XH: Tensor, context_XH: Tensor, *, cast: bool = False) -> Tensor:
-        """The layer's output, from its input and from what its attention gathered."""
+        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere. `angles` are cosine and
+        sine of rotary angles, (T, D / 2) each, in encoders that have them.
+        """
         raise NotImplementedError
 
 
@@ -172,35 +144,22 @@ class Layer(Block):
         self.expand = nn.Linear(config.hidden, config.ffn)
         self.contract = nn.Linear(config.ffn, config.hidden)
         self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
-        self.drop = Dropout(config.dropout)
+        self.drop = nn.Dropout(config.dropout)
 
-    def after(self, hidden_XH: Tensor, context_XH: Tensor, *, cast: bool = False) -> Tensor:
-        """The layer's output, from its input and from what its attention gathered.
+    def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
+        """Return hidden states of the same shape, in the type of the matrix products.
 
-        `cast` gives LayerNorm's output the type of the matrix products: autocast computes it in fp32 on GPUs.
+        Autocast computes LayerNorm in fp32 on GPUs, so its output is converted back.
         """
-        out_XH = self.attention.out(context_XH)
-        hidden_XH = self.attention_norm(self.drop(out_XH, hidden_XH))
-        hidden_XH = hidden_XH.to(out_XH.dtype) if cast else hidden_XH
-        ffn_XH = self.contract(F.gelu(self.expand(hidden_XH)))
-        result_XH: Tensor = self.ffn_norm(self.drop(ffn_XH, hidden_XH))
-        return result_XH.to(ffn_XH.dtype) if cast else result_XH
+        gathered_BTH = self.attention(hidden_BTH, mask)
+        hidden_BTH = self.attention_norm(hidden_BTH + self.drop(gathered_BTH)).to(gathered_BTH.dtype)
+        ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
+        return self.ffn_norm(hidden_BTH + self.drop(ffn_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
 
 
-def real_tokens(ids_BT: Tensor, lengths_B: Tensor) -> Tensor | None:
-    """Which tokens are no padding (B, T), or None where that is known to be all of them."""
-    real_BT = torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
-    # on a CPU the host may look for free, and full rows need no masking
-    return None if real_BT.device.type == "cpu" and bool(real_BT.all()) else real_BT
-
-
-def added(mask: Seen) -> Seen:
-    """On a GPU a mask as what is added to scores, made once: its kernels add it, and each layer would make its own."""
-    if not isinstance(mask, Tensor) or mask.device.type != "cuda":
-        return mask
-    half = torch.is_autocast_enabled("cuda")
-    zero = torch.zeros((), device=mask.device, dtype=torch.get_autocast_dtype("cuda") if half else torch.float32)
-    return torch.where(mask, zero, float("-inf"))
+def real_tokens(lengths_B: Tensor, length: int) -> Tensor:
+    """Return which of `length` positions of each row are not padding (B, T)."""
+    return torch.arange(length, device=lengths_B.device) < lengths_B[:, None]
 
 
 class Encoder(nn.Module):
@@ -222,46 +181,44 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(self.layer_class(config, index) for index in range(config.layers))
         self.final_norm: nn.Module = nn.Identity()
 
-    def forward(self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, H) after the last layer.
+    def forward(
+        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, all_layers: bool = False
+    ) -> Tensor:
+        """Return the hidden states (B, T, H) of the last layer.
 
-        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded.
+        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded. With
+        `all_layers` the embeddings and the states of every layer are joined end to end (B, T, (L + 1) H).
         """
-        length, device = ids_BT.shape[1], ids_BT.device
-        seen: Seen = None
-        if lengths_B is not None:
-            seen = varlen.padded(lengths_B, length) if self.packs(device) else real_tokens(ids_BT, lengths_B)
-        views = self.views(seen, length, device)
-        views = {sees_all: view._replace(seen=added(view.seen)) for sees_all, view in views.items()}
+        real_BT = None if lengths_B is None else real_tokens(lengths_B, ids_BT.shape[1])
+        if real_BT is not None and real_BT.device.type == "cpu" and bool(real_BT.all()):
+            real_BT = None  # a CPU may look for free, and attention without a mask is faster
         hidden_BTH = self.project(self.embeddings(ids_BT, segments_BT))
-        for layer in self.layers:
-            hidden_BTH = layer(hidden_BTH, views[layer.sees_all])  # type: ignore[index]
-        return self.final_norm(hidden_BTH)  # type: ignore[no-any-return]
+        states = [hidden_BTH]
+        for layer, inputs in zip(self.layers, self.layer_inputs(real_BT, ids_BT), strict=True):
+            hidden_BTH = layer(hidden_BTH, *inputs)
+            if all_layers:
+                states.append(hidden_BTH)
+        hidden_BTH = self.final_norm(hidden_BTH)
+        return torch.cat([*states[:-1], hidden_BTH], -1) if all_layers else hidden_BTH
 
-    def packs(self, device: torch.device) -> bool:
-        """Whether the device attends within rows that stand end to end."""
-        return varlen.usable(device, self.config.hidden // self.config.heads)
+    def layer_inputs(self, real_BT: Tensor | None, ids_BT: Tensor) -> list[tuple[Tensor | None, ...]]:
+        """Return what each layer gets besides its hidden states: the attention mask.
 
-    def views(
-        self, real: Seen, length: int, device: torch.device, positions_P: Tensor | None = None
-    ) -> dict[bool, View]:
-        """The view of layers that see the whole row (True), and of those that see a window of it (False).
-
-        `real` are rows that stand end to end, whose tokens' `positions_P` are given; or which of `length` tokens are no
-        padding (B, T), None for all of them.
+        `real_BT` says which tokens are not padding; None: all.
         """
-        return {True: View(real[:, None, None, :] if isinstance(real, Tensor) else real)}
+        mask = None if real_BT is None else real_BT[:, None, None, :]
+        return [(mask,)] * len(self.layers)
 
 
 def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     """Set every initial value of a network, in place, from torch's global generator.
 
-    | tensor | published (electra: modeling.py, optimisation scripts) | normal (transformers) |
-    |---|---|---|
-    | tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 | N(0, 0.02) |
-    | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform | N(0, 0.02) |
-    | biases; LayerNorm | 0; weight 1, bias 0 | the same |
-    | deltas of disentangled embeddings | 0 | 0 |
+    | tensor | published value (electra: modeling.py, optimisation scripts) |
+    |---|---|
+    | tables; attention, feed-forward and head matrices | truncated normal, 2 sigma, std 0.02 |
+    | embedding projection, last layer of each head (`glorot` modules) | Glorot uniform |
+    | biases; LayerNorm | 0; weight 1, bias 0 |
+    | deltas of disentangled embeddings | 0 |
 
     | tensor of a modern encoder | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel) |
     |---|---|
@@ -278,9 +235,7 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
             nn.init.ones_(part.weight)
         elif isinstance(part, nn.Linear | nn.Embedding):
             std: float = getattr(part, "std", config.init_std)
-            if config.init == "normal":
-                nn.init.normal_(part.weight, std=config.init_std)
-            elif getattr(part, "glorot", False):
+            if getattr(part, "glorot", False):
                 nn.init.xavier_uniform_(part.weight)
             else:
                 nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)

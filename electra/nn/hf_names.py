@@ -168,17 +168,6 @@ def named_tensors(encoder: Encoder) -> Tensors:
     return tensors
 
 
-def telling_shapes(config: AnyEncoderConfig, vocab_size: int) -> dict[str, tuple[int, int]]:
-    """The shapes of a few of an encoder's tensors, by name, that tell all of its sizes and how many layers it has."""
-    names = names_of(config)
-    last = f"{names.layers}.{config.layers - 1}.{names.layer['contract'][0]}.weight"
-    shapes = {names.tables[0]: (vocab_size, config.table), last: (config.hidden, config.ffn)}
-    if isinstance(config, EncoderConfig):
-        types = f"{names.modules['embeddings.token_type']}.weight"
-        shapes |= {names.tables[1]: (config.positions, config.table), types: (config.token_types, config.table)}
-    return shapes
-
-
 def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
     """(Ours, transformers') name of each of the head's parameters."""
     theirs = names_of(encoder.config).heads[architecture_of(head)]

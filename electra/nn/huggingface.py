@@ -1,13 +1,15 @@
 """Hugging Face folders of encoders and pre-trained networks: `config.json`, `model.safetensors`, tokenizer files.
 
 Names are transformers' (hf_names.py), so each folder loads there with nothing missing and nothing unexpected, and
-published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of releases from 4.48 on. Nothing is
-computed on the way, so a round trip is bit-exact.
+published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of releases from 4.48 on. A round trip is
+bit-exact, but for tables with gradient-disentangled sharing, whose deltas are differences.
 """
 
 import dataclasses
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +21,7 @@ from electra.files import AGAIN, atomic_folder, read_object, readable, write_ato
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
-from electra.nn.hf_names import (
-    Head,
-    bare,
-    config_of,
-    head_names,
-    named_tensors,
-    names_of,
-    of_encoder,
-    of_head,
-    telling_shapes,
-)
+from electra.nn.hf_names import Head, bare, config_of, head_names, named_tensors, names_of, of_encoder, of_head
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
@@ -47,11 +39,136 @@ _DECODERS = ("generator_lm_head.weight", "decoder.weight")  # the word table onc
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
 
-# ── encoders ──
+# ── reading ──
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A Hugging Face folder, each of its files read once. `open_folder` verifies it first."""
+
+    path: Path
+
+    @cached_property
+    def config_json(self) -> dict[str, Any]:
+        """The content of config.json."""
+        return read_object(self.path / "config.json")
+
+    @property
+    def architecture(self) -> str:
+        """The class of transformers that config.json names first, or nothing."""
+        names = self.config_json.get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else ""
+
+    @cached_property
+    def encoder_settings(self) -> tuple[AnyEncoderConfig, int]:
+        """Encoder settings and vocabulary size of config.json."""
+        return config_of(self.config_json, self.path / "config.json")
+
+    @property
+    def trained_positions(self) -> int:
+        """How many positions pre-training has used, where that is known; else all that there are."""
+        positions = self.encoder_settings[0].positions
+        used = self.config_json.get("trained_positions")
+        if used is None:
+            return positions
+        if type(used) is not int or used < 3:  # [CLS], a token and [SEP]
+            raise BadInput(
+                f"{self.path / 'config.json'}: trained_positions is {shown(used)}; expected a whole number of at "
+                "least 3. Use the file that came with the weights"
+            )
+        return min(used, positions)
+
+    @cached_property
+    def tensors(self) -> Tensors:
+        """The tensors of model.safetensors."""
+        file = self.path / "model.safetensors"
+        if not file.is_file():
+            pickled = (self.path / "pytorch_model.bin").is_file()
+            note = " (pytorch_model.bin is a pickle and is not opened)" if pickled else ""
+            raise BadInput(f"{file}: there is no such file{note}; convert the checkpoint to safetensors first")
+        return read_file(file, "fetch or make the folder again")
+
+    @property
+    def head_tensors(self) -> Tensors:
+        """The tensors of model.safetensors that are not the encoder's."""
+        return {name: value for name, value in self.tensors.items() if of_head(name)}
+
+    def empty_encoder(self, dropout: float | None = None) -> Encoder:
+        """Return an encoder by config.json that has no memory yet; `dropout` replaces both rates."""
+        config, vocab_size = self.encoder_settings
+        if dropout is not None:
+            config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
+        with torch.device("meta"):
+            return make_encoder(config, vocab_size)
+
+    def encoder(self, dropout: float | None = None) -> Encoder:
+        """Return the encoder with its weights; `dropout` replaces both rates."""
+        encoder = self.empty_encoder(dropout)
+        load_encoder_tensors(encoder, self.tensors, self.path)
+        return encoder
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """Verify a folder and return what reads it."""
+    verify_folder(path)
+    return ModelFolder(path)
+
+
+def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
+    """Return the encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both rates."""
+    return open_folder(folder).encoder(dropout)
+
+
+def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
+    """Return encoder settings and vocabulary size of a folder, which is verified first."""
+    return open_folder(folder).encoder_settings
+
+
+def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
+    """Fill an encoder from transformers' names, with or without their prefix.
+
+    A missing or surplus tensor or a wrong shape is a BadInput; heads are passed by. An encoder on torch's meta device
+    gets its memory, on the CPU, once all tensors fit: a config.json with absurd sizes costs none.
+    """
+    renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
+    require_fit(named_tensors(encoder), renamed, where, _AGREE)
+    _allocate(encoder)
+    encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
+    places = named_tensors(encoder)
+    for name, tensor in renamed.items():
+        places[name].copy_(tensor)
+
+
+def _allocate(module: nn.Module) -> None:
+    """Give a module on torch's meta device its memory, on the CPU."""
+    if any(parameter.is_meta for parameter in module.parameters()):
+        module.to_empty(device="cpu")
+
+
+def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
+    """Return the sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
+
+    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked for, which say whose
+    folder it is. Of one with a manifest nothing is read that it does not list. Bytes are hashed once a process.
+    """
+    present = [name for name in FILES if (folder / name).is_file()]
+    if fields or os.path.lexists(folder / MANIFEST):
+        manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
+        for name in present:
+            if name not in manifest["files"]:
+                raise CorruptFile(f"{folder / name}: is not in {MANIFEST}; move it away, or {do}")
+    hashes = {}
+    for name in present:
+        with readable(folder / name, do):
+            hashes[name] = sha256_once(folder / name)
+    return hashes
+
+
+# ── writing ──
 
 
 def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
-    """An encoder's weights under transformers' names; tied and disentangled tables are written out in full.
+    """Return an encoder's weights under transformers' names; tied and disentangled tables are written out in full.
 
     `prefix` is that of classes with a head; "" for the encoder alone.
     """
@@ -59,101 +176,19 @@ def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
     return {prefix + name: tensor for name, tensor in named_tensors(encoder).items()}
 
 
-def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
-    """Fill an encoder from transformers' names, with or without their prefix.
+def network_tensors(encoder: Encoder, head: Head) -> Tensors:
+    """Return everything that transformers' class of an encoder with this head holds.
 
-    A gap, a tensor of an encoder that this one has no place for, or a wrong shape is a BadInput; heads are passed by.
+    The decoder matrix of a masked language model is the word table and is not stored twice.
     """
-    renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
-    places = named_tensors(encoder)
-    require_fit(places, renamed, where, _AGREE)
-    encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
-    for name, tensor in renamed.items():
-        places[name].copy_(tensor)
+    state = head.state_dict()
+    return encoder_tensors(encoder) | {their: state[ours] for ours, their in head_names(encoder, head)}
 
 
-def head_tensors(tensors: Tensors) -> Tensors:
-    """What a folder holds beside its encoder."""
-    return {name: value for name, value in tensors.items() if of_head(name)}
-
-
-def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
-    """The encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both rates."""
-    config, vocab_size = read_config(folder)
-    if dropout is not None:
-        config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
-    tensors = read_tensors(folder)
-    _require_sizes(config, vocab_size, tensors, folder)
-    encoder = make_encoder(config, vocab_size)
-    load_encoder_tensors(encoder, tensors, folder)
-    return encoder
-
-
-def _require_sizes(config: AnyEncoderConfig, vocab_size: int, tensors: Tensors, where: object) -> None:
-    """Refuse a config.json whose sizes are not the tensors', before a network of these sizes is allocated."""
-    shapes = {bare(name): tuple(tensor.shape) for name, tensor in tensors.items()}
-    for name, shape in telling_shapes(config, vocab_size).items():
-        if name not in shapes:
-            raise BadInput(where, f"has no tensor {name}", "those that its config.json asks for", _AGREE)
-        if shapes[name] != shape:
-            raise BadInput(where, f"{name} has shape {shapes[name]}", f"{shape}, as its config.json says", _AGREE)
-
-
-# ── folders ──
-
-
-def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
-    """The sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
-
-    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked for, which say whose
-    folder it is. Of one with a manifest nothing is read that it does not list. Bytes are hashed once a process.
-    """
-    there = [name for name in FILES if (folder / name).is_file()]
-    if fields or os.path.lexists(folder / MANIFEST):
-        manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
-        for name in there:
-            if name not in manifest["files"]:
-                found, expected = f"is not in {MANIFEST}", "no file that it does not list"
-                raise CorruptFile(folder / name, found, expected, f"move it away, or {do}")
-    hashes = {}
-    for name in there:
-        with readable(folder / name, do):
-            hashes[name] = sha256_once(folder / name)
-    return hashes
-
-
-def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
-    """Encoder settings and vocabulary size from the config.json of a folder, which is verified first."""
-    verify_folder(folder)
-    path = folder / "config.json"
-    return config_of(read_object(path), path)
-
-
-def architecture(folder: Path) -> str:
-    """The class of transformers that a folder's config.json names first, or nothing."""
-    names = read_object(folder / "config.json").get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else ""
-
-
-def trained_positions(folder: Path) -> int:
-    """How many positions of a folder's encoder pre-training has used, where that is known; else all that there are."""
-    positions, seen = read_config(folder)[0].positions, read_object(folder / "config.json").get("trained_positions")
-    if seen is None:
-        return positions
-    if type(seen) is not int or seen < 3:  # [CLS], a token and [SEP]
-        where, do = f"{folder / 'config.json'}: trained_positions", "use the file that came with the weights"
-        raise BadInput(where, f"is {shown(seen)}", "a whole number of at least 3", do)
-    return min(seen, positions)
-
-
-def read_tensors(folder: Path) -> Tensors:
-    """The tensors of a folder's model.safetensors."""
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        pickled = (folder / "pytorch_model.bin").is_file()
-        found = "there is no such file" + " (pytorch_model.bin is a pickle and is not opened)" * pickled
-        raise BadInput(path, found, "weights as safetensors", "convert the checkpoint to safetensors first")
-    return read_file(path, "fetch or make the folder again")
+def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
+    """Return what `write_folder` puts beside a network: extra parts, and the factors of its word table, if any."""
+    tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
+    return {EXTRAS: tensors} if tensors else {}
 
 
 def write_folder(
@@ -186,21 +221,6 @@ def write_folder(
 # ── encoders with the heads of their pre-training ──
 
 
-def network_tensors(encoder: Encoder, head: Head) -> Tensors:
-    """Everything that transformers' class of an encoder with this head holds.
-
-    The decoder matrix of a masked language model is the word table and is not stored twice.
-    """
-    state = head.state_dict()
-    return encoder_tensors(encoder) | {their: state[ours] for ours, their in head_names(encoder, head)}
-
-
-def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """What `write_folder` puts beside a network: such extras, and the factors of its word table, if it has any."""
-    tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
-    return {EXTRAS: tensors} if tensors else {}
-
-
 def load_networks(
     networks: Mapping[str, tuple[Encoder, Head]],
     folder: Path,
@@ -215,48 +235,57 @@ def load_networks(
     folder has none of a network's `extras` these keep the values they have.
     """
     for name, (encoder, head) in networks.items():
-        inside = folder / name
-        if not inside.is_dir():
-            expected = f"exported networks side by side: {', '.join(networks)}"
-            raise BadInput(inside, "there is no such folder", expected, do)
-        config, _ = read_config(inside)
-        _require_alike(config, encoder.config, inside / "config.json", do)
-        tensors = read_tensors(inside)
-        load_encoder_tensors(encoder, tensors, inside)
-        ours = {their: our for our, their in head_names(encoder, head)}
-        head_parts = {ours.get(key, key): value for key, value in head_tensors(tensors).items()}
-        beside = read_file(inside / EXTRAS, do) if (inside / EXTRAS).is_file() else {}
-        _load_factors(encoder, beside, tensors, inside, do)
-        for decoder in _DECODERS:
-            tied = head_parts.pop(decoder, None)
-            if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
-                raise BadInput(inside, f"has a {decoder} that is not the word table", "tied embeddings", do)
-        fill(head, head_parts, inside, do)
-        if name in extras and beside:
-            fill(nn.ModuleDict(extras[name]), beside, inside / EXTRAS, do)
-        if hashes is not None and (now := verify_folder(inside)) != (then := dict(hashes.get(name, {}))):
-            file = next(file for file in FILES if now.get(file) != then.get(file))
-            expected = f"{then.get(file)}, as when the run began"
-            raise CorruptFile(inside / file, f"has sha256 {now.get(file)}", expected, "start the run again")
+        path = folder / name
+        if not path.is_dir():
+            raise BadInput(f"{path}: there is no such folder; {folder} should hold {' and '.join(networks)}. {do}")
+        model = open_folder(path)
+        _require_same_computation(model.encoder_settings[0], encoder.config, path / "config.json", do)
+        load_network(encoder, head, model, extras.get(name, {}), do)
+        if hashes is None:
+            continue
+        expected = dict(hashes.get(name, {}))
+        actual = verify_folder(path)
+        for file in FILES:
+            if actual.get(file) != expected.get(file):
+                raise CorruptFile(
+                    f"{path / file}: has sha256 {actual.get(file)}; it had {expected.get(file)} when the run began. "
+                    "Start the run again"
+                )
 
 
-def _require_alike(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
-    """Refuse a folder whose encoder computes something else with the same weights."""
+def load_network(
+    encoder: Encoder, head: Head, folder: ModelFolder, extras: Mapping[str, nn.Module] = {}, do: str = AGAIN
+) -> None:
+    """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
+    path = folder.path
+    load_encoder_tensors(encoder, folder.tensors, path)
+    beside = read_file(path / EXTRAS, do) if (path / EXTRAS).is_file() else {}
+    _load_factors(encoder, beside, folder, do)
+    ours = {their: our for our, their in head_names(encoder, head)}
+    parts = {ours.get(name, name): value for name, value in folder.head_tensors.items()}
+    for decoder in _DECODERS:
+        tied = parts.pop(decoder, None)
+        if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
+            raise BadInput(f"{path}: has a {decoder} that is not the word table; embeddings must be tied. {do}")
+    _allocate(head)
+    fill(head, parts, path, do)
+    if extras and beside:
+        fill(nn.ModuleDict(extras), beside, path / EXTRAS, do)
+
+
+def _require_same_computation(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
+    """Raise BadInput if two encoders compute something else with the same weights."""
     if config.kind != expected.kind:
-        found, wanted = f"is of an encoder of the kind {config.kind}", f"{expected.kind}, as the parameters say"
-        raise BadInput(where, found, wanted, do)
+        raise BadInput(f"{where}: is of an encoder of the kind {config.kind}; the model's is {expected.kind}. {do}")
     used = _used(expected)
     for ours, value in _used(config).items():
         if value != used.get(ours, value):
-            found, wanted = (
-                f"has {names_of(config).config[ours][0]} {value}",
-                f"{used[ours]}, as the model's parameters",
-            )
-            raise BadInput(where, found, f"{used[ours]}, as the model's parameters say", do)
+            theirs = names_of(config).config[ours][0]
+            raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}. {do}")
 
 
 def _used(config: AnyEncoderConfig) -> dict[str, Any]:
-    """The settings of `_ALIKE`, less what no layer of this many uses."""
+    """Return the settings of `_ALIKE`, less what no layer of this many uses."""
     values = {name: getattr(config, name) for name in _ALIKE if hasattr(config, name)}
     if "global_every" in values:
         values["global_every"] = min(values["global_every"], config.layers)
@@ -265,14 +294,15 @@ def _used(config: AnyEncoderConfig) -> dict[str, Any]:
     return values
 
 
-def _load_factors(encoder: Encoder, beside: Tensors, tensors: Tensors, inside: Path, do: str) -> None:
-    """Set the factors of a word table that is a product, and see that the folder's table is theirs."""
+def _load_factors(encoder: Encoder, beside: Tensors, folder: ModelFolder, do: str) -> None:
+    """Set the factors of a word table that is a product; raise BadInput if their product is not the folder's table."""
     places = encoder.embeddings.factors()
     if not places:
         return
+    file = folder.path / EXTRAS
     factors = {name: beside.pop(name) for name in places if name in beside}
-    require_fit(places, factors, inside / EXTRAS, do)
+    require_fit(places, factors, file, do)
     encoder.embeddings.load_factors(factors)
-    table_VH = next(table for name, table in tensors.items() if name.endswith(names_of(encoder.config).tables))
+    table_VH = next(table for name, table in folder.tensors.items() if name.endswith(names_of(encoder.config).tables))
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
-        raise BadInput(inside / EXTRAS, "holds factors of another word table", "those of this folder's", do)
+        raise BadInput(f"{file}: holds factors of another word table than this folder's. {do}")

@@ -12,7 +12,7 @@ PRODUCTS = ("amx_bf16", "avx512_bf16")
 
 
 def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
-    """`auto` and `default` are bf16 on GPUs that have it.
+    """Return the format for what was asked; `auto` and `default` are bf16 on GPUs that have it.
 
     On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds alike on one machine;
     `default` is fp32 there.
@@ -28,7 +28,12 @@ def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
 
 
 def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Context in which matrix products run in the chosen format."""
+    """Return a context in which matrix products run in the chosen format.
+
+    torch keeps the weights that it has cast in one cache for all threads, and whichever thread leaves its context
+    first empties it. A weight that is used twice is then cast once or twice, and its gradients are summed in bf16 or in
+    fp32. On a CPU, where two threads work at once, there is no cache.
+    """
     if precision == "fp32":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=device.type == "cuda")

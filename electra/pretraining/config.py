@@ -2,9 +2,9 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from electra.config import Removed, original_names, plain, require
+from electra.config import plain, require
 from electra.domains import (
     Amount,
     BelowOne,
@@ -27,7 +27,7 @@ from electra.nn.config import AnyEncoderConfig
 class GeneratorConfig(Checked):
     """The generator relative to the discriminator. `width` scales hidden, FFN and heads; `depth` scales layers."""
 
-    kind: Literal["network", "unigram", "uniform"] = "network"
+    kind: Literal["network", "unigram"] = "network"
     width: Rate = 0.25
     depth: Rate = 1.0
 
@@ -56,7 +56,6 @@ class ObjectiveConfig(Checked):
     mask_rate: Fraction = 0.15
     mask_token_rate: Probability | None = None  # of the chosen positions; null: as published, see `written`
     random_token_rate: Probability | None = None
-    faithful_masking: bool = False  # draw positions with replacement as the original does
     discriminator_weight: Positive = 50.0
     generator_weight: Weight = 1.0
     temperature: Positive = 1.0
@@ -98,9 +97,7 @@ class PhaseConfig(Checked):
     length: Size
     share: Rate | None = None
     steps: Count | None = None
-    batch: Count | None = None  # null: pretrain's, as are the next two, which `phase_schedule: each` asks for
-    learning_rate: Rate | None = None
-    warmup: Amount | None = None
+    batch: Count | None = None  # null: pretrain's
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,18 +131,15 @@ class PretrainConfig(Checked):
     batch: Count
     steps: Count | Flops = None  # type: ignore[assignment]
     phases: tuple[PhaseConfig, ...] = ()
-    phase_schedule: Literal["one", "each"] = "one"  # warm-up and decay over all phases, or in each
     learning_rate: Rate
     generator_lr_scale: Positive = 1.0  # of the generator's own weights; those it shares learn at learning_rate
     warmup: Amount = 10_000
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: for the matrices of the layers, AdamW for the rest
-    momentum: BelowOne = 0.95  # Muon's
     weight_decay: Probability = 0.01
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6
     bias_correction: bool = False
-    schedule: Literal["product", "warmup_then_decay", "warmup_stable_decay"] = "product"
+    schedule: Literal["product", "warmup_stable_decay"] = "product"
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
     accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
@@ -164,40 +158,15 @@ class PretrainConfig(Checked):
     keep_checkpoints: Annotated[int, Interval(2, 10**9)] = 2  # a damaged one has another to fall back to
     init_from: str | None = None
 
-    RETIRED: ClassVar[dict[str, str | Removed]] = {
-        "generator_rate": "generator_lr_scale",
-        "eval_minutes": "min_eval_interval_minutes",
-        "save_minutes": "min_save_interval_minutes",
-        "keep": "keep_checkpoints",
-        "compile": Removed(("on",), "networks are compiled on GPUs only", "set auto, or delete it"),
-        "parallel": Removed(
-            ("ddp",), "every process holds the whole networks", "delete it; accumulate saves memory where it is short"
-        ),
-    }
-
     def __post_init__(self) -> None:
         self._take_from_phases()
         super().__post_init__()
         for batch in {self.batch, *(phase.batch or self.batch for phase in self.phases)}:
             require(batch % self.accumulate == 0, "accumulate", self.accumulate, f"a divisor of batch ({batch})")
-        for index, (warmup, most) in enumerate(zip(self.warm_ups, self.scheduled(self.steps), strict=True)):
-            key, whose = (f"phases[{index}].warmup", "the phase's ") if len(self.warm_ups) > 1 else ("warmup", "")
-            require(warmup <= most, key, warmup, f"at most {whose}steps ({most})")
-        require(self.momentum == 0.95 or self.optimizer == "muon", "momentum", self.momentum, "optimizer muon with it")
-        used = self.schedule == "warmup_stable_decay" or self.decay_share == 0.1
+        if isinstance(self.steps, int):
+            require(self.warmup <= self.steps, "warmup", self.warmup, f"at most steps ({self.steps})")
+        used = self.schedule == "warmup_stable_decay" or self.decay_share == PretrainConfig.decay_share
         require(used, "decay_share", self.decay_share, "schedule warmup_stable_decay with it")
-
-    @property
-    def warm_ups(self) -> list[int]:
-        """The steps of each warm-up: the run's, or each phase's."""
-        parts = self.phases if self.phase_schedule == "each" else ()
-        return [self.warmup if part.warmup is None else part.warmup for part in parts] or [self.warmup]
-
-    def scheduled(self, steps: int | Flops) -> list[int]:
-        """How many of a run's steps each part with a warm-up of its own has; a budget is of any number."""
-        count = 10**12 if isinstance(steps, Flops) else steps
-        parts = self.phases if self.phase_schedule == "each" else ()
-        return [int(count * part.weight / sum(of.weight for of in parts)) for part in parts] or [count]
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -218,10 +187,6 @@ class PretrainConfig(Checked):
             last = self.phases[-1].length
             require(self.length in {None, last}, "length", self.length, f"that of the last phase ({last}), or none")
             object.__setattr__(self, "length", last)
-        for index, phase in enumerate(self.phases if self.phase_schedule == "one" else ()):
-            for key in ("learning_rate", "warmup"):
-                own, do = getattr(phase, key), "set pretrain.phase_schedule to each, or leave it out"
-                require(own is None, f"phases[{index}].{key}", own, "none under one schedule for all phases", do)
         for key in ("length", "steps"):
             if getattr(self, key) is None:
                 raise BadConfig(key, "is missing", "a whole number")
@@ -274,17 +239,12 @@ class ElectraConfig:
             raise BadConfig("objective.sharing", found, expected, "set objective.sharing: tokens")
 
     def stage_steps(self, steps: int) -> int:
-        """How many of a run's steps its shortest stage, or phase with a schedule of its own, has."""
-        return min(self.scheduled(steps))
-
-    def scheduled(self, steps: int) -> list[int]:
-        """How many of a run's steps each warm-up is the beginning of."""
-        return [steps // 2] if self.objective.training == "two_stage" else self.pretrain.scheduled(steps)
+        """Return how many of a run's steps one stage has: in two-stage training half of them, else all."""
+        return steps // 2 if self.objective.training == "two_stage" else steps
 
 
 def of_config(config: ElectraConfig) -> dict[str, Any]:
     """The settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    names = original_names(PretrainConfig)
-    values["pretrain"] = {names.get(key, key): of for key, of in values["pretrain"].items() if key not in NO_BEARING}
+    values["pretrain"] = {key: of for key, of in values["pretrain"].items() if key not in NO_BEARING}
     return values

@@ -3,14 +3,15 @@
 Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from concurrent.futures import Executor
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from electra.optim.precision import Precision, autocast
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Outputs, Pretraining
 
@@ -18,12 +19,12 @@ PLATEAU = 5e6  # tokens: on real text, no discriminator has learnt much before i
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """A quotient that is 0 where nothing was counted."""
+    """Return a quotient, 0 where nothing was counted."""
     return numerator / denominator if denominator else 0.0
 
 
 def area_under_curve(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float:
-    """Probability that a positive scores above a negative, ties counting half; 0.5 where one class is missing."""
+    """Return the probability that a positive scores above a negative; ties count half; 0.5 if a class is missing."""
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
@@ -34,7 +35,7 @@ def area_under_curve(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -
 
 
 def metrics(sums: dict[str, float]) -> dict[str, float]:
-    """Named numbers from sums over positions.
+    """Return named numbers from sums over positions.
 
     `disc_baseline` is the loss of always saying the replaced rate r, H(r); `disc_majority` the accuracy of always
     saying "original". Precision and recall are on replaced tokens.
@@ -77,22 +78,29 @@ def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
 
 
 def evaluate(
-    model: Pretraining, batches: Iterable[tuple[Batch, str]], count: int, world: World, each: Callable[..., Any] = map
+    model: Pretraining,
+    slices: Iterable[Batch],
+    stage: str,
+    count: int,
+    world: World,
+    precision: Precision,
+    threads: Executor | None = None,
 ) -> dict[str, float]:
-    """Metrics over `count` held-out batches, dropout off; AUC over all their real tokens.
+    """Return metrics over this process's slices of `count` held-out batches, dropout off; AUC over all real tokens.
 
-    `batches` are this process's slices of them, and `each` is `map`, or does the same in several threads.
+    With `threads` several slices are read at once.
     """
 
     @torch.no_grad()
-    def judged(item: tuple[Batch, str]) -> tuple[Batch, Outputs]:
-        return item[0], model(*item)
+    def read(batch: Batch) -> tuple[Batch, Outputs]:
+        with autocast(precision, world.device):
+            return batch, model(batch, stage)
 
     was_training = model.training
     model.eval()
     total: dict[str, Tensor] = {}
     scores, truths = [], []
-    for batch, outputs in each(judged, batches):
+    for batch, outputs in threads.map(read, slices) if threads else map(read, slices):
         add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
             logits_BT, replaced_BT = world.all_gather(outputs.logits_BT), world.all_gather(outputs.replaced_BT)
@@ -109,7 +117,7 @@ def evaluate(
 
 
 def weakness(record: dict[str, float], text: int) -> str:
-    """A sentence with the likely cause if the discriminator hardly finds replaced tokens; else "".
+    """Return a sentence with the likely cause if the discriminator hardly finds replaced tokens; else "".
 
     `record` is an evaluation with the tokens read so far, `text` the tokens of all training rows.
     """

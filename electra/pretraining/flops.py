@@ -26,8 +26,10 @@ _OUTPUT_FRACTION = 0.15625
 
 
 def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention) -> float:
-    """Forward operations of embedding block and layers for one row; attention to a window counts as to the whole row,
-    which masked attention computes."""
+    """Return the forward operations of embedding block and layers for one row.
+
+    Attention to a window counts as attention to the whole row, which masked attention computes.
+    """
     H, E, F, T = config.hidden, config.embedding, config.ffn, length
     products = 8 * H * H + 4 * H * T + 2 * config.ffn_matrices * H * F
     projection = 0 if H == E else 2 * H * E
@@ -38,7 +40,7 @@ def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, conven
 
 
 def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention) -> float:
-    """Forward operations of the vocabulary head at a number of positions."""
+    """Return the forward operations of the vocabulary head at a number of positions."""
     H, E, V = config.hidden, config.table, vocab_size
     if convention == "matmul":
         return float(positions * 2 * (H * E + E * V))
@@ -46,7 +48,7 @@ def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int
 
 
 def binary_head_flops(config: AnyEncoderConfig, length: int, convention: Convention) -> float:
-    """Forward operations of the replaced-token head for one row."""
+    """Return the forward operations of the replaced-token head for one row."""
     H = config.hidden
     pointwise = GELU + (NORM if config.head_norm else 0) + (1 if config.biases else 0)
     return float(length * (2 * H * H + 2 * H + (0 if convention == "matmul" else pointwise * H)))
@@ -62,12 +64,12 @@ class StepFlops:
 
     @property
     def train(self) -> float:
-        """Forward and backward."""
+        """Return those of forward and backward."""
         return (self.generator + self.discriminator) * (2 if self.convention == "authors" else 3)
 
 
 def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, length: int | None = None) -> StepFlops:
-    """Operations of pre-training on one row (of the run's last length, or of another), by network."""
+    """Return the operations of pre-training on one row (of the run's last length, or of another), by network."""
     T, objective = length or config.pretrain.length, config.objective
     share = _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
     generator = 0.0
@@ -85,7 +87,10 @@ def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, le
 
 
 def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention: Convention = "authors") -> float:
-    """Operations of one optimizer step on a phase's batch; two-stage training spends half its steps on each network."""
+    """Return the operations of one optimizer step on a phase's batch.
+
+    Two-stage training spends half its steps on each network.
+    """
     row = row_flops(config, vocab_size, convention, phase.length)
     factor = 2 if convention == "authors" else 3
     if config.objective.training == "two_stage":
@@ -95,14 +100,14 @@ def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention
 
 
 def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
-    """Operations of one optimizer step; over several phases their mean, each weighed by its share of the steps."""
+    """Return the operations of one optimizer step; over several phases their mean, weighted by their steps."""
     shares = [phase.weight for phase in config.pretrain.phases] or [1.0]
     phases = zip(shares, phases_of(config.pretrain, 1), strict=True)
     return sum(share * phase_flops(config, phase, vocab_size, convention) for share, phase in phases) / sum(shares)
 
 
 def training_steps(config: ElectraConfig, vocab_size: int) -> int:
-    """Steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for.
+    """Return the steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for.
 
     Raises BadConfig for a budget that ends before the warm-up does.
     """
@@ -110,18 +115,15 @@ def training_steps(config: ElectraConfig, vocab_size: int) -> int:
     if not isinstance(steps, Flops):
         return steps
     count = max(1, round(steps.flops / step_flops(config, vocab_size)))
-    for warmup, own in zip(config.pretrain.warm_ups, config.scheduled(count), strict=True):
-        if warmup > own:
-            part = "phase" if config.pretrain.phases else "stage"
-            found, each = f"pays for {count:,} steps", f" in each {part}" if own < count else ""
-            expected = f"at least the {warmup:,} of pretrain.warmup{each}"
-            raise BadConfig(
-                f"pretrain.steps.flops {steps.flops:g}", found, expected, "raise the budget or shorten the warm-up"
-            )
+    stage, warmup = config.stage_steps(count), config.pretrain.warmup
+    if warmup > stage:
+        half = f", {stage:,} in each stage" if stage < count else ""
+        short = f"pays for {count:,} steps{half}, fewer than the {warmup:,} of pretrain.warmup"
+        raise BadConfig(f"pretrain.steps.flops {steps.flops:g}: {short}: raise the budget or shorten the warm-up")
     return count
 
 
 def training_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
-    """Operations of the whole pre-training."""
+    """Return the operations of the whole pre-training."""
     phases = phases_of(config.pretrain, training_steps(config, vocab_size))
     return sum((phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention) for phase in phases)

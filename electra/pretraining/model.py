@@ -12,38 +12,32 @@
 
 The main network is called discriminator throughout, since it is what every objective exists to train.
 
-Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V vocabulary.
+Losses are sums over positions, in fp32, and are divided by counts of the global batch: padding, accumulation and
+several processes must not change a loss, and every process knows these counts before the step.
+
+Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V vocabulary; X counts positions.
 """
 
-from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from electra.errors import BadInput
 from electra.nn.attention_init import init_attention
 from electra.nn.encoder import Embeddings, Encoder, initialise
 from electra.nn.factory import disentangled, make_encoder
-from electra.nn.token_heads import ReplacedTokenHead
-from electra.optim.adamw import AdamW, build_optimizer, network_scale
-from electra.optim.muon import build_muon
+from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
+from electra.optim.adamw import AdamW, build_optimizer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
-from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, ProposingHead, gather_rows
-from electra.pretraining.objectives import (
-    copy_losses,
-    judge,
-    masked_token_loss,
-    reinforce_losses,
-    replaced_token_losses,
-)
-from electra.pretraining.vocabulary import Chosen
+from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, gather_rows
 
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Rows on the device, and the denominators of the whole global batch that they are a part of."""
 
     ids_BT: Tensor
@@ -54,8 +48,7 @@ class Batch:
     tokens: Tensor  # real tokens of the global batch, a scalar
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(NamedTuple):
     """The loss, and detached sums of what is worth watching; nothing here has been read by the host."""
 
     loss: Tensor
@@ -65,15 +58,69 @@ class Outputs:
     logits_BT: Tensor | None  # discriminator's, where the objective has them
 
 
+# ── losses ──
+
+
+def masked_token_loss(logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> Tensor:
+    """Return L_MLM (paper, section 2): the sum over chosen positions of -log p_G(original token)."""
+    return (F.cross_entropy(logits_MV.float(), targets_M, reduction="none") * weights_M).sum()
+
+
+def replaced_token_losses(logits_BT: Tensor, replaced_BT: Tensor) -> Tensor:
+    """Return -log of the probability that D gives to the truth at every position (B, T); L_Disc is its weighted sum."""
+    return F.binary_cross_entropy_with_logits(logits_BT.float(), replaced_BT.float(), reduction="none")
+
+
+def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit says "replaced"."""
+    real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
+    said_BT = (logits_BT > 0) & real_BT
+    loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
+    hits = (said_BT & replaced_BT).sum()
+    return loss, {"disc_loss": loss, "tokens": real_BT.sum(), "said_replaced": said_BT.sum(), "found": hits}
+
+
+def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor) -> Tensor:
+    """Return the losses (X,) of All-Tokens MLM (section 3.4), -log p(target).
+
+    p = D · 1[token = input] + (1 - D) · softmax, D = σ(copy logit); in log space a D near 1 keeps its gradient.
+    """
+    log_copy_X = F.logsigmoid(copy_logits_X.float())
+    log_write_X = F.logsigmoid(-copy_logits_X.float())
+    written_X = log_write_X - F.cross_entropy(logits_XV.float(), targets_X, reduction="none")
+    same = inputs_X == targets_X
+    return -torch.where(same, torch.logaddexp(log_copy_X, written_X), written_X)
+
+
+def reinforce_losses(
+    logits_MV: Tensor, sampled_M: Tensor, rewards_M: Tensor, baseline_logits_M: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return policy-gradient and baseline losses, (M,) each, of an adversarial generator (the paper's appendix).
+
+    The reward is D's loss at the position, -log of D's probability of the truth. The baseline is -log sigmoid of a
+    linear map of the generator's hidden state, trained by cross-entropy to the probability that the reward stands for.
+    """
+    rewards_M = rewards_M.detach()
+    baseline_M = -F.logsigmoid(baseline_logits_M.float())
+    log_probability_M = -F.cross_entropy(logits_MV.float(), sampled_M, reduction="none")
+    policy_M = -(rewards_M - baseline_M.detach()) * log_probability_M
+    baseline_loss_M = F.binary_cross_entropy_with_logits(
+        baseline_logits_M.float(), (-rewards_M).exp(), reduction="none"
+    )
+    return policy_M, baseline_loss_M
+
+
+# ── both networks ──
+
+
 class Pretraining(nn.Module):
-    """Both networks and how they share parameters. `unigram_V`: token counts, for the unigram generator."""
+    """Both networks and how they share parameters. `unigram_V`: token counts, which the unigram generator needs."""
 
     def __init__(
         self, config: ElectraConfig, vocab_size: int, special: SpecialIds, unigram_V: Tensor | None = None
     ) -> None:
         super().__init__()
         self.config, self.special, self.vocab_size = config, special, vocab_size
-        self.mask, self.replace, self.judge = mask, replace, judge  # compiled ones may stand here
         objective, encoder = config.objective, config.encoder
         self.generator: Generator | FixedGenerator | None = None
         if objective.name != "mlm" and config.generator.kind == "network":
@@ -85,7 +132,8 @@ class Pretraining(nn.Module):
             main = make_encoder(encoder, vocab_size, shared)
         self.discriminator = Discriminator(main)
         if objective.name in TOKEN_OBJECTIVES:
-            self.token_head = ProposingHead(encoder, vocab_size)
+            self.token_head = MaskedTokenHead(encoder, vocab_size)
+            self.discriminator.head.requires_grad_(False)  # nothing asks it
         if objective.name == "all_tokens_mlm":
             self.copy_gate = nn.Linear(encoder.hidden, 1)
         if objective.training == "adversarial":
@@ -97,9 +145,16 @@ class Pretraining(nn.Module):
         init_attention(start, encoder.init)
         if objective.sharing == "tokens" and isinstance(self.generator, Generator):
             self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
-        if objective.name != "mlm" and config.generator.kind != "network":
-            counts_V = torch.ones(vocab_size) if config.generator.kind == "uniform" or unigram_V is None else unigram_V
-            self.generator = FixedGenerator(counts_V.double().div(counts_V.sum()).log())
+        if objective.name != "mlm" and config.generator.kind == "unigram":
+            if unigram_V is None:
+                raise BadInput("generator.kind unigram needs how often each token occurs in the training rows")
+            self.generator = FixedGenerator(unigram_V)
+        # compiling.compile_parts puts compiled functions here
+        self.mask = mask
+        self.sample = sample
+        self.replace = replace
+        self.masked_token_loss = masked_token_loss
+        self.judge = judge
 
     def _shared_embeddings(self) -> Embeddings | None:
         if not isinstance(self.generator, Generator):
@@ -110,23 +165,25 @@ class Pretraining(nn.Module):
         return block if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:
-        """The generator's parameters less those that the discriminator learns too."""
+        """Return the generator's parameters less those that the discriminator learns, too."""
         if not isinstance(self.generator, Generator):
             return set()
         return set(self.generator.parameters()) - set(self.discriminator.parameters())
 
-    def start_second_stage(self) -> None:
-        """Two-stage training: the discriminator begins with the generator's weights, and the generator is frozen."""
+    def begin_stage(self, stage: str, *, copy: bool) -> None:
+        """Let only the stage's network learn in two-stage training; `copy` the generator's weights to the other."""
         assert isinstance(self.generator, Generator)
-        self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
-        self.generator.requires_grad_(False)
+        self.generator.requires_grad_(stage == "generator")
+        self.discriminator.requires_grad_(stage == "discriminator")
+        if copy:
+            self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
 
-    def networks(self) -> dict[str, tuple[Encoder, ReplacedTokenHead | ProposingHead]]:
-        """The trained networks, each an encoder with its head; the one that fine-tuning keeps comes last.
+    def networks(self) -> dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]]:
+        """Return the trained networks, each an encoder with its head; the one that fine-tuning keeps comes last.
 
         `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective that predicts tokens.
         """
-        result: dict[str, tuple[Encoder, ReplacedTokenHead | ProposingHead]] = {}
+        result: dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]] = {}
         if isinstance(self.generator, Generator):
             result["generator"] = (self.generator.encoder, self.generator.head)
         if self.config.objective.name in TOKEN_OBJECTIVES:
@@ -134,7 +191,7 @@ class Pretraining(nn.Module):
         return result | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def extras(self) -> dict[str, dict[str, nn.Linear]]:
-        """What belongs to a trained network besides encoder and head, by the network's name."""
+        """Return what belongs to a trained network besides encoder and head, by the network's name."""
         result: dict[str, dict[str, nn.Linear]] = {}
         if self.config.objective.name == "all_tokens_mlm":
             result["masked_lm"] = {"copy_gate": self.copy_gate}
@@ -143,30 +200,24 @@ class Pretraining(nn.Module):
         return result
 
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
-        """One pass; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
+        """Return loss and sums; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
         objective = self.config.objective
+        nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
         masked = self.mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
         weights_M = masked.weights_BN.view(-1)
+        sums = {"chosen": weights_M.sum()}
         if self.generator is None:
-            return self._masked_language_model(batch, masked)
+            hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
+            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
+            loss = self._token_loss("mlm", logits_MV, masked, sums) / batch.chosen
+            return _outputs(loss, sums, masked.ids_BT, nothing_BT)
 
         # generator: propose; sample, through which no gradient passes
-        generator_reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        uniform_M = batch.noise.sample_BN.reshape(-1)
-        sums = {"chosen": weights_M.sum()}
-        if self._logits_unseen() and isinstance(self.generator, Generator):
-            mlm, sampled_M = self._propose(
-                self.generator.head, self.generator.hidden(*generator_reads), self.generator.encoder, masked, uniform_M
-            )
-        else:
-            logits_MV, hidden_MH = self.generator(*generator_reads)
-            mlm = masked_token_loss(logits_MV, masked.targets_M, weights_M)
-            sums |= self._hits("mlm_correct", logits_MV, masked.targets_M, weights_M)
-            sampled_M = sample(logits_MV, uniform_M, objective, masked.targets_M)
-        sums["mlm_loss"] = mlm
-        mlm_loss = objective.generator_weight * mlm / batch.chosen
+        logits_MV, hidden_MH = self.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        mlm_loss = objective.generator_weight * self._token_loss("mlm", logits_MV, masked, sums) / batch.chosen
         if stage == "generator":
-            return _outputs(mlm_loss, sums, batch.ids_BT, torch.zeros_like(batch.ids_BT, dtype=torch.bool), None)
+            return _outputs(mlm_loss, sums, batch.ids_BT, nothing_BT)
+        sampled_M = self.sample(logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M)
 
         # corruption
         corrupted_BT, replaced_BT, counts = self.replace(batch.ids_BT, masked, sampled_M)
@@ -174,9 +225,13 @@ class Pretraining(nn.Module):
 
         # discriminator: judge
         hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
-        if objective.name in {"replace_mlm", "all_tokens_mlm"}:
-            main_loss = self._main_tokens(batch, masked, corrupted_BT, hidden_BTH, sums)
-            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT, None)
+        if objective.name == "replace_mlm":
+            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
+            main_loss = self._token_loss("main", logits_MV, masked, sums) / batch.chosen
+            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
+        if objective.name == "all_tokens_mlm":
+            main_loss = self._all_tokens_loss(batch, corrupted_BT, hidden_BTH, sums) / batch.tokens
+            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
         logits_BT = self.discriminator.head(hidden_BTH)
         loss, counts = self.judge(logits_BT, replaced_BT, batch.lengths_B)
         sums |= counts
@@ -187,82 +242,56 @@ class Pretraining(nn.Module):
         if objective.name == "electra_15":
             main_loss = (losses_M * weights_M).sum() / batch.chosen
         if objective.training == "adversarial":
-            policy_M, baseline_M = reinforce_losses(
-                logits_MV, sampled_M, losses_M, self.baseline(hidden_MH.detach()).squeeze(-1)
-            )
-            mlm_loss = objective.generator_weight * ((policy_M + baseline_M) * weights_M).sum() / batch.chosen
-        if stage == "discriminator":
-            mlm_loss = mlm_loss.detach()
-        return _outputs(
-            mlm_loss + objective.discriminator_weight * main_loss, sums, corrupted_BT, replaced_BT, logits_BT
-        )
+            baseline_M = self.baseline(hidden_MH.detach()).squeeze(-1)
+            policy_loss_M, baseline_loss_M = reinforce_losses(logits_MV, sampled_M, losses_M, baseline_M)
+            mlm_loss = objective.generator_weight * ((policy_loss_M + baseline_loss_M) * weights_M).sum() / batch.chosen
+        loss = mlm_loss + objective.discriminator_weight * main_loss
+        return _outputs(loss, sums, corrupted_BT, replaced_BT, logits_BT.detach())
 
-    def _logits_unseen(self) -> bool:
-        """Whether only loss and samples need the vocabulary's logits: in training, but for the policy gradient."""
-        return self.training and self.config.objective.training != "adversarial"
+    def _words(self) -> Tensor:
+        """Return the main network's word table (V, E)."""
+        return self.discriminator.encoder.embeddings.tables()[0]
 
-    def _propose(
-        self, head: ProposingHead, hidden_MH: Tensor, encoder: Encoder, masked: Masked, uniform_M: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        chosen = Chosen(masked.targets_M, masked.weights_BN.view(-1), uniform_M)
-        return head.propose(hidden_MH, encoder.embeddings.tables()[0], chosen, self.config.objective)
+    def _token_loss(self, name: str, logits_MV: Tensor, masked: Masked, sums: dict[str, Tensor]) -> Tensor:
+        """Return the summed loss at the chosen positions; count it, and in evaluation the hits, under `name`."""
+        weights_M = masked.weights_BN.view(-1)
+        loss = self.masked_token_loss(logits_MV, masked.targets_M, weights_M)
+        sums[f"{name}_loss"] = loss
+        if not self.training:  # one more pass over the logits
+            sums[f"{name}_correct"] = ((logits_MV.argmax(-1) == masked.targets_M) * weights_M).sum()
+        return loss
 
-    def _chosen_loss(self, name: str, masked: Masked, hidden_BTH: Tensor, sums: dict[str, Tensor]) -> Tensor:
-        """Sum of the main network's token losses at the chosen positions; `name` is what its hits are counted as."""
-        encoder, hidden_MH = self.discriminator.encoder, gather_rows(hidden_BTH, masked.positions_BN)
-        if self._logits_unseen():
-            return self._propose(self.token_head, hidden_MH, encoder, masked, None)[0]
-        logits_MV, weights_M = self.token_head(hidden_MH, encoder.embeddings.tables()[0]), masked.weights_BN.view(-1)
-        sums |= self._hits(name, logits_MV, masked.targets_M, weights_M)
-        return masked_token_loss(logits_MV, masked.targets_M, weights_M)
-
-    def _hits(self, name: str, logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> dict[str, Tensor]:
-        if self.training:  # one more pass over the logits, which only evaluation pays
-            return {}
-        return {name: ((logits_MV.argmax(-1) == targets_M) * weights_M).sum()}
-
-    def _masked_language_model(self, batch: Batch, masked: Masked) -> Outputs:
-        hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
-        sums = {"chosen": masked.weights_BN.sum()}
-        sums["mlm_loss"] = loss = self._chosen_loss("mlm_correct", masked, hidden_BTH, sums)
-        nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
-        return _outputs(loss / batch.chosen, sums, masked.ids_BT, nothing_BT, None)
-
-    def _main_tokens(
-        self, batch: Batch, masked: Masked, corrupted_BT: Tensor, hidden_BTH: Tensor, sums: dict[str, Tensor]
+    def _all_tokens_loss(
+        self, batch: Batch, corrupted_BT: Tensor, hidden_BTH: Tensor, sums: dict[str, Tensor]
     ) -> Tensor:
-        if self.config.objective.name == "replace_mlm":
-            sums["main_loss"] = self._chosen_loss("main_correct", masked, hidden_BTH, sums)
-            return sums["main_loss"] / batch.chosen
-        word_VE = self.discriminator.encoder.embeddings.tables()[0]
-        logits_BTV = self.token_head(hidden_BTH, word_VE)
-        copy_BT = self.copy_gate(hidden_BTH).squeeze(-1)
-        losses_X = copy_losses(
-            logits_BTV.view(-1, self.vocab_size), copy_BT.view(-1), corrupted_BT.view(-1), batch.ids_BT.view(-1)
-        )
+        logits_XV = self.token_head(hidden_BTH, self._words()).flatten(0, 1)
+        copy_X = self.copy_gate(hidden_BTH).flatten()
+        losses_X = copy_losses(logits_XV, copy_X, corrupted_BT.flatten(), batch.ids_BT.flatten())
         real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
-        sums["main_loss"] = (losses_X.view_as(real_BT) * real_BT).sum()
+        sums["main_loss"] = loss = (losses_X * real_BT.flatten()).sum()
         sums["tokens"] = real_BT.sum()
-        return sums["main_loss"] / batch.tokens
+        return loss
 
 
 def _outputs(
-    loss: Tensor, sums: dict[str, Tensor], corrupted_BT: Tensor, replaced_BT: Tensor, logits_BT: Tensor | None
+    loss: Tensor, sums: dict[str, Tensor], corrupted_BT: Tensor, replaced_BT: Tensor, logits_BT: Tensor | None = None
 ) -> Outputs:
-    detached = {name: value.detach() for name, value in sums.items()}
-    return Outputs(loss, detached, corrupted_BT, replaced_BT, None if logits_BT is None else logits_BT.detach())
+    return Outputs(loss, {name: value.detach() for name, value in sums.items()}, corrupted_BT, replaced_BT, logits_BT)
 
 
 def optimizer_of(model: Pretraining) -> AdamW:
-    """The optimizer of all parameters by the model's settings; what is the generator's alone learns at its own rate."""
-    settings = model.config.pretrain
-    build = partial(build_muon, momentum=settings.momentum) if settings.optimizer == "muon" else build_optimizer
-    return build(
+    """Return the optimizer of all parameters by the model's settings.
+
+    What is the generator's alone learns at `generator_lr_scale` times the rate.
+    """
+    settings, own = model.config.pretrain, model.own_to_generator()
+    scaled = {name for name, parameter in model.named_parameters() if parameter in own}
+    return build_optimizer(
         model.named_parameters(),
         weight_decay=settings.weight_decay,
+        scale=lambda name: settings.generator_lr_scale if name in scaled else 1.0,
         beta1=settings.beta1,
         beta2=settings.beta2,
         eps=settings.eps,
         bias_correction=settings.bias_correction,
-        scale=network_scale(model.named_parameters(), model.own_to_generator(), settings.generator_lr_scale),
     )

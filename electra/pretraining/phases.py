@@ -4,8 +4,8 @@
              rows, and positions that fine-tuning needs are learnt in long ones
     stages   the generator learns alone, then the discriminator (`objective.training: two_stage`)
 
-Everything is a function of the step: a run that is killed at a change goes on as one that is not. Rows, masks, samples
-and dropout are those of the step counted over the whole run; weights and the optimizer's state go on.
+Everything is a function of the step, so a run that is killed at a change continues like any other. Rows, masks, samples
+and dropout are those of the step counted over the whole run. Weights and the optimizer's state pass on.
 """
 
 import itertools
@@ -23,57 +23,53 @@ class Phase:
     last: int
     length: int
     batch: int
-    learning_rate: float
-    warmup: int
 
     def steps(self, since: int, until: int) -> int:
-        """How many of the steps from `since` to `until` are its own."""
+        """Return how many of the steps from `since` to `until` are in this phase."""
         return max(0, min(until, self.last) - max(since, self.first))
 
 
 def phases_of(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
-    """The phases of a run of `steps`; one, where none are set."""
+    """Return the phases of a run of `steps`; one, where none are set."""
     parts = settings.phases or (PhaseConfig(length=settings.length, share=1.0),)
-    ends = itertools.accumulate(part.weight for part in parts)
-    edges = [0, *(round(steps * end / sum(part.weight for part in parts)) for end in ends)]
+    total = sum(part.weight for part in parts)
+    edges = [0, *(round(steps * end / total) for end in itertools.accumulate(part.weight for part in parts))]
     return tuple(
-        Phase(
-            first,
-            last,
-            part.length,
-            part.batch or settings.batch,
-            part.learning_rate or settings.learning_rate,
-            settings.warmup if part.warmup is None else part.warmup,
-        )
+        Phase(first, last, part.length, part.batch or settings.batch)
         for part, (first, last) in zip(parts, itertools.pairwise(edges), strict=True)
     )
 
 
 def phase_at(phases: tuple[Phase, ...], step: int) -> Phase:
-    """The phase that a step is in."""
+    """Return the phase of a step."""
     return next(phase for phase in phases if phase.first <= step < phase.last)
 
 
 def positions(settings: PretrainConfig, step: int, steps: int) -> int:
-    """The longest row that the first `step` steps of a run have seen."""
+    """Return the longest row that the first `step` steps of a run have read."""
     return max(phase.length for phase in phases_of(settings, steps) if phase.first < step)
 
 
 def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
-    """Which networks learn at a step: both, or in two-stage training first the generator, then the discriminator."""
+    """Return which networks learn at a step: both ("joint"), or in two-stage training the generator first.
+
+    After its last step a run is in the stage of that step.
+    """
     if config.objective.training != "two_stage":
         return "joint"
-    return "generator" if step < steps // 2 else "discriminator"
+    return "generator" if min(step, steps - 1) < steps // 2 else "discriminator"
 
 
 def rate(config: ElectraConfig, step: int, steps: int) -> float:
-    """Learning rate of a step; each stage, and under `phase_schedule: each` each phase, warms up and decays anew."""
-    settings, stage = config.pretrain, stage_of(config, step, steps)
+    """Return the learning rate of a step; each stage has a warm-up and a decay of its own."""
+    settings = config.pretrain
+    stage = stage_of(config, step, steps)
     first = steps // 2 if stage == "discriminator" else 0
-    length = steps // 2 if stage == "generator" else steps - first
-    peak, warmup = settings.learning_rate, settings.warmup
-    if settings.phases and settings.phase_schedule == "each":
-        phase = phase_at(phases_of(settings, steps), step)
-        first, length, peak, warmup = phase.first, phase.last - phase.first, phase.learning_rate, phase.warmup
-    form, share = settings.schedule, settings.decay_share
-    return learning_rate(step - first, peak=peak, warmup=warmup, steps=length, form=form, decay_share=share)
+    return learning_rate(
+        step - first,
+        peak=settings.learning_rate,
+        warmup=settings.warmup,
+        steps=steps // 2 if stage == "generator" else steps - first,
+        form=settings.schedule,
+        decay_share=settings.decay_share,
+    )

@@ -8,35 +8,35 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from electra.config import plain
 from electra.devices import default_device, same_bytes
-from electra.errors import BadInput, Stopped
+from electra.errors import BadInput, NonFinite, Stopped
 from electra.nn.huggingface import load_networks
 from electra.optim.adamw import set_rate
-from electra.optim.cuda_graphs import CudaRecorder, can_record
-from electra.optim.precision import choose
-from electra.pretraining.config import ElectraConfig
+from electra.optim.precision import Precision, choose
+from electra.pretraining.compiling import compile_parts, lacks_to_compile
+from electra.pretraining.config import ElectraConfig, PretrainConfig
 from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
-from electra.pretraining.networks import Generator
 from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
-from electra.pretraining.state import State, refuse_nonfinite
-from electra.pretraining.step import SETTLED, Step, compile_parts, halves, keep_freed_memory, lacks_to_compile
+from electra.pretraining.state import State
+from electra.pretraining.step import Graphs, Step, halves
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
 from electra.storage import checkpoint, run_dir
-from electra.storage.fingerprint import Code, Fingerprint, changed_files
+from electra.storage.fingerprint import Code, Fingerprint
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,23 @@ class Trained:
     code: run_dir.Versions
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepDone:
+    """Where this process stands after a step, for whoever shows it."""
+
+    title: str
+    settings: PretrainConfig
+    world: World
+    precision: Precision
+    captured: bool  # in CUDA graphs, or about to be
+    phases: tuple[Phase, ...]
+    phase: Phase
+    tokens: float  # of a step of this phase, padding apart
+    begun: int  # steps done when this process began with the phase
+    done: int
+    last: int  # at which this launch ends
+
+
 Log = Callable[[int, dict[str, float]], None]
 
 
@@ -65,282 +82,242 @@ class Launch:
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = field(default_factory=dict)  # what is recorded as the code of this launch
+    code: Code = ""  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
-    announce: "Callable[[Trainer, int], None]" = lambda trainer, done: None  # called after each step
+    announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
     until: int | None = None  # a step to end at, saved, so that another launch goes on from there
 
 
 def pretrain(
-    config: ElectraConfig, data: Data, run: Path, fingerprint: Fingerprint, *, log: Log, launch: Launch = Launch()
+    config: ElectraConfig,
+    data: Data,
+    run: Path,
+    fingerprint: Fingerprint,
+    *,
+    log: Log,
+    launch: Launch = Launch(),
 ) -> Trained:
-    """Train to the end, from the newest good checkpoint in `run`. `log` gets (step, numbers) as they come.
+    """Train in the folder `run`, or resume there, to the last step.
 
-    Checkpoints of another fingerprint are renamed to `foreign-step-N`. Under torchrun every process calls this; only
-    the main one touches `run` and logs.
+    `log` gets (step, numbers). Raises Stopped after a signal, once all is saved, and NonFinite for a step that is not
+    finite. Called by every process of several; only the main one touches `run` and logs.
     """
-    settings, device = config.pretrain, launch.device or default_device()
-    if device.type == "cpu":
-        keep_freed_memory()
-    trainer = Trainer(config, data, run, fingerprint, log, launch)
-    with join(device, launch.title) as world, contextlib.ExitStack() as held:
+    settings = config.pretrain
+    device = launch.device or default_device()
+    steps = training_steps(config, data.vocab_size)
+    last = steps if launch.until is None else min(steps, launch.until)
+    phases = phases_of(settings, steps)
+    flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in phases}  # of a step
+    tokens: dict[Phase, float] = {}  # of a step, padding apart
+    for phase in phases:
+        rows = data.rows(phase.length, phase.batch)  # too few are refused here, not in mid-run
+        tokens[phase] = phase.batch * rows.tokens / len(rows)
+
+    with contextlib.ExitStack() as held:
+        world = held.enter_context(join(device, launch.title))
         stop = held.enter_context(StopRequest())
         held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
         folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
-        trainer.setup(world)
-        held.callback(trainer.state.writer.shutdown)
-        trainer.resume(folder)
-        return trainer.train(stop)
 
+        def notify(sentence: str) -> None:
+            if world.main:
+                print(f"{launch.title}: {sentence}", file=sys.stderr, flush=True)
 
-@dataclass
-class Trainer:
-    """One run in this process: `setup`, `resume`, `train`. `listener` gets (step, numbers) from the main process."""
+        # ── networks with their first weights, optimizer, slices of a batch ──
 
-    config: ElectraConfig
-    data: Data
-    run: Path
-    fingerprint: Fingerprint
-    listener: Log
-    launch: Launch
+        if world.broadcast_object(fingerprint) != fingerprint:
+            differ = f"process {world.rank} finds other settings, data or code here than the main process"
+            raise BadInput(f"{run}: {differ}: share the project folder between the machines")
+        batches = {phase.batch for phase in phases}
+        halved = halves(config, batches, world)
+        threads = held.enter_context(ThreadPoolExecutor(2)) if halved else None
+        at_once = 2 if halved else 1
+        torch.set_num_threads(settings.threads // at_once)
+        cut, mine = world.slices(batches, settings.accumulate, at_once)
 
-    def __post_init__(self) -> None:
-        config, data, self.title = self.config, self.data, self.launch.title
-        self.steps = training_steps(config, data.vocab_size)
-        self.end = self.steps if self.launch.until is None else min(self.steps, self.launch.until)
-        self.phases = phases_of(config.pretrain, self.steps)
-        self.flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in self.phases}
-        self.tokens: dict[Phase, float] = {}
-        for phase in self.phases:
-            rows = data.rows(phase.length, phase.batch)  # refused here, not in mid-run
-            self.tokens[phase] = phase.batch * rows.tokens / len(rows)  # of a step, padding apart
-
-    # ── setup ──
-
-    def setup(self, world: World) -> None:
-        """Networks with their first weights, the optimizer, and the batches."""
-        config, data, settings = self.config, self.data, self.config.pretrain
-        self.world, self.device = world, world.device
-        if world.broadcast_object(self.fingerprint) != self.fingerprint:
-            found = f"process {world.rank} finds other settings, data or code here than the main process"
-            raise BadInput(self.run, found, "the same project folder on all machines", "share it between the machines")
-        self.halved = halves(config, {phase.batch for phase in self.phases}, world)
-        torch.set_num_threads(settings.threads // (1 + self.halved))
-        for phase in self.phases:  # batches of any size have as many
-            self.slices, self.mine = world.slices(phase.batch, settings.accumulate, 1 + self.halved)
         torch.manual_seed(derive(settings.seed, "init"))
-        self.model = model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
-        if start := settings.init_from:
-            load_networks(model.networks(), Path(start), model.extras(), self.fingerprint.get("init_from"))
-        model.to(self.device)
+        model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
+        if settings.init_from:
+            hashes = fingerprint.get("init_from")
+            load_networks(model.networks(), Path(settings.init_from), model.extras(), hashes)
+        model.to(device).train()
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        self.state = State(
-            self.run, self.fingerprint, world, names, optimizer_of(model), background=self.device.type == "cuda"
-        )
-        self.held_out = Feed(data.valid, config, self.device, "valid noise", self.phases[-1].batch)
+        state = State(run, fingerprint, world, names, optimizer_of(model))
 
-    # ── resume ──
+        # ── resume ──
 
-    def resume(self, folder: run_dir.RunFolder | None) -> None:
-        """Take up the newest checkpoint of this run, if there is one; then compile, and record, what is to be trained.
+        def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
+            state.check_shapes(groups)
+            at, stage = progress["step"], progress["stage"]
+            if at >= steps or stage != stage_of(config, at, steps):
+                raise BadInput(f"{run}: cannot go on at step {at:,} ({stage}) of {steps:,}: change the steps")
 
-        `folder`: the run's, held by the main process.
-        """
-        world, settings, launch = self.world, self.config.pretrain, self.launch
         if folder:
-            run_dir.prepare(folder, self.fingerprint, launch.code, self.steps)
-            if of := launch.origin:
-                run_dir.continue_from(self.run, of, self.fingerprint, self.require_fit, keep=settings.keep_checkpoints)
-        self.first, self.precision = 0, world.broadcast_object(choose(settings.precision, self.device))
-        progress = self.state.load() or {"history": [], "continued": []}
-        if "step" in progress:
-            self.first = progress["step"]
-            self.precision = progress.get("precision", self.precision)  # a run keeps its own wherever it goes on
-            self.notify(f"resuming at step {self.first:,} of {self.steps:,}")
-        self.state.require_room(settings.keep_checkpoints)
-        self.state.begin_history(progress["history"])
-        self.continued, self.code = progress["continued"], run_dir.versions(progress)
-        if self.code and launch.code and (files := changed_files(self.code[-1][1], launch.code)):
-            self.notify(f"the code has changed at step {self.first:,} ({files}); `--restart` would begin anew")
-        if launch.code and (not self.code or self.code[-1][1] != launch.code):
-            self.code = [*self.code, [self.first, launch.code]]
-        if self.stage(self.first) == "discriminator" and isinstance(self.model.generator, Generator):
-            self.model.generator.requires_grad_(False)
-        on_gpu = self.device.type == "cuda"
-        if on_gpu and settings.compile == "auto" and not lacks_to_compile():
-            self.notify("compiling: the first steps take a minute or two, and again for rows of another length")
-            compile_parts(self.model)
-        record = CudaRecorder(self.device) if on_gpu and settings.compile != "off" and can_record() else None
-        how = {"precision": self.precision, "record": record, "halved": self.halved}
-        self.step = Step(self.model, self.state.optimizer, world, **how)
+            run_dir.prepare(folder, fingerprint, launch.code, steps)
+            if launch.origin:
+                keep = settings.keep_checkpoints
+                run_dir.continue_from(run, launch.origin, fingerprint, require_fit, keep=keep)
+        precision: Precision = world.broadcast_object(choose(settings.precision, device))
+        progress = state.load()
+        if progress:
+            precision = progress.get("precision", precision)  # a run keeps its own wherever it goes on
+            notify(f"resuming at step {progress['step']:,} of {steps:,}")
+        else:
+            progress = {"step": 0, "history": [], "continued": []}
+        first: int = progress["step"]
+        state.require_room(settings.keep_checkpoints)
+        state.begin_history(progress["history"])
+        continued, code = progress["continued"], run_dir.versions(progress)
+        if code and launch.code and code[-1][1] != launch.code:
+            notify(f"the code has changed at step {first:,}; `--restart` would start over")
+        if launch.code and (not code or code[-1][1] != launch.code):
+            code = [*code, [first, launch.code]]
 
-    def require_fit(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-        """Refuse a checkpoint that these settings cannot go on from."""
-        self.state.check_shapes(groups)
-        at, stage = progress["step"], progress["stage"]
-        if at >= self.steps or stage != self.stage(at):
-            found = f"cannot go on at step {at:,} ({stage}) of {self.steps:,}"
-            raise BadInput(self.run, found, f"more steps than that, or a {stage} stage there", "change the steps")
+        # ── the step ──
 
-    # ── train ──
+        graphs = None
+        if device.type == "cuda" and settings.compile == "auto":
+            if not lacks_to_compile():
+                notify("compiling: the first steps take a minute or two, and again for rows of another length")
+                compile_parts(model)
+            if torch.version.hip is None:  # on ROCm a capture may pass over illegal work in silence
+                graphs = Graphs(device)
+        train_step = Step(model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads)
+        held_out = Feed(data.valid, config, device, "valid noise", phases[-1].batch)
+        counted = torch.full((), float(world.main), device=device)  # what every process knows is counted by one
 
-    def train(self, stop: StopRequest) -> Trained:
-        """From where the run stands to its end, or to the first signal."""
-        settings, world, steps = self.config.pretrain, self.world, self.steps
-        self.saved = self.evaluated = self.clock = time.monotonic()
-        self.logged, self.warned = self.first, False
-        self.model.train()
-        if self.first == 0:
-            self.evaluate(0)
-        with (self.launch.bar if world.main else Bar)(self.title, self.end, "steps") as bar:
-            for step in range(self.first, self.end):
-                if step in {self.first, *(phase.first for phase in self.phases)}:
-                    self.begin_phase(step)
-                sums, norm = self.train_step(step)
-                done = step + 1
-                due = done == self.end or self.is_due(done, "save", self.saved)
-                looked_at = done % settings.log_every == 0
-                if done - self.begun == SETTLED:  # once all is compiled and recorded
-                    self.feed.cache_on_gpu_if_room()
-                if world.main:
-                    self.launch.announce(self, done)
-                if due or looked_at or self.device.type == "cpu":
-                    self.require_finite(done, sums, norm)
-                shown = {"loss": self.log(done)} if looked_at or done == steps else {}
-                bar.update(done, **shown)
-                if self.is_due(done, "eval", self.evaluated):
-                    self.evaluate(done)
-                stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
-                if stopping:
-                    self.require_finite(done, sums, norm)
-                if due or stopping:
-                    self.save(done)
-                if stopping or done == self.end:
-                    self.state.written()
-                if stopping:
-                    by = f"signal {stop.signal}" if stop else "a signal to another process"
-                    found = f"stopped by {by} after step {done:,} of {steps:,}"
-                    raise Stopped(self.title, found, "", "everything is saved; run the same command to go on")
-        done = max(self.first, self.end)
-        return Trained(self.model.eval(), self.state.history, done, self.precision, self.continued, self.code)
+        # ── what the loop does now and then ──
 
-    def begin_phase(self, step: int) -> None:
-        """Read rows of the phase's length from here on; the first steps of a new shape compile and record it anew."""
-        self.phase, self.begun = phase_at(self.phases, step), step
-        rows = self.data.rows(self.phase.length, self.phase.batch)
-        self.feed = Feed(rows, self.config, self.device, "noise", self.phase.batch)
+        saved_at = evaluated_at = logged_at = time.monotonic()  # seconds
+        logged, warned = first, False
 
-    def train_step(self, step: int) -> tuple[dict[str, Tensor], Tensor]:
-        """One update, of the step counted from 0; (sums over this process's slices, gradient norm before clipping)."""
-        seed, stage = self.config.pretrain.seed, self.stage(step)
-        if stage == "discriminator" and step == self.steps // 2:
-            self.model.start_second_stage()
-        set_rate(self.state.optimizer, rate(self.config, step, self.steps))
-        batch = self.feed.batch(step)
-        parts = [part(batch, index, self.slices) for index in self.mine]
-        sums, norm = self.step(parts, [derive(seed, "dropout", step, index) for index in self.mine], stage)
-        add_sums(self.state.sums["log"], {**sums, "grad_norm": norm * self.step.once})
-        add_sums(self.state.sums["eval"], sums)
-        return sums, norm
+        def spent(done: int) -> dict[str, Any]:
+            """Return steps, tokens and FLOPs so far, across a change of settings in mid-run."""
+            since: dict[str, Any] = continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
+            count = {phase: phase.steps(since["step"], done) for phase in phases}
+            read = since["tokens"] + round(sum(count[phase] * tokens[phase] for phase in phases))
+            return {"step": done, "tokens": read, "flops": since["flops"] + sum(count[of] * flops[of] for of in phases)}
 
-    def stage(self, step: int) -> str:
-        """Which networks learn at a step; after the last one, as at it."""
-        return stage_of(self.config, min(step, self.steps - 1), self.steps)
+        def is_due(done: int, every: int, minutes: float, before: float) -> bool:
+            """Return whether it is time: every so many steps, but no sooner than `minutes` after the time `before`."""
+            late = time.monotonic() - before >= minutes * 60
+            return done == steps or (done % every == 0 and world.any_rank(late))
 
-    def is_due(self, done: int, what: Literal["save", "eval"], last: float) -> bool:
-        """Whether to save or evaluate: every so many steps, but no sooner than its interval after `last`."""
-        settings = self.config.pretrain
-        every, minutes = getattr(settings, f"{what}_every"), getattr(settings, f"min_{what}_interval_minutes")
-        late = time.monotonic() - last >= minutes * 60
-        return done == self.steps or (done % every == 0 and self.world.any_rank(late))
+        def send(done: int, kind: str, numbers: dict[str, float]) -> None:
+            if world.main:
+                log(done, {f"{kind}/{name}": value for name, value in numbers.items()})
 
-    def notify(self, sentence: str) -> None:
-        """Print a line from the main process alone."""
-        if self.world.main:
-            print(f"{self.title}: {sentence}", file=sys.stderr, flush=True)
+        def log_training(done: int) -> float:
+            """Log the means since the last time; return the loss."""
+            nonlocal logged, logged_at
+            sums = read_sums(world.all_reduce_sum(state.sums["log"]))
+            state.sums["log"] = {}
+            means = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"]}
+            speed = (spent(done)["tokens"] - spent(logged)["tokens"]) / (time.monotonic() - logged_at)
+            shown = {"learning_rate": rate(config, done - 1, steps), "tokens_per_second": speed}
+            send(done, "train", {**means, **metrics(sums), **shown})
+            logged, logged_at = done, time.monotonic()
+            return means["loss"]
 
-    # ── log, evaluate ──
+        def evaluate_held_out(done: int) -> None:
+            """Add the metrics of held-out rows, and the mean training loss since the last time, to the history."""
+            nonlocal logged, logged_at, evaluated_at, warned
+            stage, count = stage_of(config, done, steps), settings.eval_batches
+            slices = (part(held_out.batch(number), index, cut) for number in range(count) for index in mine)
+            numbers = evaluate(model, slices, stage, count, world, precision, threads)
+            record = {**spent(done), **numbers}
+            if state.sums["eval"]:
+                sums = read_sums(world.all_reduce_sum(state.sums["eval"]))
+                record["train_loss"] = sums["loss"] / sums["count"]
+                state.sums["eval"] = {}
+            state.record(record)
+            send(done, "valid", numbers)
+            # a weak discriminator is told of once, not at every look, and not before it can have learnt
+            warm = settings.warmup + (steps // 2 if stage == "discriminator" else 0)
+            looked = stage != "generator" and (done == steps or (done > warm and record["tokens"] > PLATEAU))
+            found = weakness(record, data.train.tokens) if looked else ""
+            if found and not warned:
+                notify(f"WARNING at step {done:,}: {found}")
+            warned = bool(found)
+            logged, logged_at, evaluated_at = done, time.monotonic(), time.monotonic()
 
-    def log(self, done: int) -> float:
-        """Means since the last time this was asked; returns the loss."""
-        sums = read_sums(self.world.all_reduce_sum(self.state.sums["log"]))
-        seconds, self.clock = time.monotonic() - self.clock, time.monotonic()
-        shown = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"], **metrics(sums)}
-        shown["learning_rate"] = rate(self.config, done - 1, self.steps)
-        shown["tokens_per_second"] = (self.spent(done)["tokens"] - self.spent(self.logged)["tokens"]) / seconds
-        self.send(done, {f"train/{name}": value for name, value in shown.items()})
-        self.state.sums["log"], self.logged = {}, done
-        return shown["loss"]
+        def save(done: int) -> None:
+            nonlocal saved_at
+            progress = {
+                **spent(done),
+                "precision": precision,
+                "config": plain(config),
+                "processes": world.size,
+                "stage": stage_of(config, done, steps),
+                "history": state.history,
+                "continued": continued,
+                "code": code,
+            }
+            state.save(done, progress, settings.keep_checkpoints)
+            saved_at = time.monotonic()
 
-    def evaluate(self, done: int) -> None:
-        """Add the metrics of held-out rows, and the mean training loss since the last evaluation, to the history."""
-        count, stage = self.config.pretrain.eval_batches, self.stage(done)
-        slices = (part(self.held_out.batch(i), k, self.slices) for i in range(count) for k in self.mine)
-        numbers = evaluate(self.model, ((batch, stage) for batch in slices), count, self.world, self.step.map)
-        record = {**self.spent(done), **numbers}
-        if self.state.sums["eval"]:
-            sums = read_sums(self.world.all_reduce_sum(self.state.sums["eval"]))
-            record["train_loss"] = sums["loss"] / sums["count"]
-        self.state.record(record)
-        self.send(done, {f"valid/{name}": value for name, value in numbers.items()})
-        self.warn_of_weakness(done, record)
-        if done:
-            self.evaluated = self.clock = time.monotonic()
-            self.state.sums["eval"], self.logged = {}, done
+        def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
+            """Stop at a step that is not finite; from it on nothing has changed."""
+            if train_step.bad.item():
+                loss = read_sums(world.all_reduce_sum(sums))["loss"]
+                told = f"loss {loss} and gradient norm {norm.item()} are not finite, so no update was made with them"
+                raise NonFinite(f"step {done}: {told}: lower pretrain.learning_rate")
 
-    def send(self, done: int, numbers: dict[str, float]) -> None:
-        """Hand numbers to the listener of the main process."""
-        if self.world.main:
-            self.listener(done, numbers)
+        # ── train ──
 
-    def spent(self, done: int) -> dict[str, Any]:
-        """Steps, tokens (padding apart, by the rows' mean) and FLOPs so far, across a change of settings in mid-run."""
-        since: dict[str, Any] = self.continued[-1] if self.continued else {"step": 0, "tokens": 0, "flops": 0.0}
-        steps = {phase: phase.steps(since["step"], done) for phase in self.phases}
-        tokens = since["tokens"] + round(sum(count * self.tokens[phase] for phase, count in steps.items()))
-        flops = since["flops"] + sum(count * self.flops[phase] for phase, count in steps.items())
-        return {"step": done, "tokens": tokens, "flops": flops}
+        if first == 0:
+            evaluate_held_out(0)
+        bar = held.enter_context((launch.bar if world.main else Bar)(launch.title, last, "steps"))
+        for step in range(first, last):
+            done, stage = step + 1, stage_of(config, step, steps)
+            if step == first or step in {phase.first for phase in phases}:
+                phase, begun = phase_at(phases, step), step
+                feed = Feed(data.rows(phase.length, phase.batch), config, device, "noise", phase.batch)
+            if stage != "joint" and step in {first, steps // 2}:
+                model.begin_stage(stage, copy=step == steps // 2)
 
-    def warn_of_weakness(self, done: int, record: dict[str, Any]) -> None:
-        """Say once, not at every look, and not before it can have learnt, that the discriminator has not."""
-        stage = self.stage(done)
-        warm = self.config.pretrain.warmup + (self.steps // 2 if stage == "discriminator" else 0)
-        due = done == self.steps or (done > warm and record["tokens"] > PLATEAU)
-        found = weakness(record, self.data.train.tokens) if stage != "generator" and due else ""
-        if found and not self.warned:
-            self.notify(f"WARNING at step {done:,}: {found}")
-        self.warned = bool(found)
+            set_rate(state.optimizer, rate(config, step, steps))
+            batch = feed.batch(step)
+            slices = [part(batch, index, cut) for index in mine]
+            seeds = [derive(settings.seed, "dropout", step, index) for index in mine]
+            sums, norm = train_step(slices, seeds, stage)
+            sums["count"] = counted
+            add_sums(state.sums["log"], {**sums, "grad_norm": norm * counted})
+            add_sums(state.sums["eval"], sums)
 
-    # ── save, refuse ──
-
-    def save(self, done: int) -> None:
-        """Write a checkpoint."""
-        progress = {
-            **self.spent(done),
-            "precision": self.precision,
-            "config": plain(self.config),
-            "processes": self.world.size,
-            "stage": self.stage(done),
-            "history": self.state.history,
-            "continued": self.continued,
-            "code": self.code,
-        }
-        self.state.save(done, progress, self.config.pretrain.keep_checkpoints)
-        self.saved = time.monotonic()
-
-    def require_finite(self, done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-        """Stop at a step whose loss or gradient is not finite; what replays it is left beside the last checkpoint."""
-        if not self.step.bad.item():
-            return
-        bundle = {
-            "step": done,
-            "finite_until": self.logged,
-            "slices": self.slices,
-            "precision": self.precision,
-            "fingerprint": self.fingerprint,
-            "seed": self.config.pretrain.seed,
-            "config": plain(self.config),
-            "loss": str(read_sums(self.world.all_reduce_sum(sums)).get("loss")),
-            "gradient_norm": str(norm.item()),
-        }
-        refuse_nonfinite(self.run, bundle, write=self.world.main)
+            save_due = done == last or is_due(done, settings.save_every, settings.min_save_interval_minutes, saved_at)
+            log_due = done % settings.log_every == 0
+            if world.main:
+                launch.announce(
+                    StepDone(
+                        title=launch.title,
+                        settings=settings,
+                        world=world,
+                        precision=precision,
+                        captured=graphs is not None and not graphs.failed,
+                        phases=phases,
+                        phase=phase,
+                        tokens=tokens[phase],
+                        begun=begun,
+                        done=done,
+                        last=last,
+                    )
+                )
+            if save_due or log_due or device.type == "cpu":
+                require_finite(done, sums, norm)
+            if log_due or done == steps:
+                bar.update(done, loss=log_training(done))
+            else:
+                bar.update(done)
+            if is_due(done, settings.eval_every, settings.min_eval_interval_minutes, evaluated_at):
+                evaluate_held_out(done)
+            stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
+            if stopping:
+                require_finite(done, sums, norm)
+            if save_due or stopping:
+                save(done)
+            if stopping:
+                by = f"signal {stop.signal}" if stop else "a signal to another process"
+                saved = "everything is saved, and the same command goes on"
+                raise Stopped(f"{launch.title}: stopped by {by} after step {done:,} of {steps:,}; {saved}")
+        return Trained(model.eval(), state.history, max(first, last), precision, continued, code)

@@ -3,7 +3,7 @@
 `progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve so far among it:
 nothing outside of the folder is needed, or trusted. Written beside, fsynced, renamed. Loading verifies every byte
 before a tensor reaches a network and falls back to the newest good one; a bad folder is kept as `bad-step-N`, never
-deleted. Knows nothing of networks.
+deleted. One that cannot be read just now ends the command instead. Knows nothing of networks.
 """
 
 import re
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.errors import CorruptFile, NonFinite, UserError
-from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, write_json
+from electra.errors import CorruptFile, NonFinite, Unreadable, UserError
+from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, sweep, write_json
 from electra.storage.manifest import verify_manifest, write_manifest
 
 # Torch is imported where tensors are read and written: what only lists runs, as text stages do, spares 190 MB.
@@ -39,8 +39,8 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
     for file, tensors in groups.items():
         for name, tensor in tensors.items():
             if not tensor.isfinite().all():
-                found, do = f"{file}/{name} holds NaN or infinity", "nothing was saved; see the last checkpoint"
-                raise NonFinite(f"step {step}", found, "finite numbers", do)
+                fault = f"{file}/{name} holds NaN or infinity"
+                raise NonFinite(f"step {step}: {fault}; nothing was saved, see the last checkpoint")
     folder = run / f"step-{step}"
     with atomic_folder(folder) as temporary:
         for file, tensors in groups.items():
@@ -53,40 +53,46 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
 
 
 def read_progress(folder: Path) -> Progress:
-    """What a checkpoint says of itself, its tensors not yet looked at."""
+    """Return what a checkpoint says of itself; its tensors are not read."""
     with readable(folder):
         verify_manifest(folder, only=[PROGRESS])
         progress = read_json(folder / PROGRESS)
     if not isinstance(progress, dict):
-        raise CorruptFile(folder / PROGRESS, "is no record of a run", "a mapping")
+        raise CorruptFile(f"{folder / PROGRESS}: is not a JSON object")
     return progress
 
 
-def load_newest(run: Path, check: Callable[[Groups, Progress], None] = lambda groups, progress: None) -> Saved | None:
-    """(step, tensors, progress) of the newest good checkpoint; None if there is none at all.
+def load_newest(
+    run: Path, check: Callable[[Groups, Progress], None] = lambda groups, progress: None, *, rename_bad: bool = True
+) -> Saved | None:
+    """Return (step, tensors, progress) of the newest good checkpoint; None if there is none at all.
 
-    `check` raises a UserError for one that is whole, but no use here. Raises CorruptFile, listing what is wrong with
-    each, if there are checkpoints but no good one: work is never thrown away by starting from step 0 unasked.
+    `check` raises a UserError for a checkpoint that is whole but of no use here. Raises CorruptFile, listing what is
+    wrong with each, if there are checkpoints but no good one: work is never thrown away by starting from step 0
+    unasked. Raises Unreadable where the disk does not answer: the checkpoint may be whole.
     """
-    for leftover in run.glob(".*.tmp-*"):
-        remove(leftover)
+    sweep(run)
     troubles = []
     for step in reversed(steps(run)):
         try:
             saved = load(run / f"step-{step}")
             check(*saved[1:])
             return saved
+        except Unreadable:
+            raise
         except UserError as error:
             troubles.append(str(error))
-            set_aside(run, step, "bad", str(error))
-    if not troubles and not (troubles := sorted(path.name for path in run.glob("bad-step-*"))):
+            if rename_bad:
+                set_aside(run, step, "bad", str(error))
+    troubles = troubles or sorted(path.name for path in run.glob("bad-step-*"))
+    if not troubles:
         return None
-    do = "bring one back, or move the folder away to start afresh"
-    raise CorruptFile(run, f"no checkpoint is good: {' | '.join(troubles)}", "one good checkpoint", do)
+    do = "bring one back, or move the folder away to begin again"
+    raise CorruptFile(f"{run}: no checkpoint is good: {' | '.join(troubles)}; {do}")
 
 
 def load(folder: Path) -> Saved:
-    """(step, tensors, progress) of the checkpoint `step-N`, every byte verified."""
+    """Return (step, tensors, progress) of the checkpoint `step-N`, every byte verified."""
     from electra.storage.tensors import read_tensors
 
     step = int(folder.name.removeprefix("step-"))
@@ -96,7 +102,7 @@ def load(folder: Path) -> Saved:
 
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:
-    """Keep a checkpoint that is no use here under another name."""
+    """Rename a checkpoint that is of no use here."""
     kept = free_name(run / f"{what}-step-{step}")
     rename(run / f"step-{step}", kept)
     print(f"checkpoint set aside as {kept}: {why}", file=sys.stderr, flush=True)

@@ -56,19 +56,15 @@ def write_sealed(path: Path, values: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
-    """Read what `write_sealed` wrote, in the file's order; CorruptFile if a bit of it is another."""
-    if path.is_symlink():
-        raise CorruptFile(path, "is a link", "a file of its own", do)
+    """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has changed."""
     values = read_json(path, do)
-    if not isinstance(values, dict) or not isinstance(own := values.get("sha256"), str):
-        raise CorruptFile(path, "does not say its own sha256", "what was written", do)
-    if (digest := _hash(values)) != own:
-        raise CorruptFile(path, f"has sha256 {digest}", f"{own}, as it says itself", do)
+    if not isinstance(values, dict) or values.get("sha256") != _hash(values):
+        raise CorruptFile(f"{path}: is damaged (its own sha256 does not fit it); {do}")
     return {key: value for key, value in values.items() if key != "sha256"}
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """The same of notes that only save work: empty where there are none or, with a warning, where they are damaged."""
+    """Read notes that only save work; return {} where there are none or, with a warning, where they are damaged."""
     if not os.path.lexists(path):
         return {}
     try:
@@ -84,24 +80,19 @@ def _hash(manifest: dict[str, Any]) -> str:
 
 
 def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any]:
-    """A folder's manifest, if it is whole and says these fields: what its files are to be, not what they are."""
+    """Return a folder's manifest, which must be whole and say these fields; its files are not read."""
     path = folder / MANIFEST
     with readable(path, do):
-        if path.is_symlink():
-            raise CorruptFile(path, "is a link", "a file", do)
         if not folder.is_dir():
-            raise BadInput(folder, "there is no such folder", "a complete folder", do)
+            raise BadInput(f"{folder}: there is no such folder; {do}")
         if not path.is_file():
-            raise CorruptFile(folder, f"has no {MANIFEST}", "a complete folder", do)
-    manifest: dict[str, Any] = read_json(path, do)
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise CorruptFile(path, "lists no files", "a manifest", do)
-    own = manifest.get("sha256")  # those of older checkpoints have none
-    if own is not None and own != (digest := _hash(manifest)):
-        raise CorruptFile(path, f"has sha256 {digest}", f"{own}, as it says itself", do)
+            raise CorruptFile(f"{folder}: has no {MANIFEST}, so it is not complete; {do}")
+    manifest = read_sealed(path, do)
+    if not isinstance(manifest.get("files"), dict):
+        raise CorruptFile(f"{path}: lists no files; {do}")
     for key, value in fields.items():
         if manifest.get(key) != value:
-            raise CorruptFile(path, f"says {key} {manifest.get(key)!r}", repr(value), do)
+            raise CorruptFile(f"{path}: says {key} {manifest.get(key)!r} instead of {value!r}; {do}")
     return manifest
 
 
@@ -110,32 +101,42 @@ def verify_manifest(
 ) -> dict[str, Any]:
     """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
 
-    The error names the file, what was found and what was expected; links are refused. Files that the manifest does not
-    list are ignored, and so are model cards, which older manifests list. Bytes are hashed once a process.
+    The error names the file and what is wrong with it. Links to folders are refused. Files that the manifest does not
+    list are ignored. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
-    for name in [name for name in manifest["files"] if Path(name).name != CARD] if only is None else only:
+    for name in manifest["files"] if only is None else only:
         check_file(folder, name, manifest, do)
     return manifest
+
+
+def locate(folder: Path, name: str, do: str = AGAIN) -> Path:
+    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on the way may."""
+    parent = Path(name).parent
+    if parent != Path():
+        folder = safe_join(folder, str(parent), do)
+    return folder / Path(name).name
 
 
 def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
     """Check one file of a folder against the manifest that was read there."""
     with readable(folder / name, do):
-        path, fact = safe_join(folder, name, do), manifest["files"].get(name)
-        size, digest = (fact.get("bytes"), fact.get("sha256")) if isinstance(fact, dict) else (None, None)
-        if digest is None:
-            raise CorruptFile(path, f"is not in {MANIFEST}", "a file that it lists with its sha256", do)
+        path = locate(folder, name, do)
+        fact = manifest["files"].get(name)
+        if not isinstance(fact, dict) or fact.get("sha256") is None:
+            raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
+        size = fact.get("bytes")
         if not path.is_file():
-            raise CorruptFile(path, "is missing", f"a file of {size} bytes", do)
+            raise CorruptFile(f"{path}: is missing; {do}")
         if path.stat().st_size != size:
-            raise CorruptFile(path, f"has {path.stat().st_size} bytes", f"{size}", do)
-        if (found := sha256_once(path)) != digest:
-            raise CorruptFile(path, f"has sha256 {found}", f"{digest}", do)
+            raise CorruptFile(f"{path}: has {path.stat().st_size} bytes instead of {size}; {do}")
+        digest = sha256_once(path)
+        if digest != fact["sha256"]:
+            raise CorruptFile(f"{path}: has sha256 {digest} instead of {fact['sha256']}; {do}")
 
 
 def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The manifest of a folder that has this fingerprint and is intact, else None; damage is a warning."""
+    """Return the manifest of a folder that has this fingerprint and is intact, else None; damage is a warning."""
     try:
         if not folder.is_dir() or read_manifest(folder).get("fingerprint") != fingerprint:
             return None

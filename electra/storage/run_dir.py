@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import BadInput, CorruptFile, UserError
+from electra.errors import BadInput, CorruptFile, Unreadable, UserError
 from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
-from electra.storage.fingerprint import Code, Fingerprint, changed_files, describe, differences
+from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 from electra.storage.manifest import read_sealed
 
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
@@ -36,9 +36,11 @@ def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> 
 def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
     """Record the owner of a run's folder, for listings. Raises CorruptFile where the folder is another run's."""
     record = {"entry": entry, "fingerprint": fingerprint}
-    if (run / RECORD).is_file() and (of := read_json(run / RECORD).get("fingerprint")) != fingerprint:
-        found = f"is the folder of another run: {describe(differences({'': of}, {'': fingerprint}))}"
-        raise CorruptFile(run, found, "that of these settings and data", "move it away")
+    if (run / RECORD).is_file():
+        other = read_json(run / RECORD).get("fingerprint")
+        if other != fingerprint:
+            changes = describe(differences({"": other}, {"": fingerprint}))
+            raise CorruptFile(f"{run}: is the folder of another run ({changes}); move it away")
     write_json(run / RECORD, record)
 
 
@@ -83,16 +85,20 @@ def archive(run: Path) -> Path:
 
 
 def intact(run: Path) -> dict[int, Progress]:
-    """The progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
+    """Return the progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
     result = {}
     for step in reversed(checkpoint.steps(run)):
-        with contextlib.suppress(UserError):
+        try:
             result[step] = checkpoint.read_progress(run / f"step-{step}")
+        except Unreadable:
+            raise
+        except UserError:
+            pass
     return result
 
 
 def newest(run: Path) -> Progress | None:
-    """What the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
+    """Return what the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
     for progress in intact(run).values():
         return progress
     for path in sorted(run.glob("nonfinite-step-*.json")):
@@ -102,29 +108,14 @@ def newest(run: Path) -> Progress | None:
 
 
 def identity(progress: Progress) -> Fingerprint | None:
-    """The fingerprint in a checkpoint, without the code that checkpoints of earlier versions have in it."""
-    of = progress.get("fingerprint")
-    return {key: value for key, value in of.items() if key != "code"} if isinstance(of, dict) else None
+    """Return the fingerprint in a checkpoint."""
+    fingerprint = progress.get("fingerprint")
+    return fingerprint if isinstance(fingerprint, dict) else None
 
 
 def versions(progress: Progress) -> Versions:
-    """The code that a run has used, from which step each; earlier versions have one, as folders, in the fingerprint."""
-    known: Versions = progress.get("code") or []
-    of_folders = (progress.get("fingerprint") or {}).get("code")
-    return known or ([[0, of_folders]] if of_folders else [])
-
-
-def adopt(run: Path, fingerprint: Fingerprint, candidates: list[Path]) -> None:
-    """Give the run of this fingerprint its folder where a version before 0.3 left it under another name."""
-    if run.exists():
-        return
-    for path in candidates:
-        if path.is_dir() and identity(newest(path) or {}) == fingerprint:
-            with lock_folder(path):
-                run.parent.mkdir(parents=True, exist_ok=True)
-                rename(path, run)
-            _say(f"{path} is now {run}: runs are named by their settings and data")
-            return
+    """Return the code that a run has used, from which step each."""
+    return progress.get("code") or []
 
 
 def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
@@ -140,8 +131,8 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
             checkpoint.set_aside(run, step, "foreign", f"it is of another run: {why}")
     latest = newest(run) or {}
     used = versions(latest)
-    if used and code and latest["step"] >= last and (files := changed_files(used[-1][1], code)):
-        _say(f"{run}: finished under other code ({files}), so it is trained anew; the old run is {held.archive()}")
+    if used and code and latest["step"] >= last and used[-1][1] != code:
+        _say(f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}")
 
 
 def continue_from(
@@ -155,18 +146,20 @@ def continue_from(
     if progress := newest(run):
         if any(change["run"] == source.name for change in progress.get("continued", [])):
             return
-        found, do = f"holds a run of these settings, at step {progress['step']:,}", "give --restart first to archive it"
-        raise BadInput(run, found, "a run that is yet to begin", do)
-    step, groups, saved = _load_newest(source)
-    if (old := identity(saved)) is None:
-        raise BadInput(source, "is of a version without fingerprints", "a run that holds its fingerprint")
-    changed = differences(old, fingerprint)
+        held = f"holds a run of these settings, at step {progress['step']:,}"
+        raise BadInput(f"{run}: {held}; give --restart first to archive it")
+    newest_saved = checkpoint.load_newest(source, rename_bad=False)
+    if newest_saved is None:
+        raise BadInput(f"{source}: holds no checkpoint")
+    step, groups, saved = newest_saved
+    changed = differences(saved["fingerprint"], fingerprint)
     for key, do in (
         ("tokenizer", "other tokens need other weights: let the run begin anew"),
         ("pretrain.bias_correction", "the optimizer's state is of one kind: change it back"),
     ):
         if key in changed:
-            raise BadInput(source, f"cannot be continued under another {key}", str(changed[key][0]), do)
+            old = changed[key][0]
+            raise BadInput(f"{source}: cannot be continued under another {key} than {old}; {do}")
     fits(groups, saved)
     change = {key: saved[key] for key in ("step", "tokens", "flops")} | {"run": source.name, "changed": changed}
     saved |= {"code": versions(saved), "fingerprint": fingerprint, "continued": [*saved["continued"], change]}
@@ -174,17 +167,6 @@ def continue_from(
         del saved["precision"]
     checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
     _say(f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}")
-
-
-def _load_newest(source: Path) -> checkpoint.Saved:
-    """The newest good checkpoint of a run that stays as it is."""
-    troubles = []
-    for step in reversed(checkpoint.steps(source)):
-        try:
-            return checkpoint.load(source / f"step-{step}")
-        except UserError as error:
-            troubles.append(str(error))
-    raise BadInput(source, " | ".join(troubles) or "holds no checkpoint", "a run that was saved")
 
 
 def _say(sentence: str) -> None:

@@ -24,36 +24,44 @@ def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None 
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
     except SafetensorError as error:
-        if number := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        _raise_os_error(error, path)
         raise
 
 
+def _raise_os_error(error: SafetensorError, path: Path) -> None:
+    if number := re.search(r"os error (\d+)", str(error)):
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+
+
 def read_tensors(path: Path, do: str) -> Tensors:
-    """The tensors of a safetensors file; `do` is what the user should do about one that is not whole."""
-    try:
-        with readable(path, do):
+    """Return the tensors of a safetensors file; `do` is what the user should do about one that is not whole."""
+    with readable(path, do):
+        try:
             return load_file(path)
-    except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch has not
-        raise CorruptFile(path, f"is not whole ({error})", "a safetensors file", do) from None
+        except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch has not
+            if isinstance(error, SafetensorError):
+                _raise_os_error(error, path)
+            raise CorruptFile(f"{path}: is not a whole safetensors file ({error}); {do}") from None
 
 
 def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:
     """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction, all finite."""
-    lacking = [name for name in places if name not in tensors]
+    missing = [name for name in places if name not in tensors]
     surplus = [name for name in tensors if name not in places]
-    if lacking or surplus:
-        wrong = [f"{said} {_some(names)}" for said, names in (("has no tensor", lacking), ("has", surplus)) if names]
-        raise BadInput(where, " and ".join(wrong), f"the {len(places)} tensors of this network and no other", do)
+    if missing:
+        raise BadInput(f"{where}: has no tensor {_some(missing)} of this network; {do}")
+    if surplus:
+        raise BadInput(f"{where}: has {_some(surplus)}, which this network does not have; {do}")
     for name, place in places.items():
-        if tensors[name].shape != place.shape:
-            raise BadInput(where, f"{name} has shape {tuple(tensors[name].shape)}", f"{tuple(place.shape)}", do)
-        if not tensors[name].is_floating_point():
-            found = f"{name} holds {str(tensors[name].dtype).removeprefix('torch.')}"
-            raise BadInput(where, found, "floating point", do)
-        if not tensors[name].to(place.dtype).isfinite().all():  # what a wider type holds may not fit
-            found, anew = f"{name} holds NaN or infinity", "its training has failed: train or fetch the model again"
-            raise NonFinite(where, found, "finite numbers", anew)
+        tensor = tensors[name]
+        if tensor.shape != place.shape:
+            raise BadInput(f"{where}: {name} has shape {tuple(tensor.shape)} instead of {tuple(place.shape)}; {do}")
+        if not tensor.is_floating_point():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise BadInput(f"{where}: {name} holds {kind} instead of floating point; {do}")
+        if not tensor.to(place.dtype).isfinite().all():  # what a wider type holds may not fit
+            fault = f"{name} holds NaN or infinity, so its training has failed"
+            raise NonFinite(f"{where}: {fault}; train or fetch the model again")
 
 
 def _some(names: list[str]) -> str:

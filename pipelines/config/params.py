@@ -118,8 +118,8 @@ class Params:
                 fits = NAME.fullmatch(name) is not None
                 require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -")
         for name, corpus in self.corpora.items():
-            if tasks := corpus.cleaning.decontaminate:
-                self.require("tasks", tasks, f"corpora.{name}.cleaning.decontaminate")
+            if scored := corpus.cleaning.decontaminate:
+                self.require("tasks", scored.tasks, f"corpora.{name}.cleaning.decontaminate.tasks")
         for name, tokens in self.tokens.items():
             self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
         for name, model in self.models.items():
@@ -213,11 +213,6 @@ class Params:
             return ()
         return self.finetune.resolve_squad(self.changes(finetuning), f"recipes.{config.recipe}").versions
 
-    def corpus_of(self, finetuning: str) -> str | None:
-        """The corpus that the model of a fine-tuning was pre-trained on, unless it was elsewhere."""
-        model = self.models.get(self.finetunings[finetuning].model)
-        return self.tokens[model.tokens].corpus if model else None
-
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless a section has an entry `name`."""
         names = getattr(self, section)
@@ -239,38 +234,6 @@ class Params:
             section[last] = value
         return build(ModelConfig, values, where)
 
-    def upstream(self, stage: str, name: str) -> tuple[str, ...]:
-        """The stages whose outs a stage reads, as DVC names them."""
-        if stage == "tokens":
-            return (f"corpus@{self.tokens[name].corpus}",)
-        if stage == "pretrain":
-            return (f"tokens@{self.models[name].tokens}",)
-        if stage in {"glue", "squad", "contamination"}:
-            config = self.finetunings[name]
-            made = "published" if config.model in self.published else "pretrain"
-            return (f"tasks@{config.tasks}", f"{made}@{config.model}")
-        if stage == "ablation":
-            return (f"tokens@{self.ablations[name].tokens}", f"tasks@{self.ablations[name].data}")
-        return ()
-
-    def data(self, stage: str, name: str) -> str:
-        """The data behind a stage's numbers: `sample world`, or the names of the corpora and task sources."""
-        labels: list[str] = []
-        for key in (f"{stage}@{name}", *self.ancestors(stage, name)):
-            kind, _, source = key.partition("@")
-            if kind in {"corpus", "tasks"}:
-                parts = self.corpora[source].sources if kind == "corpus" else (self.tasks[source],)
-                labels.append("sample world" if any(part.kind == "sample" for part in parts) else source)
-        return " + ".join(dict.fromkeys(labels))
-
-    def ancestors(self, stage: str, name: str) -> tuple[str, ...]:
-        """All stages that a stage rests on, nearest first."""
-        stages: dict[str, None] = {}
-        for key in self.upstream(stage, name):
-            stages[key] = None
-            stages.update(dict.fromkeys(self.ancestors(*key.split("@", 1))))
-        return tuple(stages)
-
     def finetunings_of(self, name: str) -> tuple[str, ...]:
         """The fine-tunings of a model, and the one with this name."""
         return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
@@ -284,13 +247,6 @@ class Params:
         found: dict[str, Any] = next((plain(kind[name]) for kind in (self.models, self.published) if name in kind), {})
         tuned = {of: plain(self.finetunings[of]) | {"changes": self.changes(of)} for of in self.finetunings_of(name)}
         return found | ({"finetunings": tuned} if tuned else {})
-
-    def facts(self, stage: str, section: str, name: str) -> dict[str, Any]:
-        """The settings of a stage, for its record; its name is in `section`."""
-        values: dict[str, Any] = plain(getattr(self, section)[name]) if section else plain(self.run)
-        if stage in {"glue", "squad"}:
-            return values | {"finetune": plain(self.finetune), "changes": self.changes(name)}
-        return values
 
 
 def _require_few_seeds(values: dict[str, Any], where: str) -> None:

@@ -1,10 +1,11 @@
 """Prefect flows: when and where stages run, retries, live logs, result pages. DVC decides what is up to date."""
 
+import contextlib
 import os
 import socket
 import tomllib
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -13,42 +14,54 @@ from pipelines import ROOT
 
 
 def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
-    """Run a flow in this process, on the server that answers or, where none does, on a temporary one.
+    """Run a flow in this process, on the server that answers or on a temporary one; return the exit code.
 
-    It takes place in this checkout as it is; with `settings` in a folder of its own, of the last commit.
+    It takes place in this checkout as it is; with `settings` in a clone of its own, of the last commit.
     """
-    choose_server()
-    from pipelines.flows import shutdown, training
+    with chosen_server():
+        from pipelines.flows import server, training
 
-    os.environ[shutdown.ALONE] = "1"
-    try:
-        commit = "HEAD" if settings else ""
-        state = getattr(training, flow)(model, commit=commit, settings=dict(settings), return_state=True)
-        if not shutdown.unreachable(state.result(raise_on_failure=False)):
-            return 0 if state.is_completed() else 1
-    except Exception as error:
-        if not shutdown.unreachable(error):
-            raise
-    finally:
-        del os.environ[shutdown.ALONE]
-    shutdown.gone()
+        server.alone = True
+        try:
+            commit = "HEAD" if settings else ""
+            state = getattr(training, flow)(model, commit=commit, settings=dict(settings), return_state=True)
+            error = None if state.is_completed() else state.result(raise_on_failure=False)
+        except Exception as raised:
+            if not server.is_unreachable(raised):
+                raise
+            error = raised
+        finally:
+            server.alone = False
+        if isinstance(error, BaseException) and server.is_unreachable(error):
+            server.end_process()
+        return 0 if state.is_completed() else getattr(error, "exit_code", 1)
 
 
-def choose_server() -> None:
-    """prefect.toml names the server of `make server`; where it does not answer, Prefect starts a temporary one.
+@contextlib.contextmanager
+def chosen_server() -> Iterator[None]:
+    """Let Prefect start a temporary server where that of prefect.toml (`make server`) does not answer.
 
-    Must come before Prefect is imported, which reads its settings then. Raises BadConfig for a damaged prefect.toml.
+    Raises BadConfig for a damaged prefect.toml.
     """
-    if "PREFECT_API_URL" in os.environ:
+    if os.environ.get("PREFECT_API_URL") or is_answering():
+        yield
         return
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: None}):
+        yield
+
+
+def is_answering() -> bool:
+    """Return whether something listens at the address that prefect.toml names."""
     file = ROOT / "prefect.toml"
     try:
         url = urllib.parse.urlsplit(tomllib.loads(file.read_text(encoding="utf-8"))["api"]["url"])
         place = str(url.hostname), url.port or 80
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BadConfig(file, f"names no server ({error})", "api.url, a URL", "git restore prefect.toml") from None
+        raise BadConfig(f"{file}: names no server as api.url ({error}); `git restore prefect.toml`") from None
     try:
         with socket.create_connection(place, timeout=2):
-            pass
+            return True
     except OSError:
-        os.environ["PREFECT_API_URL"] = ""
+        return False

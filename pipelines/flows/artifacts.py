@@ -10,8 +10,9 @@ from prefect import artifacts
 
 from electra.errors import UserError
 from electra.files import read_json
-from pipelines.flows import shutdown
-from pipelines.stages.summary import headline
+from pipelines.flows import server
+from pipelines.stages import STAGES
+from pipelines.stages.summarize import headline
 from pipelines.tracking import leaves
 
 Rows = list[dict[str, Any]]
@@ -22,15 +23,17 @@ EVERY = 5.0  # seconds between two updates of a bar
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
     """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`: Markdown."""
     kind, _, name = stage.partition("@")
-    path = f"results/ablations/{name}.json" if kind == "ablation" else f"results/{name}/{kind}.json"
-    if kind in {"pretrain", "glue", "squad", "ablation"} and (folder / path).exists():
+    if kind not in {"pretrain", "glue", "squad", "ablation"}:
+        return
+    path = STAGES[kind].results(name)
+    if (folder / path).exists():
         values = read_json(folder / path)
         rows, key = number_rows(values), _key(f"{kind}-{name}")
         first = ["", *_markdown(number_rows(headline(kind, values))), ""]
         lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
-        shutdown.send(artifacts.create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
+        server.send(artifacts.create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
         text = "\n".join(lines)
-        shutdown.send(artifacts.create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
+        server.send(artifacts.create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
 
 
 def number_rows(values: Any) -> Rows:
@@ -68,13 +71,13 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
         for what, share in dict(SHARE.findall(lines)).items():
             if share == "100" or time.monotonic() - moved.get(what, -EVERY) >= EVERY:
                 moved[what] = time.monotonic()
-                shutdown.send(move, what, float(share))
+                server.send(move, what, float(share))
         if kind == "ablation" and (found := _arms(file)) and found != arms:
             arms = found
             rows = [{**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"} for row in found]
             ended = f"{sum(row['status'] != 'waiting or running' for row in rows)} of {len(rows)} runs have ended"
             key = _key(f"ablation-{name}-progress")
-            shutdown.send(artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
+            server.send(artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
 
     return spoken
 

@@ -1,8 +1,11 @@
-"""`make deploy`: the pools, automations and deployments of a Prefect server, created or renewed from params.yaml.
+"""`make deploy`: the pools, automations and deployments of a Prefect server, from params.yaml and deploy/automations.
 
     <flow>/electra-<model>    every flow and model       tags flow:<flow>, model:<model>
     team/electra-<model>      with --team (`make lead`)
     part/electra              with --team: what `team` hands to workers
+
+What is there already gets this code's flow and queue, and keeps what users have set: schedules, whether it is paused,
+parameters and tags. Deployments of models that params.yaml no longer has are deleted.
 
 The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time, of both or of one
 of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of their own, `electra-lead`, which a
@@ -14,53 +17,63 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import prefect
 from prefect import Flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events.schemas.automations import AutomationCore
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.callables import parameter_schema
 
 from electra.errors import SourceUnreachable
 from pipelines import ROOT
 from pipelines.config.params import Params, load
 from pipelines.config.settings_file import read
-from pipelines.flows import shutdown
+from pipelines.flows import server
 from pipelines.flows.team import team
 from pipelines.flows.training import FLOWS, ablations, part
 
 POOL, LEAD = "electra", "electra-lead"
-MODULE = EntrypointType.MODULE_PATH
 SHARE = 4  # runs of one deployment at a time: none takes all workers from the others
+BY_NAME: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (*FLOWS, team, part)}
+RENEWED = ("description", "entrypoint", "work_pool_name", "work_queue_name", "concurrency_limit")
 
 
 def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment]:
-    """Every flow of every model, on the queue `cpu` for models in fp32: they are made for processors."""
+    """Yield every flow of every model, on the queue `cpu` for models in fp32: they are made for processors."""
     for model, config in params.models.items():
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
-        own = {"model": model}
         for flow in FLOWS:
-            if flow is not ablations or any(each.model == model for each in params.ablations.values()):
-                yield deployment(flow, own, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE)
+            if flow is not ablations or any(ablation.model == model for ablation in params.ablations.values()):
+                yield deployment(flow, model, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE)
         if with_team:
-            yield deployment(team, {**own, "queue": queue}, work_pool_name=LEAD)
+            yield deployment(team, model, work_pool_name=LEAD)
     if with_team:
+        module = EntrypointType.MODULE_PATH
         yield RunnerDeployment.from_flow(
-            part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=MODULE
+            part, "electra", work_pool_name=POOL, work_queue_name="gpu", entrypoint_type=module
         )
 
 
-def deployment(flow: Flow[..., Any], own: dict[str, str], **more: Any) -> RunnerDeployment:
-    """One of a model. The schema of its parameters is not enforced: a run's commit may have other models."""
-    name, tags = f"electra-{own['model']}", [f"flow:{flow.name}", f"model:{own['model']}"]
-    more |= {"parameters": own, "tags": tags, "enforce_parameter_schema": False, "entrypoint_type": MODULE}
-    return RunnerDeployment.from_flow(flow, name, **more)
+def deployment(flow: Flow[..., Any], model: str, **options: Any) -> RunnerDeployment:
+    """Return one of a model. The schema of its parameters is not enforced: a run's commit may have other models."""
+    return RunnerDeployment.from_flow(
+        flow,
+        f"electra-{model}",
+        parameters={"model": model},
+        tags=[f"flow:{flow.name}", f"model:{model}"],
+        enforce_parameter_schema=False,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        **options,
+    )
 
 
 def deploy(*, with_team: bool) -> None:
-    """Create what is missing, and renew the deployments."""
+    """Create what is missing, renew the rest, and delete deployments of models that are gone."""
+    params = load(ROOT / "params.yaml")
+    print(f"Prefect's server: {PREFECT_API_URL.value()}")
     with get_client(sync_client=True) as client:
         for pool in (POOL, LEAD) if with_team else (POOL,):
             try:
@@ -68,12 +81,52 @@ def deploy(*, with_team: bool) -> None:
             except ObjectAlreadyExists:
                 continue
         for file in sorted((ROOT / "deploy" / "automations").glob("*.yaml")):
-            automation = AutomationCore.model_validate(read(file))
-            if not client.read_automations_by_name(automation.name):
-                client.create_automation(automation)
-    for each in deployments(load(ROOT / "params.yaml"), with_team=with_team):
-        each.apply()
-        print(f"{each.flow_name}/{each.name}")
+            automate(client, AutomationCore.model_validate(read(file)))
+        for wanted in deployments(params, with_team=with_team):
+            print(register(client, wanted))
+        delete_old(client, {str(wanted.full_name) for wanted in deployments(params, with_team=True)})
+
+
+def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
+    """Create an automation, or renew the one of this name, which stays off if a user has turned it off."""
+    known = client.read_automations_by_name(automation.name)
+    if not known:
+        client.create_automation(automation)
+    for old in known:
+        client.update_automation(old.id, automation.model_copy(update={"enabled": old.enabled}))
+
+
+def register(client: SyncPrefectClient, wanted: RunnerDeployment) -> str:
+    """Create or renew a deployment; return its name, and what of a user's settings it keeps."""
+    name = f"{wanted.flow_name}/{wanted.name}"
+    try:
+        known = client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        wanted.apply()
+        return name
+    values = {key: getattr(wanted, key) for key in RENEWED}
+    schema = parameter_schema(BY_NAME[wanted.flow_name or ""]).model_dump(exclude_unset=True)
+    client.update_deployment(known.id, DeploymentUpdate(**values, parameter_openapi_schema=schema))
+    kept = ["paused"] if known.paused else []
+    kept += [f"schedule {schedule.slug or schedule.id}" for schedule in known.schedules]
+    kept += [f"{key}={value}" for key, value in known.parameters.items() if wanted.parameters.get(key) != value]
+    kept += [f"tag {tag}" for tag in known.tags if tag not in wanted.tags]
+    return f"{name} (kept: {', '.join(kept)})" if kept else name
+
+
+def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
+    """Delete deployments that an earlier `deploy` made, of models that params.yaml no longer has."""
+    flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
+    offset = 0
+    while page := client.read_deployments(limit=200, offset=offset):
+        offset += len(page)
+        for known in page:
+            name = f"{flows.get(known.flow_id)}/{known.name}"
+            made_here = known.name.startswith("electra-") and f"model:{known.name[8:]}" in known.tags
+            if made_here and flows.get(known.flow_id) in BY_NAME and name not in wanted:
+                client.delete_deployment(known.id)
+                offset -= 1
+                print(f"{name} is deleted: params.yaml has no such model")
 
 
 def main() -> int:
@@ -81,11 +134,11 @@ def main() -> int:
     try:
         deploy(with_team="--team" in sys.argv)
     except Exception as error:
-        if not shutdown.unreachable(error):
+        if not server.is_unreachable(error):
             raise
-        url = str(prefect.settings.PREFECT_API_URL.value())
+        url = PREFECT_API_URL.value()
         refused = SourceUnreachable(
-            url, "no Prefect server answers", "", "start it (`make server`), or set PREFECT_API_URL"
+            f"{url}: no Prefect server answers; start it (`make server`), or set PREFECT_API_URL"
         )
         print(f"error: {refused}", file=sys.stderr)
         return refused.exit_code

@@ -5,8 +5,9 @@ Results are never cached or persisted by Prefect: DVC is the cache, and a task t
 
 import contextlib
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,31 +15,59 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from electra.errors import Refused, Stopped, UserError, hidden
+from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, hidden
 from pipelines import ROOT, tracking
-from pipelines.flows import artifacts, lease, shutdown
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import Place, StageFailed, repro, run
-from pipelines.runtime.workspace import Request
-from pipelines.stages import arm_stages
+from pipelines.flows import artifacts, server
 from pipelines.tracking import lineage
+from pipelines.versioning import dvc_store, workspace
+from pipelines.versioning.dvc_runner import Place, StageFailed, repro, would_run
+from pipelines.versioning.workspace import Request
 
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
+MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"  # MLflow's address for browsers, where it is not MLFLOW_TRACKING_URI
 
 
-def worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
-    """Whether a stage was killed or stopped; an error that only the user can correct is not tried again."""
+def is_worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether a stage was killed or stopped; an error that only the user can correct is not tried again."""
     error = state.result(raise_on_failure=False)
     return not (error.for_the_user if isinstance(error, StageFailed) else isinstance(error, UserError))
 
 
 ONCE: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
-RESUMED = ONCE | {"retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": worth_a_retry}
-STORED = ONCE | {"retries": 5, "retry_delay_seconds": [10, 30, 60, 300, 900]}
+RESUMED = ONCE | {"retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": is_worth_a_retry}
+STORED_AGAIN: list[float] = [10, 30, 60, 300, 900]  # seconds until the store is tried again
+
+
+class OneSentence(logging.Filter):
+    """Have Prefect's loggers print an error for the user once, as its sentence, and without a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged, after cutting it to what a user needs."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, UserError):
+            sentence = str(error)
+            if sentence in self.printed:
+                return False
+            self.printed.add(sentence)
+            record.exc_info = None
+            record.msg = sentence
+            record.args = ()
+        elif self.printed and str(record.msg).startswith("Finished in state Failed("):
+            record.msg = "Finished in state Failed"
+        return True
+
+
+_one_sentence = OneSentence()
+for _logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
+    logging.getLogger(_logger).addFilter(_one_sentence)
 
 
 @dataclass
-class Running:
+class Run:
     """A run as its stages see it. `params` are those of its commit and settings, as its own code reads them."""
 
     request: Request
@@ -51,32 +80,64 @@ class Running:
     @property
     def origin(self) -> list[str]:
         """Where results come from, as lines of a page."""
-        request, lines = self.request, []
-        if request.commit:
-            lines = [f"- commit `{request.commit}`", *(f"- `{key}={value}`" for key, value in request.settings)]
-            lines += [f"- experiment `{request.name}`: `dvc exp branch {request.name} BRANCH` makes a branch of it"]
-        return lines + [f"- MLflow run `{self.parent}`"] * bool(self.parent)
+        lines = []
+        if self.request.commit:
+            name = self.request.name
+            lines = [f"- commit `{self.request.commit}`"]
+            lines += [f"- `{key}={value}`" for key, value in self.request.settings.items()]
+            lines += [f"- experiment `{name}`: `dvc exp branch {name} BRANCH` makes a branch of it"]
+        if self.parent:
+            lines.append(f"- [its run in MLflow]({mlflow_page()}/#/runs/{self.parent})")
+        return lines
+
+
+def mlflow_page() -> str:
+    """Return the address of MLflow that a browser opens: what the user has set, else that of `mlflow ui`."""
+    uri = os.environ.get(MLFLOW_PAGE) or tracking.uri()
+    return hidden(uri).rstrip("/") if uri.startswith("http") else "http://127.0.0.1:5000"
 
 
 @task(name="check", task_run_name="check {model}", **ONCE)
-def check(model: str, place: Place, sources: bool) -> dict[str, Any]:
-    """Fail now, with the sentence that says what to set, for a wrong setting or an unreachable data source.
+def check(model: str, place: Place, stages: Sequence[str]) -> None:
+    """Fail now, with one sentence, for a data source that cannot be reached and for a model that needs a GPU.
 
-    Returns the parameters.
+    Only what the `stages` read is looked at. The sentence says how long pre-training would take on this machine.
     """
-    params = workspace.params(place)
-    if place.folder != ROOT:
-        for section in ("corpora", "tokens", "tasks", "published"):
-            workspace.link_own_files(params[section], place.folder)
-    if sources:
-        workspace.ask(place, "check", model)
-        get_run_logger().info("every data source of %s can be reached", model)
-    return params
+    kinds = [stage.partition("@")[0] for stage in stages]
+    options = [word for kind in kinds if kind != "report" for word in ("--stage", kind)]
+    try:
+        workspace.ask(place, "check", model, *options)
+    except StageFailed as error:
+        if error.exit_code != SourceUnreachable.exit_code:
+            raise
+        raise StageFailed(f"{error}{time_here(model, place)}", error.exit_code) from None
+    get_run_logger().info("every data source of %s can be reached", model)
 
 
-def run_stages(stages: Sequence[str], running: Running) -> dict[str, str]:
-    """One after the other. An ablation that fails does not stop the other ablations, but it fails the flow."""
-    done, failure = dict[str, str](), None
+def require_gpu(model: str, running: Run) -> None:
+    """Raise StageFailed where a model that is made for GPUs would be pre-trained on a machine without one."""
+    target = f"pipelines/dvc.yaml:pretrain@{model}"
+    config = running.params["models"].get(model)
+    if config is None or config["pretrain"].get("precision") == "fp32" or lineage.gpus():
+        return
+    if f"pretrain@{model}" in would_run(target, running.place):
+        do = f"start a worker on a machine with one, or set models.{model}.pretrain.precision: fp32 to train on a CPU"
+        raise StageFailed(f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69)
+
+
+def time_here(model: str, place: Place) -> str:
+    """Return how long a model's pre-training would take on this machine, as the end of a sentence."""
+    with contextlib.suppress(UserError):
+        for line in workspace.ask(place, "estimate", model):
+            if line.startswith("on this machine"):
+                return f"; pre-training would take, {line}"
+    return ""
+
+
+def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
+    """Run one stage after the other. An ablation that fails does not stop the others, but it fails the flow."""
+    done = dict[str, str]()
+    failure = None
     for stage in stages:
         independent = stage.startswith("ablation@")
         if failure and not independent:
@@ -93,83 +154,77 @@ def run_stages(stages: Sequence[str], running: Running) -> dict[str, str]:
 
 
 @task(name="stage", task_run_name="{stage}", **RESUMED)
-def run_stage(stage: str, running: Running) -> str:
+def run_stage(stage: str, running: Run) -> str:
     """`dvc repro` of one stage (`glue@base`) with all that it depends on. Returns `ran` or `cached`.
 
     Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in MLflow.
     """
-    place, log = running.place, get_run_logger().info
+    place = running.place
     if running.parent:
         place = place.also({tracking.PARENT: running.parent})
-    kind, _, name = stage.partition("@")
-    target = f"pipelines/dvc.yaml:{stage}" if name else f"dvc.yaml:{stage}"
-    if kind == "arm":  # of an ablation: `arm@table5/electra-seed1,…`
-        ablation, _, arms = name.partition("/")
-        target = arm_stages.write_stages(place.folder, ablation, arms.split(","))
-    outcome = repro(target, place, artifacts.show_progress(stage, log, place.folder), running.seconds)
+    target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
+    log = artifacts.show_progress(stage, get_run_logger().info, place.folder)
+    outcome = repro(target, place, log, running.seconds)
     running.ran += outcome.ran
-    if running.request.commit:
+    if place.pull:
         store(target, place)
-    made = [each for each in outcome.ran if each in {stage, "report"} or each.startswith("arm@")]
-    word = "ran" if made else "cached"
+    word = "ran" if stage in outcome.ran else "cached"
     artifacts.show_numbers(stage, word, place.folder, running.origin)
     return word
 
 
-@task(name="store", task_run_name="store {target}", **STORED)
+@task(name="store", task_run_name="store {target}", retries=len(STORED_AGAIN), retry_delay_seconds=STORED_AGAIN, **ONCE)
 def store(target: str, place: Place) -> None:
-    """Bring a stage's outputs into the store that machines share or, without one, into this machine's cache.
-
-    Without a target: make DVC rebuild what its lock files promise and neither cache nor store has.
-    """
-    command = [sys.executable, "-m", "pipelines.runtime.dvc_store", str(place.folder), target]
-    own = Place(ROOT, {"DVC_SITE_CACHE_DIR": str(place.folder / ".dvc-site")})  # the worker's code, the run's folder
-    run(command, f"store {target}", own, get_run_logger().info)
-
-
-@task(name="join", task_run_name="join pretrain@{model}", **RESUMED)
-def join_pretraining(model: str, hours: float | None, variables: Mapping[str, str]) -> str:
-    """Take part in pre-training that DVC runs, and locks, on another machine. Returns `joined`."""
-    command, seconds = [sys.executable, "-m", "pipelines", "pretrain", model], hours * 3600 if hours else None
-    run(command, f"pretrain@{model}", Place(ROOT, variables), get_run_logger().info, seconds)
-    return "joined"
+    """Bring a stage's outputs into the store that machines share."""
+    try:
+        dvc_store.push(target, place, get_run_logger().info)
+    except StageFailed as error:
+        kept = "everything is in this machine's cache: repair the store and start the same run again"
+        raise StageFailed(f"{error}; {kept}", error.exit_code) from None
 
 
 @contextlib.contextmanager
-def begun(
-    flow: str, request: Request, hours: float | None, variables: Mapping[str, str], parent: str | None = None
-) -> Iterator[Running]:
-    """A flow's run: its folder, everything checked before anything starts, its run in MLflow, its results saved.
+def opened_run(
+    flow: str, request: Request, hours: float | None, nproc_per_node: int, parent: str | None = None
+) -> Iterator[Run]:
+    """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its results are saved.
 
-    `variables` are for its stages. A part of a run hangs below the `parent` of the whole and saves its results to the
-    store alone. The stages of parts ask for their sources themselves.
+    A part of a run hangs below the `parent` of the whole and saves its results to the store alone.
     """
     log = get_run_logger().info
+    if hours is not None and not hours > 0:
+        raise BadConfig(f"hours: is {hours:g}; expected more than 0, or nothing for no limit")
+    if nproc_per_node < 1:
+        raise BadConfig(f"nproc_per_node: is {nproc_per_node}; expected a number of processes, one for each GPU")
+    if flow_run.run_count > LIVES:
+        raise Refused(f"{request}: its process has died {LIVES} times; see the log, and start another run")
     try:
-        with lease.held(log) as died, workspace.opened(request, log) as place:
-            if died >= LIVES:
-                raise Refused(str(request), f"has died {died} times", "", "see the log, and start another")
-            params = check(request.model, place, sources=flow not in {"team", "part"})
+        with server.stopped_when_unwanted(log), workspace.opened(request, log) as place:
+            params = workspace.params(place)
+            if place.folder != ROOT:
+                for section in ("corpora", "tokens", "tasks", "published"):
+                    workspace.link_own_files(params[section], place.folder)
             if place.pull:
-                store("", place)
-            place = place.also({**variables, lineage.TAGS: json.dumps(tags(request))})
-            running = Running(request, place, params, hours * 3600 if hours else None, parent)
+                dvc_store.forget_missing(place, log)
+            place = place.also({lineage.TAGS: json.dumps(tags(request)), "PET_NPROC_PER_NODE": str(nproc_per_node)})
+            running = Run(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):
                 yield running
                 if request.commit and not request.part:
                     workspace.save_experiment(place, request, log)
     finally:
-        shutdown.limit()
+        server.end_if_unreachable()
 
 
 @contextlib.contextmanager
-def parent_run(flow: str, running: Running) -> Iterator[None]:
-    """The MLflow run of this flow run: made at the first try, found again at a retry. None where tracking is off.
+def parent_run(flow: str, running: Run) -> Iterator[None]:
+    """Open the MLflow run of this flow run: made at the first try, found again at a retry. None where tracking is off.
 
     That of a part is its parent's, which another process ends.
     """
-    status, others = "KILLED", running.parent is not None
-    if running.params["tracking"] == "mlflow" and not others:
+    status = "KILLED"
+    is_part = running.parent is not None
+    if running.params["tracking"] == "mlflow" and not is_part:
         try:
             running.parent = open_parent(flow, running.request)
         except Exception as error:
@@ -182,20 +237,19 @@ def parent_run(flow: str, running: Running) -> Iterator[None]:
             status = "FAILED"
         raise
     finally:
-        shutdown.limit()  # first: MLflow's answer takes a part of it
         if running.parent:
-            stages = running.ran if running.request.part or others else None
+            stages = running.ran if running.request.part or is_part else None
             try:
-                tracking.end_workflow(running.parent, "" if others else status, running.place.folder, stages)
+                tracking.end_workflow(running.parent, "" if is_part else status, running.place.folder, stages)
             except Exception as error:  # which is not the flow's outcome
                 tracking.warn(error)
 
 
 def open_parent(flow: str, request: Request) -> str:
-    """The id of this flow run's run in MLflow."""
+    """Return the id of this flow run's run in MLflow."""
     from pipelines.tracking import recorder
 
-    params = {"flow": flow, "model": request.model, **dict(request.settings)}
+    params = {"flow": flow, "model": request.model, **tracking.flatten(request.settings)}
     facts = lineage.about() | tags(request)
     if request.commit:
         facts |= {"mlflow.source.git.commit": request.commit}
@@ -204,18 +258,18 @@ def open_parent(flow: str, request: Request) -> str:
 
 
 def tags(request: Request) -> dict[str, str]:
-    """Of each MLflow run of a flow run: its page in Prefect, its user (tag `user:NAME`), its experiment."""
+    """Return tags of each MLflow run of a flow run: its page in Prefect, its user (tag `user:NAME`), its experiment."""
     users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [""]
     values = {"prefect.url": hidden(flow_run.ui_url or ""), "mlflow.source.type": "JOB", "mlflow.user": users[0]}
     if request.commit:  # commit and settings together are the whole code
-        values |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(dict(request.settings))}
+        values |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(request.settings)}
     return {key: value for key, value in values.items() if value}
 
 
 def run_title() -> str:
-    """The name of a flow run: flow, model, commit, settings."""
-    given = flow_run.parameters
+    """Return the name of a flow run: flow, model, commit, settings."""
+    given = {"model": "", "commit": "", **flow_run.parameters}
     with contextlib.suppress(UserError):
-        request = Request.read(given["model"], given.get("commit", ""), given.get("settings"), given.get("part", ""))
+        request = Request.read(given["model"], given["commit"], given.get("settings"), given.get("part", ""))
         return f"{flow_run.flow_name} {request}"
     return f"{flow_run.flow_name} {given['model']}"

@@ -1,157 +1,136 @@
 """All stages of one model on as many machines as there are: `prefect deployment run team/electra-base`.
 
-    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu)        -> all results and the report (cpu)
-                        -> each arm and seed of each ablation (gpu) -> ablation (gpu) ->
+    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu) -> all results and the report (cpu)
+                        -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go through the store.
-One that fails stops only what needs it. This flow only waits, in a pool of its own, so that it takes no worker from its
-parts.
+One that fails stops only what needs it. One whose worker dies goes on on another. This flow only waits, in a pool of
+its own, so that it takes no worker from its parts. Prefect's server cancels the parts of a run that is cancelled.
 """
 
-import itertools
-import json
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from prefect import flow, task
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
 from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
-from prefect.states import Cancelling
 from prefect.task_runners import ThreadPoolTaskRunner
+from prefect.types._datetime import now
 
-from pipelines.flows import shutdown, steps
-from pipelines.flows.lease import POLL, WHOLE_CANCELLED
+from pipelines.flows import server, steps
 from pipelines.flows.training import Model, stages_of
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import StageFailed
-from pipelines.runtime.workspace import Request
+from pipelines.versioning.dvc_runner import StageFailed
+from pipelines.versioning.workspace import Request
 
 PART = "part/electra"
 WHOLE = "results"  # the last part
-TRAINING = {"pretrain", "glue", "squad", "arm", "ablation"}  # stages for the queue that the run names
+TRAINING = {"pretrain", "glue", "squad", "ablation"}  # stages for the queue that the run names
+CRASHED = 1200.0  # seconds that a part may be crashed: deploy/automations gives it to another worker within a minute
 Future = PrefectFuture[None]
 
 
-def server_gone(_task: Any, _run: Any, state: Any) -> bool:
-    """Prefect's server did not answer: the part goes on without it, and this asks again."""
-    return shutdown.unreachable(state.result(raise_on_failure=False))
+def is_server_gone(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether Prefect's server did not answer: the part goes on without it, and this asks again."""
+    return server.is_unreachable(state.result(raise_on_failure=False))
 
 
-WAITS = steps.ONCE | {"retries": 1_000_000, "retry_delay_seconds": POLL, "retry_condition_fn": server_gone}
+WAITS = steps.ONCE | {"retries": 1_000_000, "retry_delay_seconds": server.POLL, "retry_condition_fn": is_server_gone}
 
 
-@task(name="away", task_run_name="{part}", **WAITS)
-def away(part: str, stages: Sequence[str], queue: str, given: dict[str, Any]) -> None:
+@task(name="hand out", task_run_name="{part}", **WAITS)
+def hand_out(part: str, stages: Sequence[str], queue: str, parent: str | None, model: str, given: Any) -> None:
     """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same flow run."""
-    parameters = {**given, "stages": list(stages), "part": "" if part == WHOLE else part}
-    title = Request(given["model"], given["commit"], tuple(given["settings"].items()), parameters["part"])
-    done: Any = run_deployment(
+    own = "" if part == WHOLE else part
+    run: Any = run_deployment(
         PART,
-        parameters=parameters,
-        flow_run_name=f"part {title}",  # while it waits; running, it gives itself the same name
+        parameters={"model": model, "stages": list(stages), "part": own, "parent": parent, "given": given},
+        flow_run_name=f"part {Request(model, given['commit'], given['settings'], own)}",
         idempotency_key=f"{flow_run.id} {part}",
         work_queue_name=queue,
         tags=flow_run.tags,
-        poll_interval=POLL,
+        timeout=0,
     )
-    if done.state is None or not done.state.is_completed():
-        raise StageFailed(part, f"did not end well: {done.state and done.state.message}", 1)
+    with get_client(sync_client=True) as client:
+        while not has_ended(run):
+            time.sleep(server.POLL)
+            try:
+                run = client.read_flow_run(run.id)
+            except ObjectNotFound:
+                raise StageFailed(f"{part}: its flow run was deleted", 1) from None
+    if not run.state.is_completed():
+        raise StageFailed(f"{part}: did not end well: {run.state.message}", 1)
+
+
+def has_ended(run: FlowRun) -> bool:
+    """Return whether a part is over: a crashed one goes on on another worker unless it has died too often."""
+    state = run.state
+    if state is None or not state.is_final():
+        return False
+    waits = state.is_crashed() and run.run_count <= steps.LIVES
+    return not waits or (now("UTC") - state.timestamp).total_seconds() > CRASHED
 
 
 @flow(name="team", flow_run_name=steps.run_title, task_runner=ThreadPoolTaskRunner(max_workers=1000))  # type: ignore[arg-type]
 def team(
     model: Model = "tiny",
-    hours: float | None = None,
-    nproc_per_node: int = 1,
     commit: str = "HEAD",
     settings: dict[str, Any] | None = None,
-    queue: Literal["gpu", "cpu"] = "gpu",
+    hours: float | None = None,
+    nproc_per_node: int = 1,
 ) -> list[str]:
     """Every stage of a model in flow runs of their own; `hours` limits each stage.
 
-    Training is done by workers of `queue`. `commit`, `settings`: docs/team.md.
+    Models in fp32 are trained by workers of the queue `cpu`, others by those of `gpu`.
     """
     request = Request.read(model, commit or "HEAD", settings, "team")
-    with steps.begun("team", request, hours, {}) as running:
-        given: dict[str, Any] = {"model": model, "hours": hours, "nproc_per_node": nproc_per_node}
-        given |= {"commit": request.commit, "settings": dict(request.settings), "parent": running.parent}
-        wanted, sent = stages_of("workflow", model, running.params), dict[str, Future]()
+    with steps.opened_run("team", request, hours, nproc_per_node) as running:
+        given = {"commit": request.commit, "settings": request.settings, "hours": hours}
+        given["nproc_per_node"] = nproc_per_node
+        pretraining = running.params["models"].get(model, {}).get("pretrain", {})
+        queue = "cpu" if pretraining.get("precision") == "fp32" else "gpu"
+        wanted = stages_of("workflow", model, running.params)
+        sent = dict[str, Future]()
 
         def send(part: str, stages: Sequence[str] = ()) -> Future:
             if part not in sent:
-                after = [send(each) for each in needs(part, wanted[0], running.params)]
+                after = [send(stage) for stage in needs(part, wanted[0], running.params)]
                 where = queue if part.partition("@")[0] in TRAINING else "cpu"
-                sent[part] = away.submit(part, stages or [part], where, given, wait_for=after, return_state=False)
+                work = (part, stages or [part], where, running.parent, model, given)
+                sent[part] = hand_out.submit(*work, wait_for=after, return_state=False)
             return sent[part]
 
-        arms = arms_of([stage for stage in wanted if stage.startswith("ablation@")], running)
-        for stage in (*itertools.chain(*arms.values()), *(each for each in wanted if each not in {*arms, "report"})):
+        stages = [stage for stage in wanted if stage != "report"]
+        for stage in stages:
             send(stage)
-        for stage, own in arms.items():  # an arm that failed is tried once more by the ablation, which records it
-            send(stage, [*grouped([arm for arm in own if well(send(arm))]), stage])
-        failed = [stage for stage in wanted if stage != "report" and not well(send(stage))]
-        whole = [stage for stage in wanted if stage not in {*failed, "report"}] if failed else wanted
-        if whole and not well(send(WHOLE, whole)):
-            raise StageFailed(WHOLE, "did not end well; the page of its flow run says why", 1)
+        failed = [stage for stage in stages if not has_succeeded(send(stage))]
+        whole = [stage for stage in stages if stage not in failed] if failed else wanted
+        if whole and not has_succeeded(send(WHOLE, whole)):
+            raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why", 1)
         if failed:
-            count = f"{len(failed)} of {len(failed) + len(whole)}"
-            raise StageFailed(str(request), f"{count} parts failed: {', '.join(failed)}; start it again", 1)
+            count = f"{len(failed)} of {len(stages)}"
+            raise StageFailed(f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1)
         return whole
 
 
-@team.on_cancellation  # type: ignore[arg-type]
-def cancel_parts(_flow: Any, run: FlowRun, _state: Any) -> None:
-    """A run that is cancelled cancels its parts: its worker calls this, for those that wait or run."""
-    unfinished = {"type": {"any_": ["SCHEDULED", "PENDING", "RUNNING", "PAUSED"]}}
-    own = FlowRunFilter.model_validate({"parent_flow_run_id": {"any_": [run.id]}, "state": unfinished})
-    with get_client(sync_client=True) as client:
-        while parts := client.read_flow_runs(flow_run_filter=own):  # 200 at a time
-            for part in parts:
-                client.set_flow_run_state(part.id, Cancelling(message=WHOLE_CANCELLED))
-
-
 def needs(stage: str, first: str, params: Mapping[str, Any]) -> list[str]:
-    """The stages that a stage reads, apart from its arms. `first` makes the model."""
+    """Return the stages that a stage reads. `first` makes the model."""
     kind, _, name = stage.partition("@")
     if kind == "pretrain":
         return [f"tokens@{params['models'][name]['tokens']}"]
     if kind in {"glue", "squad"}:
         return [first, f"tasks@{params['finetunings'][name]['tasks']}"]
-    if kind in {"arm", "ablation"}:
-        ablation = params["ablations"][name.partition("/")[0]]
+    if kind == "ablation":
+        ablation = params["ablations"][name]
         return [f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}"]
     return []
 
 
-def arms_of(stages: Sequence[str], running: steps.Running) -> dict[str, list[str]]:
-    """Ablation -> the stages of its arms and seeds. A training that several ablations share is the first one's."""
-    found, known = {}, dict[str, str]()
-    for stage in stages:
-        name = stage.partition("@")[2]
-        ablation, arms = running.params["ablations"][name], workspace.params(running.place, name)
-        common = [ablation[key] for key in ("tokens", "steps", "budget")]
-        found[stage] = [
-            known.setdefault(json.dumps([common, settings, seed], sort_keys=True), f"arm@{name}/{arm}-seed{seed}")
-            for seed in range(1, ablation["seeds"] + 1)
-            for arm, settings in arms.items()
-        ]
-    return found
-
-
-def grouped(arms: Sequence[str]) -> list[str]:
-    """Arms by the ablation that trained them: `arm@table5/electra-seed1,mlm-seed1`."""
-    titles: dict[str, list[str]] = {}
-    for arm in arms:
-        ablation, _, title = arm.partition("/")
-        titles.setdefault(ablation, []).append(title)
-    return [f"{ablation}/{','.join(each)}" for ablation, each in titles.items()]
-
-
-def well(future: Future) -> bool:
-    """Wait for a part; whether it has ended well."""
+def has_succeeded(future: Future) -> bool:
+    """Wait for a part; return whether it has succeeded."""
     future.wait()
     return future.state.is_completed()

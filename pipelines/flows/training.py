@@ -17,14 +17,13 @@ from electra.errors import BadConfig, UserError
 from pipelines import ROOT
 from pipelines.config.settings_file import read
 from pipelines.flows import steps
-from pipelines.runtime.processes import torchrun_variables
-from pipelines.runtime.workspace import Request
+from pipelines.versioning.workspace import Request
 
 Done = dict[str, str]  # stage -> `ran` or `cached`
 
 
 def models() -> list[str]:
-    """The models that Prefect's page offers; none where params.yaml cannot be read, which the run itself reports."""
+    """Return the models that Prefect's page offers; none where params.yaml is damaged, which the run itself reports."""
     try:
         values = read(ROOT / "params.yaml")
         return [*values["models"], *values["published"]]
@@ -36,54 +35,45 @@ Model = Annotated[str, Field(json_schema_extra={"enum": models()})]  # offered o
 
 
 def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
-    """The stages of a flow in their order, as DVC names them. Raises BadConfig if the model has no ablation to run."""
-    finetunings, own = (
-        [name for name, each in params[section].items() if each["model"] == model]
+    """Return the stages of a flow in their order, as DVC names them. Raises BadConfig without an ablation to run."""
+    finetunings, ablations = (
+        [name for name, entry in params[section].items() if entry["model"] == model]
         for section in ("finetunings", "ablations")
     )
     first = [f"published@{model}" if model in params["published"] else f"pretrain@{model}"]
     tuned = first + [f"{stage}@{name}" for name in finetunings for stage in ("glue", "squad")]
-    ablations = [f"ablation@{name}" for name in own]
     if flow == "ablations" and not ablations:
-        raise BadConfig("ablations", f"has none of the model {model!r}", f"one with `model: {model}`")
+        raise BadConfig(f"ablations: has none of the model {model!r}")
+    compared = [f"ablation@{name}" for name in ablations]
     report = ["report"] if model in params["run"]["models"] else []
-    stages = {"pretrain": first, "finetune": tuned, "ablations": ablations, "workflow": tuned + ablations + report}
+    stages = {"pretrain": first, "finetune": tuned, "ablations": compared, "workflow": tuned + compared + report}
     return stages[flow]
 
 
 def declare(name: str, purpose: str) -> Flow[..., Done]:
-    """One of `FLOWS`."""
+    """Return one of `FLOWS`."""
 
     @flow(name=name, flow_run_name=steps.run_title)
     def run(
         model: Model = "tiny",
-        hours: float | None = None,
-        nproc_per_node: int = 1,
-        nnodes: int = 1,
-        rdzv_endpoint: str = "",
-        max_restarts: int = 0,
-        joins: bool = False,
         commit: str = "HEAD",
         settings: dict[str, Any] | None = None,
+        hours: float | None = None,
+        nproc_per_node: int = 1,
     ) -> Done:
-        """`hours` limits each stage.
+        """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for each GPU of the machine.
 
         A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
         (docs/team.md); without a commit it takes place in the checkout as it is.
-
-        Pre-training may take several processes (docs/many-gpus.md): `nproc_per_node`, one for each GPU of the machine;
-        `nnodes` machines that meet at `rdzv_endpoint`, in a checkout that they share and with a flow run for each: one
-        brings the stages up to date, the others have `joins`. After a death all start again `max_restarts` times.
         """
-        if name == "ablations" and (nproc_per_node, nnodes, joins) != (1, 1, False):
-            raise BadConfig("nproc_per_node, nnodes, joins", "are given", "one process: each arm of an ablation is one")
-        given = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
-        variables = torchrun_variables(given | {"rdzv_endpoint": rdzv_endpoint})
-        if joins:
-            return {f"pretrain@{model}": steps.join_pretraining(model, hours, variables)}
-        request = Request.read(model, "" if nnodes > 1 else commit, settings)
-        with steps.begun(name, request, hours, variables) as running:
-            return steps.run_stages(stages_of(name, model, running.params), running)
+        if name == "ablations" and nproc_per_node != 1:
+            raise BadConfig("nproc_per_node: each arm of an ablation is one process; leave it out")
+        with steps.opened_run(name, Request.read(model, commit, settings), hours, nproc_per_node) as running:
+            stages = stages_of(name, model, running.params)
+            steps.check(model, running.place, stages)
+            if f"pretrain@{model}" in stages:
+                steps.require_gpu(model, running)
+            return steps.run_stages(stages, running)
 
     run.description = f"{purpose} {run.description}"
     run.__name__ = name  # type: ignore[attr-defined]  # by which workers find it in this module
@@ -98,21 +88,13 @@ FLOWS = (pretrain, finetune, ablations, workflow)
 
 
 @flow(name="part", flow_run_name=steps.run_title)
-def part(
-    stages: list[str],
-    model: Model = "tiny",
-    hours: float | None = None,
-    nproc_per_node: int = 1,
-    commit: str = "HEAD",
-    settings: dict[str, Any] | None = None,
-    part: str = "",
-    parent: str | None = None,
-) -> Done:
+def part(model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]) -> Done:
     """`stages` (["glue@base"]) one after the other; what other machines have made comes from the store.
 
-    `part` names it among the parts of a run, `parent` is the MLflow run of the whole. Without `part` its results are
-    saved as an experiment, as those of a run on one machine are.
+    `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and `given` are the whole's
+    commit, settings, hours and nproc_per_node. Without `part` its results are saved as an experiment, as those of a run
+    on one machine are.
     """
-    variables = torchrun_variables({"nproc_per_node": nproc_per_node})
-    with steps.begun("part", Request.read(model, commit, settings, part), hours, variables, parent) as running:
+    request = Request.read(model, given["commit"], given["settings"], part)
+    with steps.opened_run("part", request, given["hours"], given["nproc_per_node"], parent) as running:
         return steps.run_stages(stages, running)

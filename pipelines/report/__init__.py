@@ -25,7 +25,6 @@ def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
     with atomic_folder(out / "tables") as folder:
         for table in made.values():
             write_atomic(folder / f"{table.name}.csv", table.csv())
-            write_atomic(folder / f"{table.name}.md", table.markdown())
     for name, text in page.render(inputs, params, drawn, made, root):
         write_atomic(out / name, text)
     provenance.write_run(out / "run.js", root)

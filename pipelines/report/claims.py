@@ -84,7 +84,7 @@ def _summary(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
     different = list({one.found: one for one in found}.values())  # arms are shared between ablations
     points = sorted(one.found.points for one in different)
-    words = [one.verdict.partition(" (")[0] for one in different]
+    words = [one.verdict for one in different]
     counted = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
     return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}" if points else None
 

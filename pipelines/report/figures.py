@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import GLUE
-from pipelines.report.comparison import around, difference, mean
+from pipelines.report.comparison import difference, mean, predict_next
 from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series, chance_of
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save
 from pipelines.report.table import CAPTIONS, flops, signed
@@ -83,7 +83,7 @@ def tasks(model: ModelResults) -> "Figure":
         if model.control is not None:
             looks.insert(2, ("published initial values", "D", BLUE, {"markerfacecolor": PAPER, "markersize": 5}))
             axes.plot(model.control, 0, "D", color=BLUE, zorder=3, **looks[2][3])
-        if inside := around(model.recorded.get("average", ()), another=True):
+        if inside := predict_next(model.recorded.get("average", ())):
             axes.plot(inside, [-0.36] * 2, color=BLUE, linewidth=1.2, marker="|", markersize=5)
     low = min(score for row in rows for scores in row.scores.values() for score in scores)
     left = min(0.0, low) - 2 if low < 20 else 10 * math.floor(low / 10) - 2

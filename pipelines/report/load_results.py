@@ -1,12 +1,11 @@
 """Results files to records; what is absent or broken becomes a sentence, never a gap without a word.
 
-    results/M/{pretrain.json, pretrain.csv, glue.json, squad.json}  one model
-    results/M/contamination.json                                    its corpus against its tasks, if that was counted
-    results/ablations/A.json                                        one ablation that params.yaml: run selects
-    benchmarks/results/ablations/A.json                             the others, as recorded (record_ablations.py)
-    benchmarks/results/M-marks.json, controls.json                  one model over several pre-trainings, as recorded
-    results/{corpus,tokens,tasks}/N.json                            the data
-    build/models/M/examples.json                                    what the generator wrote
+    results/M/{pretrain,glue,squad}.json, results/curves/M.csv  one model
+    results/A/ablation.json                                     one ablation that params.yaml: run selects
+    results/{M,A}/{corpus,tokens,tasks}.json                    their data
+    benchmarks/results/ablations/A.json                         the others, as recorded (record_ablations.py)
+    benchmarks/results/M-marks.json, controls.json              one model over several pre-trainings, as recorded
+    build/models/M/examples.json                                what the generator wrote
 
 Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC stage does not name.
 """
@@ -37,12 +36,12 @@ def load(params: Any, root: Path = Path()) -> Inputs:
     reader = Reader(root)
     models = tuple(_model(reader, name, params) for name in params.run.models)
     ablations = _ablations(reader, params)
-    ablated = [params.ablations[name] for name in params.run.ablations]
-    tokens = [*(params.models[name].tokens for name in params.run.models), *(one.tokens for one in ablated)]
-    tasks = [*(params.finetunings[name].tasks for name in params.run.models), *(one.data for one in ablated)]
-    names = [f"tokens/{name}" for name in tokens] + [f"tasks/{name}" for name in tasks]
-    names += [f"corpus/{params.tokens[name].corpus}" for name in tokens]
-    data = {name: reader.json(f"results/{name}.json") for name in dict.fromkeys(names)}
+    paths = [
+        f"results/{name}/{stage}.json"
+        for name in (*params.run.models, *params.run.ablations)
+        for stage in ("corpus", "tokens", "tasks")
+    ]
+    data = {path: reader.json(path) for path in paths}
     return Inputs(models, ablations, data, tuple(reader.missing), tuple(reader.unrun))
 
 
@@ -63,7 +62,7 @@ class Reader:
                 check(self.root / path)
             return read_json(self.root / path)
         except UserError as error:
-            self.missing.append(f"{path}: {error.found}")
+            self.missing.append(str(error))
             return {}
 
     def curve(self, path: str) -> dict[str, list[float]]:
@@ -91,7 +90,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
     tasks, answers = measured_tasks(glue), measured_squad(squad)
     for row in (*tasks, *answers):
         reader.missing += _faults(f"{name}, {row.title}", row)
-    pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/{name}/pretrain.csv")
+    pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/curves/{name}.csv")
     return ModelResults(
         name=name,
         data=_label(source, params, subset=any(row.subset for row in tasks)),
@@ -106,7 +105,6 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         squad=answers,
         examples=examples if isinstance(examples, list) else [],
         recorded=_recorded(reader, name),
-        contamination=_contamination(reader, name, params),
         control=_control(reader, name),
     )
 
@@ -186,13 +184,6 @@ def _recorded(reader: Reader, name: str) -> dict[str, tuple[float, ...]]:
     return {names.get(task, task): tuple(map(float, of["pretrained"]["scores"])) for task, of in rows.items() if of}
 
 
-def _contamination(reader: Reader, name: str, params: Any) -> dict[str, Any]:
-    """What was counted of a model's present corpus and tasks, if it was."""
-    values = reader.json(f"results/{name}/contamination.json", optional=True)
-    present = values.get("corpus"), values.get("source")
-    return values["tasks"] if present == (params.corpus_of(name), params.finetunings[name].tasks) else {}
-
-
 def _control(reader: Reader, name: str) -> float | None:
     """The mean over the tasks after pre-training from the published initial values, from the record of controls."""
     values = reader.json(f"{RECORDS}/controls.json", optional=True)
@@ -204,7 +195,7 @@ def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
     ablations, absent = [], []
     for name, config in params.ablations.items():
         selected = name in params.run.ablations
-        path = f"results/ablations/{name}.json" if selected else f"{ABLATION_RECORDS}/{name}.json"
+        path = f"results/{name}/ablation.json" if selected else f"{ABLATION_RECORDS}/{name}.json"
         values = reader.json(path, optional=not selected)
         if values:
             rows = values.get("train_rows") or {}

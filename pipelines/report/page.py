@@ -16,7 +16,7 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from pipelines.report import claims, examples, findings, paper, provenance
-from pipelines.report.comparison import around
+from pipelines.report.comparison import predict_next
 from pipelines.report.figures import Drawn
 from pipelines.report.records import Inputs, ModelResults, number
 from pipelines.report.table import CAPTIONS, MISSING, Table, flops, integer
@@ -62,7 +62,7 @@ def render(
         "tables": tables,
         "notes": notes,
         "headlines": [f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models],
-        "runs": [what_was_run(model, params, inputs.data[f"corpus/{model.corpus}"]) for model in models],
+        "runs": [what_was_run(model, params, inputs.data[f"results/{model.name}/corpus.json"]) for model in models],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
         "examples_of": examples,
@@ -99,7 +99,7 @@ def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> li
     }
     if seeds := max((len(scores) for task in model.tasks for scores in task.scores.values()), default=0):
         facts["spread"] = f"{seeds} fine-tunings a task and arm, of 1 pre-training"
-        if inside := around(over := model.recorded.get("average", ()), another=True):
+        if inside := predict_next(over := model.recorded.get("average", ())):
             facts["spread"] += f"; by a record of {len(over)}, the mean of another is {inside[0]:.1f} to "
             facts["spread"] += f"{min(inside[1], 100):.1f}, 95 times in 100"
     return [*facts.items(), ("try it", f"electra play {model.name}")]

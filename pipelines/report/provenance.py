@@ -20,12 +20,11 @@ from pipelines.tracking.lineage import gpus, printed
 
 def files(inputs: Inputs, root: Path = Path()) -> Table:
     """The sha256 of every file that was read; settings, seeds, data and code are recorded in these files."""
-    results = ("pretrain.json", "pretrain.csv", "glue.json", "squad.json", "contamination.json")
-    names = [f"results/{model.name}/{file}" for model in inputs.models for file in results]
+    names = [f"results/{model.name}/{stage}.json" for model in inputs.models for stage in ("pretrain", "glue", "squad")]
+    names += [f"results/curves/{model.name}.csv" for model in inputs.models]
     names += [ablation.path for ablation in inputs.ablations]
-    names += [f"results/{name}.json" for name in inputs.data]
+    names += list(inputs.data)
     names += [f"build/models/{model.name}/MANIFEST.json" for model in inputs.models]
-    names += [f"build/{name}/MANIFEST.json" for name in inputs.data]
     hashes: list[Row] = [
         {left("file"): name, left("sha256"): sha256_file(root / name)} for name in names if (root / name).is_file()
     ]

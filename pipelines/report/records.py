@@ -87,7 +87,6 @@ class ModelResults:
     squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
     recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)  # task -> a score for each pre-training
-    contamination: dict[str, Any] = field(default_factory=dict)  # task -> part of its rows -> counts of texts
     control: float | None = None  # the mean over the tasks after pre-training from the published initial values
 
     @property
@@ -193,7 +192,7 @@ class Inputs:
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    data: dict[str, dict[str, Any]]  # corpus/NAME, tokens/NAME, tasks/NAME -> its results
+    data: dict[str, dict[str, Any]]  # path of a record of a corpus, tokens or tasks -> its numbers
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 

@@ -96,7 +96,7 @@ def verdict(found: Difference | None, title: str, reading: Column, group: str = 
     points, around = Column(title, group=group), Column("95 % interval", under=title)
     if found is None:
         return dict.fromkeys((points, around, reading))
-    mark = Mark(found.reading, TONES.get(found.verdict, "neutral"))
+    mark = Mark(found.verdict, TONES.get(found.verdict, "neutral"))
     return {points: signed(found.points), around: interval(found), reading: mark}
 
 

@@ -4,12 +4,11 @@ Sample-world numbers are labelled in the title of every table that holds one.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import difference, mean
-from pipelines.report.records import ARMS, TITLES, Ablation, Inputs, Measured, ModelResults
+from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults
 from pipelines.report.table import NOTES, Column, Mark, Row, Spread, Table, left, verdict
 
 Models = Sequence[ModelResults]
@@ -20,7 +19,7 @@ MODEL, TASK, ARM, PARAMETERS = left("model"), left("task"), left("arm"), Column(
 def all_tables(inputs: Inputs) -> list[Table]:
     """Every table that the inputs allow, in the order in which the page first shows their notes."""
     models = [model for model in inputs.models if model.tasks]
-    tables = [table for model in models for table in (tasks(model), contamination(model))]
+    tables = [tasks(model) for model in models]
     tables += [table_1(models), table_4([model for model in inputs.models if model.squad])]
     tables += [table for ablation in inputs.ablations for table in of_ablation(ablation)]
     tables.append(claims.table(inputs.ablations))
@@ -62,29 +61,6 @@ def tasks(model: ModelResults) -> Table:
         rows=[row(of) for of in (*mean_of, *model.tasks, *model.squad)],
         notes=(NOTES["spread"], *([NOTES["record"]] if pretrainings else []), NOTES["ground"], NOTES["rule"]),
         strong={0} if mean_of else (),
-    )
-
-
-def contamination(model: ModelResults) -> Table:
-    """The share of each task's dev and test texts that has n-grams of the corpus."""
-    order = [*TITLES, *sorted(model.contamination.keys() - TITLES.keys())]
-
-    def row(task: str, part: str, of: dict[str, Any]) -> Row:
-        cells: Row = {TASK: TITLES.get(task, task), left("text"): {"a": "first", "b": "second"}.get(part, part)}
-        for split in ("dev", "test"):
-            counts = of.get(split, {})
-            cells[Column("texts", group=split)] = counts.get("texts")
-            for size in (13, 8):
-                share = 100 * counts[str(size)] / counts["texts"] if counts else None
-                cells[Column(f"{size} words, %", 1, group=split)] = share
-        return cells
-
-    parts = ((task, model.contamination[task]) for task in order if task in model.contamination)
-    return Table(
-        name=f"{model.name}-contamination",
-        title=f"{model.name}: dev and test texts that stand in its corpus, {model.corpus} ({model.data})",
-        rows=[row(task, part, of) for task, every in parts for part, of in every.items()],
-        notes=(NOTES["contamination"],),
     )
 
 

@@ -1,1 +1,1 @@
-"""What stages and flows run on: processes, DVC, workspaces, remote files, a Dask cluster, the progress bar."""
+"""What stages and flows run on: processes, remote files, a Dask cluster, the progress bar."""

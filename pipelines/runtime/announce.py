@@ -6,14 +6,13 @@ import time
 import torch
 
 from electra.devices import driver_version
-from electra.optim.cuda_graphs import can_record
+from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import PretrainConfig
-from electra.pretraining.dataloader import Feed
-from electra.pretraining.distributed import World
-from electra.pretraining.step import SETTLED, Step, lacks_to_compile
-from electra.pretraining.trainer import Trainer
-from pipelines.runtime.roofline import duration
+from electra.pretraining.step import WARM_UP
+from electra.pretraining.trainer import StepDone
+from pipelines.runtime.cost import duration
 
+SETTLED = WARM_UP + 2  # steps of a GPU after which nothing is compiled or captured any more
 TIMED = 5  # steps that the estimate is made from
 
 
@@ -23,45 +22,44 @@ class Announcer:
     def __init__(self) -> None:
         self._clock = 0.0
 
-    def __call__(self, trainer: Trainer, done: int) -> None:
-        """After the step `done` of this process."""
-        count, settled = done - trainer.begun, SETTLED if trainer.device.type == "cuda" else 1
+    def __call__(self, step: StepDone) -> None:
+        """Take note of a step of this process."""
+        device = step.world.device
+        count, settled = step.done - step.begun, SETTLED if device.type == "cuda" else 1
         if count not in {settled, settled + TIMED}:
             return
-        if trainer.device.type == "cuda":  # the host runs ahead of it
-            torch.cuda.synchronize(trainer.device)
+        if device.type == "cuda":  # the host runs ahead of it
+            torch.cuda.synchronize(device)
         if count == settled:
             self._clock = time.monotonic()
             return
-        pace, phase, of = (time.monotonic() - self._clock) / TIMED, trainer.phase, len(trainer.phases)
-        number, left = trainer.phases.index(phase) + 1, min(phase.last, trainer.end) - done
-        title = f"{trainer.title}, phase {number} of {of} (rows of {phase.length})" if of > 1 else trainer.title
-        line = announce(trainer.config.pretrain, trainer.world, trainer.step, trainer.feed, pace, left)
-        print(f"{title}: {line}", file=sys.stderr, flush=True)
+        print(announce(step, (time.monotonic() - self._clock) / TIMED), file=sys.stderr, flush=True)
 
 
-def announce(settings: PretrainConfig, world: World, step: Step, feed: Feed, pace: float, left: int) -> str:
-    """`pace` is seconds a step, `left` the steps to go."""
-    parts = [_device(world, settings), f"torch {torch.__version__}", step.precision]
-    if world.device.type == "cuda":
-        gigabytes = feed.nbytes / 1e9
-        parts += [_compiled(settings), _recorded(settings, step)]
-        parts += [f"rows {'on the GPU' if feed.resident else 'streamed from the disk'} ({gigabytes:.2g} GB)"]
+def announce(step: StepDone, pace: float) -> str:
+    """Return the line; `pace` is seconds a step."""
+    settings, phase = step.settings, step.phase
+    title = step.title
+    if len(step.phases) > 1:
+        number = step.phases.index(phase) + 1
+        title += f", phase {number} of {len(step.phases)} (rows of {phase.length})"
+    parts = [_device(step), f"torch {torch.__version__}", step.precision]
+    if step.world.device.type == "cuda":
+        parts += [_compiled(settings), _captured(step)]
         parts += ["deterministic"] if settings.deterministic else []
-    return f"{', '.join(parts)}; {feed.tokens / pace:,.0f} tokens/s, {left:,} steps in about {duration(pace * left)}"
+    left = min(phase.last, step.last) - step.done
+    speed = f"{step.tokens / pace:,.0f} tokens/s, {left:,} steps in about {duration(pace * left)}"
+    return f"{title}: {', '.join(parts)}; {speed}"
 
 
-def _device(world: World, settings: PretrainConfig) -> str:
+def _device(step: StepDone) -> str:
+    world, threads = step.world, f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}"
     if world.device.type != "cuda":
-        return f"{world.size} processes of {_threads(settings)}" if world.size > 1 else f"CPU with {_threads(settings)}"
+        return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()
     driver = f" (driver {version})" if version else ""
     count = f"{world.size} × " if world.size > 1 else ""
     return f"{count}{torch.cuda.get_device_name(world.device)}{driver}"
-
-
-def _threads(settings: PretrainConfig) -> str:
-    return f"{settings.threads} thread{'s' * (settings.threads > 1)}"
 
 
 def _compiled(settings: PretrainConfig) -> str:
@@ -70,8 +68,9 @@ def _compiled(settings: PretrainConfig) -> str:
     return f"not compiled (no {lacking})" if (lacking := lacks_to_compile()) else "compiled"
 
 
-def _recorded(settings: PretrainConfig, step: Step) -> str:
-    if step.record:
-        return "recorded"
-    reason = "pretrain.compile: off" if settings.compile == "off" else "it failed" if can_record() else "ROCm"
-    return f"not recorded ({reason})"
+def _captured(step: StepDone) -> str:
+    if step.captured:
+        return "CUDA graphs"
+    if step.settings.compile == "off":
+        return "no CUDA graphs (pretrain.compile: off)"
+    return f"no CUDA graphs ({'ROCm' if torch.version.hip else 'the capture failed'})"

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.config import digest
 from electra.errors import BadConfig, SourceUnreachable, Stopped
-from pipelines.runtime import code_deps
+from pipelines.versioning.code import digest_of
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -56,8 +55,8 @@ def run_units(
 
 
 def _code() -> str:
-    """What the data stages' code was when this process first looked: rooms are hashed once a process."""
-    return digest(code_deps.code("corpus"), code_deps.code("tokens"))
+    """Return what the code was when this process first looked: it is hashed once a process."""
+    return digest_of(("electra", "pipelines"))
 
 
 def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit) -> Result:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.files import LOCK, atomic_folder, remove
+from electra.files import LOCK, atomic_folder, remove, sweep
 from electra.storage import manifest
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
@@ -49,8 +49,7 @@ def finish_units(
     `function` writes its files into an empty folder and returns JSON values. The caller holds the work folder's lock.
     Units are made by this machine's processes, or by the cluster of ELECTRA_DASK.
     """
-    for leftover in work.glob(".unit-*.tmp-*"):
-        remove(leftover)
+    sweep(work)
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     results = [finished(folder, made.fingerprint) for folder in folders]
     todo = [index for index, counts in enumerate(results) if counts is None]
@@ -84,9 +83,10 @@ def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> C
     return counts
 
 
-def versions(counts: Sequence[Counts]) -> list[str]:
-    """The versions of the code that made some units."""
-    return sorted({each["code"] for each in counts})
+def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
+    """Return the digests of the code that made some units under `code`, where there are several."""
+    versions = sorted({each["code"] for each in counts})
+    return {"code": versions} if len(versions) > 1 else {}
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:

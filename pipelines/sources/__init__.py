@@ -6,14 +6,13 @@ sample_world/, own (rows of custom tasks), glue and squad (the official layouts)
 predict_rows reads what a finished model is to answer: the others never import these two.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 from electra.config import require, require_once
 from electra.domains import Checked, Interval, Positive, Seed
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
-from pipelines.runtime import remote_files
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
@@ -220,21 +219,3 @@ class OwnTasks:
 
 
 TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
-Tasks = TypeVar("Tasks", SampleTasks, LocalTasks, HubTasks, OwnTasks, TaskSourceConfig)
-
-
-def at_hand(source: Tasks, where: str) -> Tasks:
-    """The same tasks with the copies of files and folders that URLs name; they are copied first."""
-
-    def here(text: str) -> str:
-        return str(remote_files.place(text, where))
-
-    if isinstance(source, LocalTasks):
-        return replace(source, glue=source.glue and here(source.glue), squad=source.squad and here(source.squad))
-    if isinstance(source, OwnTasks):
-        tasks = {
-            name: replace(each, train=here(each.train), dev=here(each.dev), test=each.test and here(each.test))
-            for name, each in source.tasks.items()
-        }
-        return replace(source, tasks=tasks)
-    return source

@@ -9,34 +9,30 @@ from typing import NoReturn
 
 from electra.errors import BadInput, SourceUnreachable, UserError
 from electra.files import encodes
-from pipelines.runtime import remote_files
 from pipelines.sources.streams import COMPRESSIONS, plain_suffix
 
 
-def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> list[Path]:
+def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     """The files that the patterns name, each once, in the order of the patterns and then of their names.
 
-    A pattern is a path, a folder (all files under it, but hidden ones), a glob with ** for folders of any depth, or a
-    URL of these: its files are copied here first, or with `fetch` false only asked after, and left out. What one with
-    a `!` in front names is left out, wherever it stands.
+    A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for folders of any depth.
+    What one with a `!` in front names is left out, wherever it stands. Raises BadInput for a URL.
     """
     found: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
         if pattern.startswith("!"):
             continue
-        if remote_files.is_url(pattern):
-            named = remote_files.copies(pattern, where) if fetch else remote_files.listing(pattern, where)
-            files = [file for file in named if isinstance(file, Path)]
-        else:
-            matches = [sorted(match.rglob("*")) if match.is_dir() else [match] for match in sorted(_matches(pattern))]
-            files = [file for match in matches for file in match if file.is_file() and not file.name.startswith(".")]
-            if not files:
-                _refuse(pattern, where)
+        if "://" in pattern:
+            raise BadInput(f"{where}: {pattern} is a URL; bring it here with `dvc import-url` (docs/corpora.md)")
+        matches = [sorted(match.rglob("*")) if match.is_dir() else [match] for match in sorted(_matches(pattern))]
+        files = [file for match in matches for file in match if file.is_file() and not file.name.startswith(".")]
+        if not files:
+            _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
         for file in files:  # once, whatever links lead to its folder
             found.setdefault((folders[file.parent], file.name), file)
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
-        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where, fetch=fetch)}
+        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
         if found and found.keys() <= dropped:
             raise BadInput(where, f"{', '.join(map(repr, patterns))} leaves no file", "at least one", "change `files`")
         found = {place: file for place, file in found.items() if place not in dropped}
@@ -48,6 +44,11 @@ def find_files(patterns: tuple[str, ...], where: str, *, fetch: bool = True) -> 
 def _refuse(pattern: str, where: str) -> NoReturn:
     found, do = f"no file matches {pattern!r}", "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if ".dvc" in Path.cwd().parts:
+        raise SourceUnreachable(
+            f"{where}: {found}: `dvc exp run --temp` and `--queue` copy only what git and DVC track; "
+            "run the experiment without them, or name the files by absolute paths"
+        )
     if folder and not Path(folder).is_dir():
         raise SourceUnreachable(where, f"{found}: its folder is not there", "", do)
     raise BadInput(where, found, "at least one file", do)

@@ -1,1 +1,238 @@
-"""One file a stage: `run(name, params, tracker)` reads params.yaml and earlier outputs and writes its own."""
+"""The stages, in one list by which the command line, DVC, tracking, flows and the digests of code go.
+
+A new stage is a module in this folder with `run(name, params, tracker)`, an entry of `STAGES`, and an entry of
+pipelines/dvc.yaml. `run` reads params.yaml and the folders of earlier stages, and writes the stage's own folder in
+build/, with the numbers in its results.json. It needs neither DVC nor Prefect nor MLflow.
+
+Modules of stages import torch, so none is imported before its stage runs.
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from electra.config import plain
+from electra.files import lock_folder
+from pipelines.runtime.processes import is_main
+from pipelines.versioning.code import digest_of
+
+if TYPE_CHECKING:
+    from pipelines.config.params import Params
+    from pipelines.tracking import Tracker
+
+BUILD = Path("build")
+RESULTS = "results.json"  # the numbers, in the folder of a stage
+LOCKS = Path("runs/.locks")
+CURVE = "curve.csv"  # of pre-training, in the same folder
+Inputs = Callable[["Params", str], tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One stage, for any of its names.
+
+    `section` of params.yaml holds its names ("" for the report, which has none). `inputs` gives the stages whose
+    folders it reads, as DVC names them (`corpus@c4`). `code` are the files and folders that its bytes depend on.
+    `restarts` says whether it keeps unfinished work that a restart sets aside.
+    """
+
+    name: str
+    section: str
+    help: str
+    folder: str  # in build/
+    inputs: Inputs
+    code: tuple[str, ...] = ()
+    restarts: bool = False
+    has_cards: bool = False  # leaves models, which get model cards
+
+    @property
+    def module(self) -> ModuleType:
+        """The module that does the work."""
+        return importlib.import_module(f"pipelines.stages.{self.name}")
+
+    @property
+    def digest(self) -> str:
+        """The digest of `code`."""
+        return digest_of(self.code)
+
+    def run(self, name: str, params: "Params", tracker: "Tracker") -> None:
+        """Run the stage in the working folder. Raises Busy where another process runs it there."""
+        if not is_main():
+            self.module.run(name, params, tracker)
+            return
+        with lock_folder(LOCKS / f"{self.name}-{name}"):
+            self.module.run(name, params, tracker)
+
+    def run_folder(self, name: str, params: "Params") -> Path:
+        """Return the folder of the unfinished work of a name's present settings, where the stage `restarts`."""
+        folder: Path = self.module.run_folder(name, params)
+        return folder
+
+    def results(self, name: str) -> Path:
+        """Return the path of a name's numbers."""
+        return BUILD / self.folder / name / RESULTS
+
+    def settings(self, name: str, params: "Params") -> dict[str, Any]:
+        """Return the settings of a name, for its record."""
+        if not self.section:
+            return dict(plain(params.run))
+        values: dict[str, Any] = plain(getattr(params, self.section)[name])
+        if self.section == "finetunings":
+            values |= {"finetune": plain(params.finetune), "changes": params.changes(name)}
+        return values
+
+
+def ancestors(key: str, params: "Params") -> tuple[str, ...]:
+    """Return every stage that a stage (`glue@tiny`) rests on, nearest first."""
+    stage, _, name = key.partition("@")
+    keys: dict[str, None] = {}
+    for above in STAGES[stage].inputs(params, name):
+        keys[above] = None
+        keys.update(dict.fromkeys(ancestors(above, params)))
+    return tuple(keys)
+
+
+def data_label(key: str, params: "Params") -> str:
+    """Return what data a stage's numbers are of: `sample world`, or the names of the corpora and task sources."""
+    labels: list[str] = []
+    for each in (key, *ancestors(key, params)):
+        stage, _, name = each.partition("@")
+        if stage in {"corpus", "tasks"}:
+            sources = params.corpora[name].sources if stage == "corpus" else (params.tasks[name],)
+            is_sample = any(source.kind == "sample" for source in sources)
+            labels.append("sample world" if is_sample else name)
+    return " + ".join(dict.fromkeys(labels))
+
+
+def _nothing(params: "Params", name: str) -> tuple[str, ...]:
+    return ()
+
+
+def _of_finetuning(params: "Params", name: str) -> tuple[str, ...]:
+    config = params.finetunings[name]
+    source = "published" if config.model in params.published else "pretrain"
+    return f"tasks@{config.tasks}", f"{source}@{config.model}"
+
+
+def _of_ablation(params: "Params", name: str) -> tuple[str, ...]:
+    return f"tokens@{params.ablations[name].tokens}", f"tasks@{params.ablations[name].data}"
+
+
+# Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files at the top of
+# `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but `text`, the readers of text and the stages
+# named here. tests/pipelines/stages/test_stages.py follows the imports of each stage and holds these lists to them.
+TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
+NETWORKS = ("electra/nn", "electra/seeds.py")
+# What a pre-training run and a fine-tuning run compute with; a stage's module only exports their results.
+PRETRAINING = (
+    *NETWORKS,
+    *TOKENIZER,
+    "electra/data/order.py",
+    "electra/data/shards.py",
+    "electra/optim",
+    "electra/pretraining",
+)
+FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
+
+
+def _files(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}.py" for name in names.split())
+
+
+READERS = (
+    "pipelines/text/cleaning.py",
+    *_files("electra/finetuning", "labels tasks"),
+    "electra/seeds.py",
+    "pipelines/sources/sample_world",
+    *_files("pipelines/sources", "gigaword glue hub local own paths squad streams warc wikipedia"),
+    *_files("pipelines/stages", "tasks"),
+)
+
+_ALL = (
+    Stage(
+        name="corpus",
+        section="corpora",
+        help="collect, clean and deduplicate the documents of a corpus",
+        folder="corpus",
+        inputs=_nothing,
+        restarts=True,
+        code=(
+            *READERS,
+            *_files("pipelines/text", "duplicates near_duplicates ngrams"),
+            *_files("pipelines/sources", "documents language quality"),
+            *_files("pipelines/stages", "benchmark collecting corpus filters"),
+        ),
+    ),
+    Stage(
+        name="tasks",
+        section="tasks",
+        help="read GLUE, SQuAD or your own tasks from a source",
+        folder="tasks",
+        inputs=_nothing,
+        code=READERS,
+    ),
+    Stage(
+        name="tokens",
+        section="tokens",
+        help="train or load a tokenizer and pack a corpus into rows of tokens",
+        folder="tokens",
+        inputs=lambda params, name: (f"corpus@{params.tokens[name].corpus}",),
+        restarts=True,
+        code=("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py", "pipelines/text/cleaning.py"),
+    ),
+    Stage(
+        name="pretrain",
+        section="models",
+        help="pre-train a model",
+        folder="models",
+        inputs=lambda params, name: (f"tokens@{params.models[name].tokens}",),
+        restarts=True,
+        has_cards=True,
+        code=(*PRETRAINING, "pipelines/stages/pretrain.py"),
+    ),
+    Stage(
+        name="published",
+        section="published",
+        help="load a model that was pre-trained elsewhere",
+        folder="models",
+        inputs=_nothing,
+        code=(*NETWORKS, *TOKENIZER, "pipelines/stages/published.py"),
+    ),
+    Stage(
+        name="glue",
+        section="finetunings",
+        help="fine-tune a model on the GLUE tasks or your own",
+        folder="glue",
+        inputs=_of_finetuning,
+        has_cards=True,
+        code=(*FINETUNING, *_files("pipelines/stages", "baselines glue")),
+    ),
+    Stage(
+        name="squad",
+        section="finetunings",
+        help="fine-tune a model on SQuAD",
+        folder="squad",
+        inputs=_of_finetuning,
+        has_cards=True,
+        code=(*FINETUNING, *_files("pipelines/stages", "baselines glue squad")),
+    ),
+    Stage(
+        name="ablation",
+        section="ablations",
+        help="pre-train and fine-tune every arm of an ablation",
+        folder="ablation",
+        inputs=_of_ablation,
+        code=(*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_files("pipelines/stages", "ablation arms pretrain")),
+    ),
+    Stage(
+        name="report",
+        section="",
+        help="draw the report on what `run` in params.yaml selects",
+        folder="",
+        inputs=_nothing,
+    ),
+)
+STAGES: dict[str, Stage] = {stage.name: stage for stage in _ALL}

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest, merge
-from electra.files import atomic_folder, write_json, write_jsonl
+from electra.config import merge
+from electra.files import atomic_folder, write_atomic, write_json
 from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD, FinetuneConfig
 from electra.pretraining.config import ElectraConfig, Flops
@@ -22,11 +22,10 @@ from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
-from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import verified_inputs
+from pipelines.stages import RESULTS, STAGES, data_label, verified_inputs
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
-from pipelines.stages.pretrain import ModelRows
+from pipelines.stages.pretrain import ModelRows, curve_csv
 
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 
@@ -42,25 +41,25 @@ def run(name: str, params: Params, tracker: Any) -> None:
     for arm in ablation.settings:
         results[arm] = summarise(ablation, [one for one in arms if one.name == arm], outcomes)
         track(tracker, arm, results[arm])
-    with atomic_folder(Path("build/ablation") / name) as folder:
-        for arm, result in results.items():
-            write_jsonl(folder / f"{arm}.jsonl", result.get("curve", []))
-        write_manifest(folder, kind="ablation", name=name)
     record = {
         **{key: getattr(ablation, key) for key in ("title", "model", "data", "budget", "tasks", "seeds")},
         "name": name,
-        "data_label": params.data("ablation", name),
+        "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
         "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
             "tokenizer_sha256": rows.tokenizer.identity,
-            "code": digest(code_deps.code("pretrain"), code_deps.code("finetune")),
+            "code": STAGES["ablation"].digest,
         },
         "arms": results,
     }
-    write_json(Path("results/ablations") / f"{name}.json", record)
+    with atomic_folder(Path("build/ablation") / name) as folder:
+        for arm, result in results.items():
+            write_atomic(folder / f"{arm}.csv", curve_csv(result.get("curve", [])))
+        write_json(folder / RESULTS, record)
+        write_manifest(folder, kind="ablation", name=name)
 
 
 def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
@@ -98,10 +97,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         return max(1, round(value * share))
 
     whole = sum(phase.weight for phase in old.phases)
-    phases = []
-    for phase in old.phases:
-        warmup = phase.warmup and min(int(count * phase.weight / whole), scaled(phase.warmup))
-        phases.append(replace(phase, steps=None, share=phase.weight / whole, warmup=warmup))
+    phases = [replace(phase, steps=None, share=phase.weight / whole) for phase in old.phases]
     changes: dict[str, Any] = {key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")}
     changes |= {"min_eval_interval_minutes": 0.0}  # curves that are drawn together have points at the same steps
     warmup = min(config.stage_steps(count), scaled(old.warmup))

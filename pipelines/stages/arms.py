@@ -29,14 +29,14 @@ from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.phases import positions
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage import run_dir
-from electra.storage.fingerprint import changed_files
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
-from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import FINETUNING, PRETRAINING
 from pipelines.stages.pretrain import ModelRows
+from pipelines.versioning.code import digest_of
 
 Result = dict[str, Any]
 END = 1.0
@@ -126,7 +126,7 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
         home, record = held.path, train(arm, rows, held)
         scores: dict[str, dict[str, float]] = {}
         faults, seen = [], {}
-        device, code = default_device().type, code_deps.code("finetune")
+        device, code = default_device().type, digest_of(FINETUNING)
         for task in tasks:
             config = scored_only(task.config, arm.seed)
             for point in task.points:
@@ -139,7 +139,7 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
                 seen[task.name] = done["train_rows"]
                 if done["failed"] and point == END:  # before that it need not have learnt anything
                     faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")
-    return {**record, "run": home.name, "scores": scores, "faults": faults, "train_rows": seen}
+    return {**record, "scores": scores, "faults": faults, "train_rows": seen}
 
 
 def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
@@ -157,7 +157,7 @@ def finished(arm: Arm, home: Path) -> Result | None:
     """The record of an arm that is trained by this code, with every point that it should have; else None."""
     try:
         record = read_sealed(home / "arm.json")
-        if changed_files(record["code"][-1][1], code_deps.code("pretrain")):
+        if record["code"][-1][1] != digest_of(PRETRAINING):
             return None
         for point in (*arm.points, END):
             verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
@@ -177,7 +177,6 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
         print(f"{arm.title}: {why}, so trained again; the old one is {held.archive()}", file=sys.stderr, flush=True)
     home, fingerprint = held.path, rows.fingerprint(arm.config)
     run_dir.name_run(home, arm.title, fingerprint)
-    run_dir.adopt(home / arm.run, fingerprint, sorted(run_dir.RUNS.glob(f"arms/{arm.key}/*/{arm.run}")))
     launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     facts = rows.facts(arm.config, trained)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.data import tokenizer as tokenizers
-from electra.finetuning.batches import PackedBatch
+from electra.finetuning.batches import PaddedBatch
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Network
 from electra.finetuning.metrics import score
@@ -31,7 +31,6 @@ from electra.finetuning.predictions import numbers
 from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.training import read_outputs
-from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import load_networks, read_config
@@ -179,10 +178,10 @@ class Frozen(Network):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
+    def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
         """The highest logit of "replaced" in each row (B,)."""
-        logit_P = self.head(hidden(self.encoder, batch))
-        return {"replaced": batch.grid(logit_P, float("-inf")).amax(1)}
+        logit_BT = self.head(self.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B))
+        return {"replaced": logit_BT.masked_fill(~batch.real_tokens(), float("-inf")).amax(1)}
 
 
 def load_frozen(model: Path) -> Frozen | None:

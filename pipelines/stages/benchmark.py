@@ -1,7 +1,7 @@
 """What models are scored on, as n-grams of words: the dev and test texts of a source of tasks. Training rows are none.
 
-A text that repeats SIZES[0] words in a row of them counts as contaminated, as for GPT-3 (Brown et al. 2020, appendix
-C); 8 words are the stricter measure of others. Shorter texts have no such n-gram.
+A text that repeats 13 words in a row of them counts as contaminated, as for GPT-3 (Brown et al. 2020, appendix C).
+Shorter texts have no such n-gram.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,16 +11,16 @@ import numpy as np
 
 from pipelines.text.ngrams import Hashes, ngrams, words
 
-SIZES = (13, 8)
+SIZE = 13
 PARTS = ("a", "b", "question", "context", "words")  # of a row that models see
 Row = dict[str, Any]
 
 
-def texts(row: Row) -> Iterator[tuple[str, str]]:
-    """The part and text of all that a model sees of a row."""
+def texts(row: Row) -> Iterator[str]:
+    """Yield all that a model sees of a row."""
     for part in PARTS:
         if text := row.get(part):
-            yield part, text if isinstance(text, str) else " ".join(text)
+            yield text if isinstance(text, str) else " ".join(text)
 
 
 def is_scored(split: str) -> bool:
@@ -30,5 +30,5 @@ def is_scored(split: str) -> bool:
 
 def of_rows(rows: Iterable[Row], size: int) -> Hashes:
     """Each n-gram of `size` words of some rows, once."""
-    seen = {text for row in rows for _, text in texts(row)}
+    seen = {text for row in rows for text in texts(row)}
     return np.unique(np.concatenate([np.empty(0, np.uint64), *(ngrams(words(text)[0], size) for text in seen)]))

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from electra.errors import BadInput
-from electra.files import atomic_folder, link_or_copy, read_jsonl, remove, sha256_bytes, write_jsonl
+from electra.files import atomic_folder, link_or_copy, read_jsonl, remove, sha256_bytes, write_json, write_jsonl
 from electra.storage.manifest import write_manifest
+from pipelines.runtime.work_units import mixed_code
 from pipelines.sources import CorpusConfig, documents
+from pipelines.stages import RESULTS
 from pipelines.stages.filters import REASONS, Samples
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 from pipelines.text.duplicates import FirstOccurrences
@@ -89,28 +91,37 @@ def collect(
         if not shards:
             raise _empty(where, total["rows"], bad, dropped)
         _write_what_went(folders, near if config.cleaning.filters else None, temporary)
+        sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
+        assert total["rows"] == sums["documents"] + bad + dropped.total(), (total, sums, bad, dropped)
+        assert total["lines_read"] == sums["lines"] + lines.total(), (total, sums, lines)
+        changed = {
+            key.removeprefix("changed_"): count for key, count in sorted(total.items()) if key.startswith("changed_")
+        }
+        scored = config.cleaning.decontaminate
+        counts_contaminated = scored is not None and scored.action == "count"
+        metrics = {
+            **sums,
+            "rows": total["rows"],
+            "lines_read": total["lines_read"],
+            "shards": len(shards),
+            "dropped": dict(sorted(dropped.items())),
+            **({"dropped_shares": _shares(dropped, sums["documents"])} if config.cleaning.filters else {}),
+            **({"contaminated": total["has_benchmark_text"]} if counts_contaminated else {}),
+            "dropped_lines": dict(sorted(lines.items())),
+            "changed": changed,
+            **mixed_code(counts),
+            "quarantined": bad,
+            "quarantined_lines": total["quarantined_lines"],
+            "reasons": dict(sorted(reasons.items())),
+            "sources": [
+                {"kind": source.kind, "revision": getattr(source, "revision", None), "weight": source.weight, **count}
+                for source, count in zip(config.sources, sources, strict=True)
+            ],
+        }
+        write_json(temporary / RESULTS, metrics)
         weights = [source.weight for source in config.sources]
         write_manifest(temporary, kind="corpus", name=where.rpartition(".")[2], shards=shards, weights=weights)
-    sums = {key: sum(source[key] for source in sources) for key in ("documents", "lines", "bytes")}
-    assert total["rows"] == sums["documents"] + bad + dropped.total(), (total, sums, bad, dropped)
-    assert total["lines_read"] == sums["lines"] + lines.total(), (total, sums, lines)
-    return {
-        **sums,
-        "rows": total["rows"],
-        "lines_read": total["lines_read"],
-        "shards": len(shards),
-        "dropped": dict(sorted(dropped.items())),
-        **({"dropped_shares": _shares(dropped, sums["documents"])} if config.cleaning.filters else {}),
-        "dropped_lines": dict(sorted(lines.items())),
-        "changed": {key.removeprefix("changed_"): n for key, n in sorted(total.items()) if key.startswith("changed_")},
-        "quarantined": bad,
-        "quarantined_lines": total["quarantined_lines"],
-        "reasons": dict(sorted(reasons.items())),
-        "sources": [
-            {"kind": source.kind, "revision": getattr(source, "revision", None), "weight": source.weight, **count}
-            for source, count in zip(config.sources, sources, strict=True)
-        ],
-    }
+    return metrics
 
 
 def _empty(where: str, rows: int, bad: int, dropped: Counter[str]) -> BadInput:

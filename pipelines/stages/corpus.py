@@ -22,15 +22,14 @@ import numpy as np
 
 from electra.config import digest
 from electra.errors import BadInput, OutOfRoom
-from electra.files import lock_folder, remove, room, sha256_file, write_json, write_jsonl
+from electra.files import lock_folder, remove, room, sha256_file, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import tell_loss
-from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units, versions
+from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
-from pipelines.stages import benchmark
+from pipelines.stages import RESULTS, STAGES, benchmark
 from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, documents_read, key_of
 from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
@@ -47,19 +46,17 @@ SAMPLED = 5  # dropped documents of a unit and reason that are kept to be looked
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
-    """The stage: params.yaml `corpora.<name>` → build/corpus/<name>, results/corpus/<name>.json."""
+    """The stage: params.yaml `corpora.<name>` → build/corpus/<name>."""
     folder = Path("build/corpus") / name
     metrics = gather(params.corpora[name], f"corpora.{name}", folder, tasks=_tasks(name, params))
     tell_dropped(metrics, f"corpora.{name}", folder)
-    noted = Path("results/corpus") / f"{name}.json"
-    write_json(noted, metrics)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
     tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it")
     if left_out := {key.removeprefix("left_out_"): n for key, n in metrics["dropped"].items() if "left_out_" in key}:
         told = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         print(f"{key}: {sum(left_out.values()):,} of {metrics['rows']:,} rows left out: {told}", file=sys.stderr)
     tracker.summary({**metrics, "changed": None, "reasons": None})
-    tracker.artifact(noted)
+    tracker.artifact(folder / RESULTS)
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
 
 
@@ -67,32 +64,32 @@ def run_folder(name: str, params: "Params") -> Path:
     """Where the finished units of a corpus's present settings and input lie until it is complete."""
     with lock_folder(scratch := RUNS / "corpus" / f".{name}"):
         resolved, units = documents.plan(params.corpora[name], f"corpora.{name}", scratch)
-        forbidden = forbidden_ngrams(_tasks(name, params), resolved.cleaning.decontaminate, scratch)
+        forbidden = forbidden_ngrams(_tasks(name, params), resolved.cleaning, scratch)
         return folder_of("corpus", _fingerprint(resolved, units, forbidden))
 
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
-    wanted = params.corpora[name].cleaning.decontaminate
-    return source_of(params, wanted) if wanted else None
+    scored = params.corpora[name].cleaning.decontaminate
+    return source_of(params, scored.tasks) if scored else None
 
 
 def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None) -> str:
     return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
 
-def forbidden_ngrams(tasks: TaskSourceConfig | None, name: str, scratch: Path) -> Forbidden | None:
-    """The n-grams that no document may have; None where no tasks are named."""
-    if tasks is None:
+def forbidden_ngrams(tasks: TaskSourceConfig | None, cleaning: CleaningConfig, scratch: Path) -> Forbidden | None:
+    """Return the n-grams by which documents count as contaminated, or None where no tasks are named."""
+    if tasks is None or cleaning.decontaminate is None:
         return None
     remove(official := scratch / "official")
-    found, where = np.empty(0, np.uint64), f"tasks.{name}"
+    found, where = np.empty(0, np.uint64), f"tasks.{cleaning.decontaminate.tasks}"
     for task, split, rows in open_splits(tasks, where, official):
         if benchmark.is_scored(split):
             kept, _ = read_split(task, split, rows, where, tasks.quarantine)  # stops, else what is bad would stay
-            found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZES[0]))
+            found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZE))
     remove(official)
     if not len(found):
-        raise BadInput(where, f"has no dev or test text of {benchmark.SIZES[0]} words", "some to search for")
+        raise BadInput(where, f"has no dev or test text of {benchmark.SIZE} words", "some to search for")
     np.save(file := scratch / "forbidden.npy", found)
     return file, sha256_file(file)
 
@@ -110,8 +107,8 @@ def gather(
         language.check(cleaning.language, f"{where}.cleaning.language")
     with lock_folder(scratch := runs / "corpus" / f".{name}"):
         resolved, units = documents.plan(config, where, scratch)
-        forbidden = forbidden_ngrams(tasks, cleaning.decontaminate, scratch)
-        made = MadeOf(_fingerprint(resolved, units, forbidden), code_deps.version("corpus"))
+        forbidden = forbidden_ngrams(tasks, cleaning, scratch)
+        made = MadeOf(_fingerprint(resolved, units, forbidden), STAGES["corpus"].digest)
         work = folder_of("corpus", made.fingerprint, runs)
         name_run(work, name, made.fingerprint)
         jobs = [ReadJob(unit, cleaning, config.quarantine, forbidden) for unit in units]
@@ -119,7 +116,7 @@ def gather(
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
             _refuse(counts, where, work)
-            metrics = collect(resolved, units, counts, where, work, folder) | {"code": versions(counts)}
+            metrics = collect(resolved, units, counts, where, work, folder)
             remove(work)
         remove(scratch)
     return metrics
@@ -185,8 +182,9 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue
             lines = counts["lines"] - before
-            reason, keys_of_bands = judge(text, job.cleaning, job.forbidden)
-            if reason:
+            judgement = judge(text, job.cleaning, job.forbidden)
+            counts["has_benchmark_text"] += judgement.contaminated
+            if reason := judgement.reason:
                 samples.add(reason, item.id, text)
                 counts.update({reason: 1, "lines_of_documents": lines})
                 continue
@@ -194,7 +192,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             longer = (line for line in text.split("\n") if len(line) >= job.cleaning.shortest_paragraph)
             keys = [key_of(line) for line in longer] if repeats else []  # repeated, a short line means nothing
             paragraphs.write(np.array(keys, dtype="<u8").tobytes())
-            bands.write(keys_of_bands.tobytes())
+            bands.write(judgement.bands.tobytes())
             facts = (key_of(text), lines, len(text.encode()), part, len(keys))
             index.write(np.array([facts], dtype=INDEX).tobytes())
             counts["documents"] += 1

@@ -7,11 +7,12 @@ out of it. Which of several near-duplicates is the first is known when all units
 import functools
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from pipelines.sources import language, quality
-from pipelines.stages.benchmark import SIZES
+from pipelines.stages.benchmark import SIZE
 from pipelines.text.cleaning import CleaningConfig
 from pipelines.text.near_duplicates import band_keys
 from pipelines.text.ngrams import Hashes, NgramSet, ngrams, words
@@ -27,19 +28,28 @@ def _load(forbidden: Forbidden) -> NgramSet:
     return NgramSet(np.load(forbidden[0]))
 
 
-def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> tuple[str, Hashes]:
-    """(why a document goes, or ""; the keys that its near-duplicates share, where they are asked for)."""
-    none = np.empty(0, np.uint64)
+class Judgement(NamedTuple):
+    """Why a document goes ("" if it stays), the keys that its near-duplicates share, and whether it is contaminated."""
+
+    reason: str
+    bands: Hashes = np.empty(0, np.uint64)
+    contaminated: bool = False
+
+
+def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> Judgement:
+    """Judge a document by its clean text; keys are given where near-duplicates are dropped."""
     if cleaning.language and language.is_another(text, cleaning.language):
-        return "other_language", none
+        return Judgement("other_language")
     if cleaning.quality == "none" and cleaning.near_duplicates != "drop" and not forbidden:
-        return "", none
+        return Judgement("")
     hashes, lengths = words(text)
     if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
-        return f"quality_{rule}", none
-    if forbidden and len(_load(forbidden).find(ngrams(hashes, SIZES[0]))):
-        return "contaminated", none
-    return "", band_keys(hashes) if cleaning.near_duplicates == "drop" else none
+        return Judgement(f"quality_{rule}")
+    contaminated = forbidden is not None and len(_load(forbidden).find(ngrams(hashes, SIZE))) > 0
+    if contaminated and cleaning.decontaminate and cleaning.decontaminate.action == "drop":
+        return Judgement("contaminated", contaminated=True)
+    bands = band_keys(hashes) if cleaning.near_duplicates == "drop" else np.empty(0, np.uint64)
+    return Judgement("", bands, contaminated)
 
 
 class Samples:

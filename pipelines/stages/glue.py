@@ -1,6 +1,6 @@
 """Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or own), pre-trained and scratch.
 
-It leaves build/glue/M (predictions, leaderboard files, kept models) and results/M/glue.json.
+It leaves build/glue/M: predictions, leaderboard files, kept models, results.json.
 
 Each (task, arm, seed) that is done is a folder in runs/finetune, which a second start does not repeat.
 """
@@ -27,10 +27,11 @@ from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
-from pipelines.runtime import code_deps
 from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import baselines, verified_inputs
+from pipelines.stages import FINETUNING as CODE
+from pipelines.stages import RESULTS, baselines, data_label, verified_inputs
 from pipelines.tracking import flatten
+from pipelines.versioning.code import digest_of
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
@@ -49,7 +50,18 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/glue") / name) as folder:
             gather(jobs, folder, SUFFIXES)
             ensembles = hand_in(jobs, folder, together)
+            result = summarise(name, params, jobs, records, ensembles)
+            write_json(folder / RESULTS, result)
             write_manifest(folder, kind="glue", name=name)
+    average = result["average"]
+    tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
+
+
+def summarise(
+    name: str, params: Params, jobs: Sequence[Job], records: Records, ensembles: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the scores of every task and arm, beside those of baselines and ensembles, and their means."""
+    config = params.finetunings[name]
     last = {job.task.name: job for job in jobs}
     tasks = {task: summary.of_task(last[task].task, parts) for task, parts in records.items()}
     frozen = baselines.load_frozen(Path("build/models") / config.model)
@@ -60,9 +72,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
     average = summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample")
-    result = {**label(params, config.tasks), "tasks": tasks, "average": average, "provenance": provenance(jobs)}
-    write_json(Path("results") / name / "glue.json", result)
-    tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
+    return {**label(params, config.tasks), "tasks": tasks, "average": average, "provenance": provenance(jobs)}
 
 
 def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
@@ -75,7 +85,7 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
 
 def plan(task: str, config: FinetuneConfig, rows: Path, encoder: Path, **more: Any) -> list[Job]:
     """The jobs of a task on this machine, by this code."""
-    here: dict[str, Any] = {"state": FINETUNING, "device": device(), "code": code_deps.code("finetune")}
+    here: dict[str, Any] = {"state": FINETUNING, "device": device(), "code": digest_of(CODE)}
     return Plan(task, config, rows=rows / task, model=encoder, **here, **more).jobs()
 
 
@@ -201,11 +211,11 @@ def device() -> str:
 
 def label(params: Params, source: str) -> dict[str, str]:
     """Which data the numbers are of: shown wherever they appear."""
-    return {"source": source, "label": params.data("tasks", source)}
+    return {"source": source, "label": data_label(f"tasks@{source}", params)}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     """What a reader needs to get the same numbers again; no clock, host or path."""
     settings, rows = {job.name: plain(job.config) for job in jobs}, {job.task.name: job.data for job in jobs}
     here = {"device": device(), "threads_per_run": 1, "torch": torch.__version__}
-    return {"config_digest": digest(settings), "rows_sha256": rows, "code": code_deps.version("finetune"), **here}
+    return {"config_digest": digest(settings), "rows_sha256": rows, "code": digest_of(CODE), **here}

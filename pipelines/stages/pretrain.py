@@ -1,4 +1,4 @@
-"""Pre-train a model on its rows: build/models/M (Hugging Face folders, examples), results/M/pretrain.{json,csv}."""
+"""Pre-train a model on its rows: build/models/M holds Hugging Face folders, examples, results.json and curve.csv."""
 
 import contextlib
 import csv
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from electra.card import Use, model_card
-from electra.config import digest, plain
+from electra.config import plain
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
@@ -32,15 +32,16 @@ from electra.pretraining.trainer import Launch, Log, Trained, pretrain
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.run_dir import CONTINUE, RUNS, adopt, entry_of, folder_of, name_run, newest
+from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
 from pipelines import again
 from pipelines.config.params import Params
-from pipelines.runtime import code_deps
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.mirror import mirrored
 from pipelines.runtime.out_of_memory import enough_memory
 from pipelines.runtime.processes import is_main
 from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import CURVE, PRETRAINING, RESULTS
+from pipelines.versioning.code import digest_of
 
 EXAMPLES, PROPOSALS = 12, 3
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
@@ -52,18 +53,20 @@ def run(name: str, params: Params, tracker: Any) -> None:
     rows = ModelRows(params, model.tokens, model.electra())
     tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
     owner = rows.fingerprint(model.electra())
-    run = open_run(name, owner)
+    run = folder_of("pretrain", owner)
+    if is_main():
+        name_run(run, name, owner)
     launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
-    with mirrored(run, owner, bring=launch.origin is None):
+    with mirrored(run, bring=launch.origin is None):
         trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
-    facts, results = rows.facts(model.electra(), trained), Path("results") / name
-    write_model(Path("build/models") / name, name, model.electra(), trained, rows, facts)
-    write_atomic(results / "pretrain.csv", curve_csv(trained.history))
-    write_json(results / "pretrain.json", record := {**facts, **trained.history[-1]})
+    facts = rows.facts(model.electra(), trained)
+    folder = Path("build/models") / name
+    write_model(folder, name, model.electra(), trained, rows, facts)
+    record = facts | trained.history[-1]
     tracker.summary({key: value for key, value in record.items() if isinstance(value, int | float)})
-    tracker.artifact(results / "pretrain.csv")
+    tracker.artifact(folder / CURVE)
 
 
 def run_folder(name: str, params: Params) -> Path:
@@ -72,20 +75,10 @@ def run_folder(name: str, params: Params) -> Path:
     return folder_of("pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config))
 
 
-def open_run(name: str, fingerprint: Fingerprint) -> Path:
-    """The folder of a model's run, with its name in it; what a version before 0.3 left of it is renamed to it."""
-    run = folder_of("pretrain", fingerprint)
-    if is_main():
-        adopt(run, fingerprint, [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))])
-        name_run(run, name, fingerprint)
-    return run
-
-
 def runs_of(name: str) -> dict[str, Path]:
-    """The pre-training runs of a model, by folder name; those of earlier versions are directly in runs/."""
+    """Return the pre-training runs of a model, by folder name."""
     runs = [run for run in sorted((RUNS / "pretrain").glob("[!.]*")) if entry_of(run) == name]
-    earlier = [RUNS / f"pretrain-{name}", *sorted(RUNS.glob(f"pretrain-{name}.aside-*"))]
-    return {run.name: run for run in [*runs, *earlier] if checkpoint.steps(run)}
+    return {run.name: run for run in runs if checkpoint.steps(run)}
 
 
 def origin(name: str, run: Path, params: Params) -> Path | None:
@@ -139,8 +132,8 @@ class ModelRows:
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
-        launch = dataclasses.replace(launch, code=code_deps.code("pretrain"))
-        with enough_memory(config, ids.vocab_size):
+        launch = dataclasses.replace(launch, code=digest_of(PRETRAINING))
+        with enough_memory(config.pretrain):
             return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
@@ -206,7 +199,7 @@ class ModelRows:
             "precision": trained.precision,
             "device": str(next(model.parameters()).device.type),
             "torch": torch.__version__,
-            "code": [{"step": step, "version": digest(code)} for step, code in trained.code],
+            "code": [{"step": step, "digest": code} for step, code in trained.code],
             **({"continued": trained.continued} if trained.continued else {}),
         }
 
@@ -225,13 +218,13 @@ def parameter_counts(model: Pretraining) -> dict[str, int]:
 def write_model(
     folder: Path, name: str, config: ElectraConfig, trained: Trained, rows: ModelRows, facts: dict[str, Any]
 ) -> None:
-    """encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples.json, and a manifest over all."""
+    """Write encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples, numbers, a manifest."""
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
     files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
     card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
     with atomic_folder(folder) as temporary:
         start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(hf.trained_positions(path.parent) for path in start), 0)
+        seen = max(*config.pretrain.lengths, *(hf.open_folder(path.parent).trained_positions for path in start), 0)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}
@@ -243,6 +236,8 @@ def write_model(
             beside = hf.extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
             hf.write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
         write_json(temporary / "examples.json", examples(model, config, rows))
+        write_atomic(temporary / CURVE, curve_csv(trained.history))
+        write_json(temporary / RESULTS, {**facts, **trained.history[-1]})
         write_manifest(temporary, kind="model", name=name, weakness=facts.get("weakness", ""))
 
 
@@ -288,7 +283,7 @@ def proposals(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[
 
 
 def curve_csv(history: list[dict[str, Any]]) -> str:
-    """The curve as CSV, one evaluation a row."""
+    """Return a curve as CSV, one evaluation a row."""
     columns = ["step", *sorted({key for record in history for key in record} - {"step"})]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

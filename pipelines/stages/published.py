@@ -12,25 +12,25 @@ from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.files import atomic_folder, read_object, write_json
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import encoder_tensors, load_encoder, trained_positions, verify_folder, write_folder
+from electra.nn.huggingface import encoder_tensors, open_folder, verify_folder, write_folder
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.runtime import remote_files
 from pipelines.sources.paths import require_folder
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage."""
     where = f"published.{name}.folder"
-    folder = require_folder(remote_files.place(params.published[name].folder, where), where)
-    encoder, seen = load_encoder(folder), trained_positions(folder)
+    folder = require_folder(Path(params.published[name].folder), where)
+    source = open_folder(folder)
+    encoder = source.encoder()
     facts = {"source": verify_folder(folder)}
     note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(Path("build/models") / name) as temporary:
         tokenizer = tokenizers.load(folder)
         tokenizers.save(tokenizer, temporary / "tokenizer")
         files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
-        more = {"pad_token_id": tokenizer.pad_id, "trained_positions": seen}
+        more = {"pad_token_id": tokenizer.pad_id, "trained_positions": source.trained_positions}
         config = config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more)
         card, tensors = f"ELECTRA {name}: encoder of a published model", encoder_tensors(encoder, "")
         card = model_card(card, "embed", facts)

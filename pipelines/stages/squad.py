@@ -1,4 +1,4 @@
-"""Fine-tune on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores), results/M/.
+"""Fine-tune on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores).
 
 The answers are in the official format and as they would be handed in: left empty where the null score is above the
 threshold. Finished runs are in runs/finetune, as in the glue stage.
@@ -14,7 +14,7 @@ from electra.finetuning.runs.job import Job, answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
-from pipelines.stages import verified_inputs
+from pipelines.stages import RESULTS, verified_inputs
 from pipelines.stages.glue import FINETUNING, gather, label, of_arms, place, plan, provenance, run_jobs, workers
 
 FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
@@ -33,14 +33,14 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
+            versions = {version: summary.of_squad(records[SQUAD[version]]) for version in wanted}
+            for version in wanted:
+                versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
+            for version, figures in together.items():
+                versions[version]["ensemble"] = figures
+            result = {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)}
+            write_json(folder / RESULTS, result)
             write_manifest(folder, kind="squad", name=name)
-    versions = {version: summary.of_squad(records[SQUAD[version]]) for version in wanted}
-    for version in wanted:
-        versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
-    for version, figures in together.items():
-        versions[version]["ensemble"] = figures
-    result = {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)}
-    write_json(Path("results") / name / "squad.json", result)
     for version, values in versions.items():
         for arm in {"pretrained", "scratch"} & values.keys():
             tracker.summary({f"{version}/{arm}/{metric}": values[arm][metric]["mean"] for metric in ("exact", "f1")})

@@ -18,6 +18,7 @@ from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, tell_loss
 from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.paths import require_folder
+from pipelines.stages import RESULTS
 from pipelines.stages.required_files import source_of
 from pipelines.text.cleaning import QuarantineConfig, Rejected
 
@@ -30,13 +31,12 @@ Split = tuple[str, str, Iterator[Row | Rejected]]  # task, split, rows
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
-    """The stage: params.yaml `tasks.<name>` → build/tasks/<name>, results/tasks/<name>.json."""
+    """The stage: params.yaml `tasks.<name>` → build/tasks/<name>."""
     folder = Path("build/tasks") / name
     metrics = gather(source_of(params, name), f"tasks.{name}", folder)
     bad, key = metrics["quarantined"], f"tasks.{name}"
     more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
     tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
-    write_json(Path("results/tasks") / f"{name}.json", metrics)
     tracker.summary(metrics["tasks"])
     tracker.dataset(f"tasks/{name}", sha256_file(folder / MANIFEST), "tasks")
 
@@ -64,9 +64,11 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
         if not counts:
             raise BadInput(where, "has none of the tasks", "official files of GLUE or SQuAD", "check the folders")
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
+        rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
+        metrics = {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
+        write_json(temporary / RESULTS, metrics)
         write_manifest(temporary, kind="tasks", name=where.rpartition(".")[2], source=source.kind, tasks=counts)
-    rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
-    return {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
+    return metrics
 
 
 def _shown(rows: Iterator[Row | Rejected], task: str, progress: ProgressBar) -> Iterator[Row | Rejected]:

@@ -33,10 +33,10 @@ from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines import again
-from pipelines.runtime import code_deps, remote_files
 from pipelines.runtime.progress_bar import tell_loss
-from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, versions
+from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.sources import hub
+from pipelines.stages import RESULTS, STAGES
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
@@ -49,12 +49,11 @@ Counts = dict[str, Any]
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
-    """The stage: params.yaml `tokens.<name>` → build/tokens/<name>, results/tokens/<name>.json."""
+    """The stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
     config = params.tokens[name]
     folder, corpus = Path("build/tokens") / name, Path("build/corpus") / config.corpus
     metrics = make_rows(config, f"tokens.{name}", corpus, folder)
-    write_json(noted := Path("results/tokens") / f"{name}.json", metrics)
-    tell_losses(config, f"tokens.{name}", metrics, noted)
+    tell_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
     tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
@@ -93,7 +92,7 @@ def _fingerprint(config: TokensConfig, manifest: dict[str, Any]) -> str:
 def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, runs: Path = RUNS) -> dict[str, Any]:
     """Write tokenizer and rows to `folder`; return the counts; `runs` holds unfinished runs' shards."""
     manifest = _manifest(config, corpus)
-    of = MadeOf(_fingerprint(config, manifest), code_deps.version("tokens"))
+    of = MadeOf(_fingerprint(config, manifest), STAGES["tokens"].digest)
     work = folder_of("tokens", of.fingerprint, runs)
     name_run(work, where.rpartition(".")[2], of.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
@@ -104,8 +103,8 @@ def make_rows(config: TokensConfig, where: str, corpus: Path, folder: Path, runs
         trained = finish_unit(made, of, functools.partial(prepare_tokenizer, config, where, corpus, hashes))
         jobs = [PackJob(corpus / name, hashes[name], number, made, config) for number, name in enumerate(shards)]
         counts = finish_units(work, of, pack_shard, jobs, Shown(where, sizes, "tokens"))
-        metrics = collect(config, where, manifest, counts, work, folder)
-        metrics |= {"long_words": trained["long_words"], "code": versions([trained, *counts])}
+        facts = {"long_words": trained["long_words"], **mixed_code([trained, *counts])}
+        metrics = collect(config, where, manifest, counts, work, folder, facts)
         remove(work)
     return metrics
 
@@ -123,7 +122,7 @@ def prepare_tokenizer(
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
         made = wordpiece.published(file, **cased)
     else:
-        made = wordpiece.published(remote_files.place(settings.file, f"{where}.tokenizer"), **cased)
+        made = wordpiece.published(Path(settings.file), **cased)
     wordpiece.save(made, folder)
     return {"identity": made.identity, **counts}
 
@@ -150,7 +149,7 @@ def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """The texts of a shard of documents, after its bytes were checked."""
     do = again("corpus", path.parent.name)
     with readable(path, do):
-        if (found := "none, being a link" if path.is_symlink() else sha256_once(path)) != sha256:
+        if (found := sha256_once(path)) != sha256:
             raise CorruptFile(path, f"has sha256 {found}", sha256, do)
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
@@ -242,23 +241,29 @@ def lines_of(text: str, config: PackingConfig) -> list[str]:
 
 
 def collect(
-    config: TokensConfig, where: str, manifest: Any, counts: list[Counts], work: Path, folder: Path
+    config: TokensConfig,
+    where: str,
+    manifest: Any,
+    counts: list[Counts],
+    work: Path,
+    folder: Path,
+    facts: dict[str, Any],
 ) -> dict[str, Any]:
-    """Join the finished shards into the tokens folder, in order; return the metrics."""
+    """Join the finished shards into the tokens folder, in order, and return the metrics, with `facts` among them."""
     tokenizer, total = wordpiece.load(work / "tokenizer"), Counter[str]()
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
     units = [work / f"unit-{number:05d}" for number in range(len(counts))]
     counted = ("documents", "lines", "tokens", "characters", "unknown_characters", "documents_valid")
     metrics: dict[str, Any] = {key: total[key] for key in counted}
-    metrics |= {"vocab_size": tokenizer.vocab_size, "tokenizer": tokenizer.identity, "rows": {}}
+    metrics |= {"vocab_size": tokenizer.vocab_size, "tokenizer": tokenizer.identity, "rows": {}, **facts}
     _check_amounts(config, where, total, counts)
     with atomic_folder(folder) as temporary:
         wordpiece.save(tokenizer, temporary)
         for length in config.lengths:
             rows_folder = temporary / f"rows-{length}"
             rows_folder.mkdir()
-            facts: dict[str, dict[str, int]] = {}
+            of_splits: dict[str, dict[str, int]] = {}
             metrics["rows"][str(length)] = {}
             for split in SPLITS:
                 parts = [count["rows"][f"{length}/{split}"] for count in counts]
@@ -268,17 +273,18 @@ def collect(
                         pairs = zip(units, manifest["shards"], strict=True)
                         mine = [unit / f"rows-{length}" for unit, shard in pairs if shard["source"] == source]
                         append_rows(writer, mine, split, factor, config.seed, source)
-                facts[split] = {"rows": writer.rows, "tokens": writer.tokens}
+                of_splits[split] = {"rows": writer.rows, "tokens": writer.tokens}
                 read, kept = (sum(part.get(key, 0) for part in parts) for key in ("tokens_read", "tokens_kept"))
                 padding = round(1 - writer.tokens / max(1, writer.rows * length), 4)
                 found = {"tokens_read": read, "tokens_discarded": read - kept, "padding": padding}
-                metrics["rows"][str(length)][split] = {**facts[split], **found}
-            seal(rows_folder, length, tokenizer, facts)
+                metrics["rows"][str(length)][split] = {**of_splits[split], **found}
+            seal(rows_folder, length, tokenizer, of_splits)
+        first = metrics["rows"][str(config.lengths[0])]
+        kept = sum(first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS)
+        metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)
+        write_json(temporary / RESULTS, metrics)
         whose = {"kind": "tokens", "name": where.rpartition(".")[2], "tokenizer": tokenizer.identity}
         write_manifest(temporary, lengths=list(config.lengths), **whose)
-    first = metrics["rows"][str(config.lengths[0])]
-    kept = sum(first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS)
-    metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)
     return metrics
 
 

@@ -45,6 +45,14 @@ class QuarantineConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decontamination:
+    """What happens to documents with 13 words in a row of the dev or test texts of `tasks`: dropped, or counted."""
+
+    tasks: str
+    action: Literal["count", "drop"] = "drop"
+
+
+@dataclass(frozen=True, kw_only=True)
 class CleaningConfig(Checked):
     """What is done to every text. By default only blank lines, control characters and empty documents go."""
 
@@ -60,7 +68,7 @@ class CleaningConfig(Checked):
     language: tuple[str, ...] | str = ()  # ISO 639 codes, such as en: documents in another language are dropped
     near_duplicates: Literal["keep", "drop"] = "keep"  # drop: what shares most 5-grams of words with an earlier one
     quality: Literal["none", "gopher"] = "none"  # gopher: its published rules for what is hardly prose
-    decontaminate: str = ""  # a name under tasks: documents with 13 words in a row of its dev or test texts are dropped
+    decontaminate: Decontamination | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,8 +191,8 @@ def uri() -> str:
     A relative path, of a database or a folder, is one in the project's folder, where `mlflow ui` is started.
     """
     address = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
-    if address.startswith("sqlite:///"):
-        return f"sqlite:///{ROOT / address.removeprefix('sqlite:///')}"
+    if re.match("sqlite:///[^/]", address):
+        return f"sqlite:///{urllib.parse.quote(str(ROOT))}/{address.removeprefix('sqlite:///')}"
     if re.match(r"databricks|[\w+]+:", address):
         return address
     return str(ROOT / address)

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sqlite3
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def database(store: str) -> Iterator[str | None]:
     so the file gets its name when it is complete.
     """
     scheme, _, name = store.partition(":///")
-    path = Path(name.partition("?")[0])
+    path = Path(urllib.parse.unquote(name.partition("?")[0]))
     if scheme != "sqlite" or not path.name or not path.parent.is_dir():
         yield None
         return
@@ -80,7 +81,7 @@ def database(store: str) -> Iterator[str | None]:
 
             new = path.with_name(f"{path.name}.new")
             remove(new)
-            SqlAlchemyStore(f"sqlite:///{new}", files.as_uri()).engine.dispose()
+            SqlAlchemyStore(f"sqlite:///{urllib.parse.quote(str(new))}", files.as_uri()).engine.dispose()
             rename(new, path)
         yield files.as_uri()
 

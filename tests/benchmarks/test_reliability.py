@@ -50,7 +50,7 @@ def test_what_was_synced_with_its_folder_is_there(tmp_path: Path) -> None:
 
 
 def test_a_sentence_has_a_code_of_its_own_and_no_traceback() -> None:
-    importlib.import_module("pipelines.runtime.dvc_runner")  # whose StageFailed has no code of its own
+    importlib.import_module("pipelines.versioning.dvc_runner")  # whose StageFailed has no code of its own
     sentence = "error: a file: is damaged; run the stage again\n"
     assert Ended(74, sentence, 0.0).refused
     assert not Ended(74, f"Traceback (most recent call last):\n{sentence}", 0.0).refused

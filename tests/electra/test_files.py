@@ -1,27 +1,96 @@
 """The door to the disk: what killed writers left, names that are taken, a disk without a single byte."""
 
 import errno
+import fcntl
 import os
+import subprocess
+import sys
 
 import pytest
 
-from electra.errors import CorruptFile, OutOfRoom
-from electra.files import SMALL, free_name, lock_folder, read_object, remove, write_atomic
-from tests.conftest import largest_file
+from electra.errors import CorruptFile, OutOfRoom, Unreadable
+from electra.files import (
+    SMALL,
+    atomic_folder,
+    free_name,
+    lock_folder,
+    read_jsonl,
+    read_object,
+    readable,
+    remove,
+    room,
+    sweep,
+    write_atomic,
+)
+from tests.conftest import ROOT, environment, largest_file
 
-DEAD = 999_999_999  # no process has this number
+
+def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
+    for name in (".a.json.tmp-00", ".b.json.tmp-11"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "new").write_text("half")
+    with atomic_folder(tmp_path / "a.json"):
+        (living,) = set(tmp_path.glob(".a.json.tmp-*"))
+        write_atomic(tmp_path / "a.json", "whole")
+        assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".b.json.tmp-11", living.name}
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_what_a_killed_writer_of_a_file_left_is_swept(tmp_path):
-    for name in (f".a.json.tmp-{DEAD}", f".b.json.tmp-{DEAD}", f".a.json.tmp-{os.getppid()}"):
-        (tmp_path / name).write_text("half")
-    write_atomic(tmp_path / "a.json", "whole")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {
-        "a.json",
-        f".b.json.tmp-{DEAD}",
-        f".a.json.tmp-{os.getppid()}",
-    }  # another file's, a living process's
+WRITER = """
+import sys
+from pathlib import Path
+from electra.files import atomic_folder, write_atomic
+
+for number in range(60):
+    write_atomic(Path("a.json"), sys.argv[1] * 5000)
+    with atomic_folder(Path("folder")) as folder:
+        (folder / "first").write_text(sys.argv[1])
+        (folder / "second").write_text(sys.argv[1])
+"""
+
+
+def test_two_writers_with_the_same_process_number_leave_whole_files(tmp_path):
+    (tmp_path / "writer.py").write_text("import os\nos.getpid = lambda: 7\n" + WRITER)
+    command = [sys.executable, "writer.py"]
+    started = [subprocess.Popen([*command, who], cwd=tmp_path, env=environment(ROOT)) for who in "AB"]
+    assert [process.wait(120) for process in started] == [0, 0]
+    assert (tmp_path / "a.json").read_text() in {"A" * 5000, "B" * 5000}
+    assert (tmp_path / "folder" / "first").read_text() == (tmp_path / "folder" / "second").read_text()
+    sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "folder", "writer.py"]
+
+
+@pytest.mark.parametrize(("number", "advice"), [(errno.EACCES, "permissions"), (errno.ENOSPC, "bytes free")])
+def test_only_a_full_disk_is_told_to_be_full(tmp_path, number, advice):
+    with pytest.raises(OutOfRoom) as caught, room(tmp_path / "a"):
+        raise OSError(number, os.strerror(number))
+    assert advice in str(caught.value) and ("free some space" in str(caught.value)) == (number == errno.ENOSPC)
+
+
+def test_a_file_system_without_locks_is_a_sentence(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OutOfRoom, match="run: cannot be written"), lock_folder(tmp_path / "run"):
+        pass
+
+
+def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
+    with pytest.raises(Unreadable, match="Stale file handle"), readable(tmp_path / "a"):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    with pytest.raises(CorruptFile) as caught, readable(tmp_path / "a"):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    assert not isinstance(caught.value, Unreadable)
+
+
+def test_lines_of_json_end_at_line_feeds_alone(tmp_path):
+    (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n', encoding="utf-8")
+    assert read_jsonl(tmp_path / "a.jsonl") == ["a\u2028b", "c"]
+    (tmp_path / "a.jsonl").write_text('"a"\n{\n')
+    with pytest.raises(CorruptFile, match=r"a\.jsonl:2: is malformed .JSONDecodeError"):
+        read_jsonl(tmp_path / "a.jsonl")
 
 
 def test_a_free_name_replaces_nothing(tmp_path):
@@ -83,6 +152,6 @@ def test_settings_are_a_small_file_and_no_device(tmp_path):
     (tmp_path / "device.json").symlink_to("/dev/null")  # where /dev/zero would never end
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(SMALL + 1)
-    for name, found in (("device", r"cannot be read \(no regular file\)"), ("huge", "has 16,777,217 bytes")):
+    for name, found in (("device", "is no regular file"), ("huge", "has 16,777,217 bytes")):
         with pytest.raises(CorruptFile, match=rf"{name}\.json: {found}"):
             read_object(tmp_path / f"{name}.json")

@@ -117,12 +117,12 @@ def test_a_typed_mask_is_one_hidden_token_everywhere(models: Path) -> None:
 
 def test_what_cannot_be_proposed_is_refused(models: Path) -> None:
     generator = electra.load(models / "generator")
-    with pytest.raises(BadInput, match=r"text: hides nothing; expected a .MASK."):
+    with pytest.raises(BadInput, match=r"the text hides nothing; write .MASK."):
         electra.propose(TEXT, generator)
     for number in (99, -1, True):
-        with pytest.raises(BadInput, match=r"hide: has .*; expected numbers of tokens, 0 to 18"):
+        with pytest.raises(BadInput, match=r"hide has .*; tokens are numbered from 0 to 18"):
             electra.propose(TEXT, generator, hide=[number])
-    with pytest.raises(BadInput, match=r"a generator, which propose\(\) needs"):
+    with pytest.raises(BadInput, match=r"propose\(\) needs a generator"):
         electra.propose(TEXT, models / "discriminator", hide=[0])
     with pytest.warns(UserWarning, match="only the first 48 tokens") as told:
         assert electra.propose("[MASK] " + "cat " * 60, generator, count=1)[0].texts[0].endswith("cat " * 60)

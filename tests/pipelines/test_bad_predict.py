@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electra.finetuning.folder import load_model
-from pipelines.commands import predict
+from pipelines.cli import predict
 from tests.pipelines import bad_predict
 
 

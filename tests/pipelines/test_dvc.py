@@ -1,32 +1,35 @@
 """The two dvc.yaml files: what they name exists, what they select is what params.yaml says, and a copy really runs."""
 
+import functools
 import os
 import re
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
-from pipelines.cli import COMMANDS
 from pipelines.config.params import load
-from tests.conftest import ROOT, copy_project, environment, files_of, run, until
+from pipelines.stages import STAGES
+from tests.conftest import ROOT, commit, copy_project, environment, files_of, git, git_project, run, until
 
 EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-STAGES = {name: each.section for name, each in COMMANDS.items() if each.section is not None}
-HASHES = {"corpus_files": "corpora", "tasks_files": "tasks", "tokens_files": "tokens"}  # stages that always run
-PIPELINE = {name: definition for name, definition in EVERY.items() if name not in HASHES}
+LOOKS = {"code", "corpus_files", "tasks_files"}  # stages that always run
+PIPELINE = {name: definition["do"] for name, definition in EVERY.items() if name not in LOOKS}
 SELECTION = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 
 
 def stages_run(said: str) -> set[str]:
     """The stages that DVC ran, but for those that always run."""
     found = re.findall(r"Running stage 'pipelines/dvc\.yaml:(.+)'", said)
-    return {name for name in found if name.partition("@")[0] not in HASHES}
+    return {name for name in found if name.partition("@")[0] not in LOOKS}
 
 
 def dvc(folder: Path, *words: str, code: int | None = 0) -> str:
@@ -34,15 +37,38 @@ def dvc(folder: Path, *words: str, code: int | None = 0) -> str:
     return done.stdout + done.stderr
 
 
-def test_every_stage_of_the_command_line_is_a_dvc_stage() -> None:
-    assert set(EVERY) == {*STAGES, *HASHES} - {"report"}
-    for name, section in HASHES.items():
-        assert EVERY[name]["foreach"] == f"${{{section}}}" and EVERY[name]["do"]["always_changed"]
-        assert EVERY[name]["do"]["cmd"] == f"python -m pipelines inputs {section} ${{key}}"
-    for name, definition in PIPELINE.items():
-        assert definition["foreach"] == f"${{{STAGES[name]}}}"
-        assert definition["do"]["cmd"] == f"python -m pipelines {name} ${{key}}"
+def test_every_stage_of_the_list_is_a_dvc_stage() -> None:
+    assert set(PIPELINE) == set(STAGES) - {"report"}
+    for name, do in PIPELINE.items():
+        stage = STAGES[name]
+        assert EVERY[name]["foreach"] == f"${{{stage.section}}}"
+        assert do["cmd"] == f"python -m pipelines {name} ${{key}}"
+        assert do["outs"] == [f"build/{stage.folder}/${{key}}"]
+        (code,) = (param["build/code.json"] for param in do["params"] if isinstance(param, dict))
+        assert name in code
         assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
+
+
+def test_dvc_knows_what_a_stage_reads() -> None:
+    """The folders of its inputs are deps, for a name of each stage."""
+    params = load(ROOT / "params.yaml")
+    for name, do in PIPELINE.items():
+        for entry in getattr(params, STAGES[name].section):
+            written = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+            item = written[STAGES[name].section][entry]
+            deps = {filled(dep, entry, item) for dep in do.get("deps", [])}
+            inputs = [key.partition("@") for key in STAGES[name].inputs(params, entry)]
+            assert {f"build/{STAGES[stage].folder}/{of}" for stage, _, of in inputs} <= deps, (name, entry)
+
+
+def filled(template: str, key: str, item: dict[str, Any]) -> str:
+    """A path as DVC writes it for an entry."""
+    for name in re.findall(r"\$\{(.+?)\}", template):
+        value: Any = item
+        for part in name.split(".")[1:]:
+            value = value[part]
+        template = template.replace(f"${{{name}}}", key if name == "key" else str(value))
+    return template
 
 
 def test_dvcs_site_cache_is_ours_alone(tmp_path: Path) -> None:
@@ -55,27 +81,26 @@ def test_dvcs_site_cache_is_ours_alone(tmp_path: Path) -> None:
         assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
-def test_numbers_stay_in_git_and_outs_in_the_cache() -> None:
+def test_numbers_stay_in_git_and_folders_in_the_cache() -> None:
     """A number that git does not have cannot be compared with the last commit."""
-    for definition in (*(one["do"] for one in PIPELINE.values()), *SELECTION.values()):
+    for definition in SELECTION.values():
         for kind in ("outs", "metrics", "plots"):
             for out in definition.get(kind, []):
-                path, options = (out, {}) if isinstance(out, str) else next(iter(out.items()))
-                assert options.get("cache", True) is not path.startswith(("results/", "build/selected")), path
-                if definition not in SELECTION.values():
-                    assert (kind == "outs") is path.startswith("build/"), f"{path}: switches the run cache off"
+                ((path, options),) = out.items()
+                assert path.startswith("results/") and options["cache"] is False
+                assert options["persist"], f"{path}: a stopped stage would have deleted it"
 
 
 def test_dvc_sees_every_stage_of_every_name() -> None:
     """One broken dvc.yaml breaks every DVC command, so this is the test to look at first."""
     listed = {line.split()[0] for line in dvc(ROOT, "stage", "list", "--all").splitlines()}
     params = load(ROOT / "params.yaml")
-    for stage, section in STAGES.items():
-        for name in getattr(params, section) if section else ():
-            assert f"pipelines/dvc.yaml:{stage}@{name}" in listed
+    for name in PIPELINE:
+        for entry in getattr(params, STAGES[name].section):
+            assert f"pipelines/dvc.yaml:{name}@{entry}" in listed
     assert "report" in listed
-    assert {f"model@{name}" for name in params.run.models} <= listed
-    assert {f"variants@{name}" for name in params.run.ablations} <= listed
+    assert {f"summarize_model@{name}" for name in params.run.models} <= listed
+    assert {f"summarize_ablation@{name}" for name in params.run.ablations} <= listed
 
 
 TARGET = "pipelines/dvc.yaml:pretrain@smoke"
@@ -140,8 +165,8 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
 
 @pytest.mark.slow
 def test_settings_put_back_train_nothing(project: Path) -> None:
-    def made() -> list[dict[str, bytes]]:
-        return [files_of(project / name) for name in ("build/models", "results")]
+    def made() -> dict[str, bytes]:
+        return files_of(project / "build/models")
 
     params, first = (project / "params.yaml").read_text(), made()
     (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
@@ -163,5 +188,137 @@ def test_own_text_that_changes_is_seen(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_curves_are_dvc_plots(project: Path) -> None:
-    assert "index.html" in dvc(project, "plots", "show", "results/smoke/pretrain.csv")
+def test_a_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> None:
+    stage, corpus = project / "pipelines/stages/pretrain.py", project / "pipelines/stages/corpus.py"
+    before = stage.read_text()
+    stage.write_text(f"# A comment.\n{before}")
+    corpus.write_text(corpus.read_text().replace('"""The stage: ', '"""Collect: '))
+    assert not stages_run(dvc(project, "repro", TARGET))
+    stage.write_text(before.replace("EXAMPLES, PROPOSALS = 12, 3", "EXAMPLES, PROPOSALS = 11, 3"))
+    said = dvc(project, "repro", TARGET)
+    assert stages_run(said) == {"pretrain@smoke"}
+    assert "resuming at step 200 of 200" in said, "the training code is the same: only the export runs again"
+    stage.write_text(before)
+
+
+@pytest.mark.slow
+def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path: Path) -> None:
+    """`dvc push --run-cache`, then a clone without lock files and without a cache: nothing is trained there."""
+    store = tmp_path / "store"
+    dvc(project, "remote", "add", "--local", "--default", "store", str(store))
+    dvc(project, "push", "--run-cache", TARGET)
+    clone = copy_project(tmp_path / "clone")
+    (clone / "params.yaml").write_bytes((project / "params.yaml").read_bytes())
+    dvc(clone, "remote", "add", "--local", "--default", "store", str(store))
+    assert not stages_run(dvc(clone, "repro", "--pull", TARGET))
+    assert files_of(clone / "build/models") == files_of(project / "build/models")
+    assert not (clone / "runs/pretrain").exists()
+
+
+@pytest.mark.slow
+def test_a_second_model_runs_beside_the_first(project: Path) -> None:
+    """As docs/operate.md says: single stages of two models in two terminals."""
+    params = (project / "params.yaml").read_text()
+    slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000")
+    (project / "params.yaml").write_text(slow.replace("tokens: absent", "tokens: smoke"))
+    command = [sys.executable, "-m", "dvc", "repro", "-s", TARGET]
+    before = len(list((project / "runs/pretrain").glob("*")))
+    first = subprocess.Popen(command, cwd=project, env=environment(project), start_new_session=True)
+    try:
+        until(lambda: len(list((project / "runs/pretrain").glob("*/step-*"))) > before)
+        assert stages_run(dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")) == {"pretrain@base"}
+        refused = dvc(project, "repro", TARGET, code=None)
+        assert "busy" in refused and first.poll() is None
+        again = run(project, "-m", "pipelines", "pretrain", "smoke", code=73)
+        assert "is in use by pid" in again.stderr and again.stderr.count("\n") == 1
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+
+
+@pytest.mark.slow
+def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported: Path) -> None:
+    said = dvc(reported, "exp", "run", "--temp", "-S", "models.smoke.pretrain.steps=21", TARGET)
+    assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
+    (reported / "build/own").mkdir()
+    (reported / "text/a.txt").rename(reported / "build/own/a.txt")
+    params = reported / "params.yaml"
+    params.write_text(params.read_text().replace("text/*.txt", "build/own/*.txt"))
+    commit(reported, "Text that git ignores")
+    said = dvc(reported, "exp", "run", "--temp", "pipelines/dvc.yaml:corpus@smoke", code=None)
+    assert "copy only what git and DVC track" in said and "Traceback" not in said
+    git(reported, "reset", "-q", "--hard", "HEAD~1")
+
+
+@pytest.mark.slow
+def test_inputs_that_dvc_links_are_read(project: Path) -> None:
+    dvc(project, "config", "--local", "cache.type", "symlink")
+    dvc(project, "checkout", "--relink")
+    assert (project / "build/tokens/smoke/MANIFEST.json").is_symlink()
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("1.0e-3", "3.0e-3"))
+    assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
+    dvc(project, "config", "--local", "--unset", "cache.type")
+
+
+@pytest.mark.slow
+def test_what_dvc_imports_from_a_web_server_is_read(tmp_path: Path) -> None:
+    project, there = copy_project(tmp_path / "project"), tmp_path / "there"
+    there.mkdir()
+    (project / "text/a.txt").rename(there / "a.txt")
+    params = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(params.replace("text/*.txt", "data/*.txt"))
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=there)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (project / "data").mkdir()
+        dvc(project, "import-url", f"http://127.0.0.1:{server.server_port}/a.txt", "data/a.txt")
+        target = "pipelines/dvc.yaml:corpus@smoke"
+        assert stages_run(dvc(project, "repro", target)) == {"corpus@smoke"}
+        with (there / "a.txt").open("a") as file:
+            file.write("\n\nA new sentence about the miller.")
+        dvc(project, "update", "data/a.txt.dvc")
+        assert stages_run(dvc(project, "repro", target)) == {"corpus@smoke"}
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project, in git, after a bare `dvc repro`, with what it made committed."""
+    folder = git_project(tmp_path_factory.mktemp("reported") / "project")
+    (folder / "benchmarks/results").mkdir(parents=True)
+    (folder / "benchmarks/results/.gitkeep").touch()
+    dvc(folder, "repro")
+    commit(folder, "Results")
+    return folder
+
+
+@pytest.mark.slow
+def test_curves_are_all_that_dvc_plots_shows(reported: Path) -> None:
+    dvc(reported, "plots", "show")
+    page = (reported / "dvc_plots/index.html").read_text(encoding="utf-8")
+    assert "results/curves/smoke.csv" in page and page.count('class="plot"') <= 1
+    assert "results/summary" not in page and ".svg" not in page
+    shown = dvc(reported, "metrics", "show")
+    assert "results/summary/smoke.json" in shown and "pretrained.average" in shown
+    assert not stages_run(dvc(reported, "repro")) and not git(reported, "status", "--porcelain")
+
+
+@pytest.mark.slow
+def test_a_stopped_stage_leaves_git_clean(reported: Path) -> None:
+    params = (reported / "params.yaml").read_text()
+    (reported / "params.yaml").write_text(params.replace("1.0e-3", "5.0e-3").replace("steps: 20", "steps: 2000"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro"],
+        cwd=reported,
+        env=environment(reported),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    finished = len(list((reported / "runs/pretrain").glob("*")))
+    until(lambda: len(list((reported / "runs/pretrain").glob("*"))) > finished)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert git(reported, "status", "--porcelain").split() == ["M", "params.yaml"]
+    (reported / "params.yaml").write_text(params)

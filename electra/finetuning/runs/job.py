@@ -5,7 +5,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from electra.finetuning.training import count_steps, read_outputs, train
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import add_fresh_layers, fresh_encoder
-from electra.nn.huggingface import load_encoder, read_config, trained_positions
+from electra.nn.huggingface import load_encoder, open_folder, read_config
 from electra.seeds import derive
 from electra.storage.fingerprint import Code
 from electra.storage.tensors import read_tensors
@@ -54,7 +54,7 @@ class Job:
     vocab_size: int
     state: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
-    code: Code = field(default_factory=dict)  # of the files that a result depends on
+    code: Code = ""
     device: str = "cpu"
     start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
     keep: bool = False  # write the fine-tuned model, too
@@ -172,7 +172,7 @@ def beyond_pretraining(job: Job, *splits: Examples) -> Record:
     Those positions keep their random initial vectors. The scratch arm starts from random vectors anyway, so nothing is
     reported for it.
     """
-    seen, lengths = trained_positions(job.model), np.concatenate([split.length_N for split in splits])
+    seen, lengths = open_folder(job.model).trained_positions, np.concatenate([split.length_N for split in splits])
     share = float((lengths > seen).mean())
     reported = job.arm == "pretrained" and share > 0
     return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if reported else {}

@@ -7,7 +7,7 @@ locks its threads hold); how many there are, and which one runs a job, affects n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class Plan:
     device: str = "cpu"
     before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
-    code: Code = field(default_factory=dict)  # of the files that a result depends on (pipelines/runtime/code_deps.py)
+    code: Code = ""
 
     def jobs(self) -> list[Job]:
         """A job for each arm and seed.
@@ -63,9 +63,12 @@ class Plan:
         task, keep = find(self.rows, self.task), self.keep or config.keep
         kind_of(task).check_config(config, encoder, keep)
         splits, files = self._splits(task), verify_folder(self.model)
-        if (pieces := reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size) != vocab_size:
-            found = f"holds a tokenizer of {pieces:,} pieces"
-            raise BadInput(self.model, found, f"the model's {vocab_size:,}", "pre-train again")
+        pieces = reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size
+        if pieces != vocab_size:
+            raise BadInput(
+                f"{self.model}: holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}; "
+                "pre-train again"
+            )
         cost = (self.rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
         return [
             Job(
@@ -97,8 +100,10 @@ class Plan:
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):
             if not paths[split].is_file():
-                expected, do = f"the {split} rows of {task.name}", f"give the source its {task.name} files"
-                raise BadInput(paths[split], "there is no such file", expected, f"{do} and run the tasks stage")
+                raise BadInput(
+                    f"{paths[split]}: there is no such file; give the source the {task.name} files and run the tasks "
+                    "stage"
+                )
         return {split: sha256_once(path) for split, path in paths.items() if path.is_file()}
 
     def _start(self, seed: int) -> Job:
@@ -106,8 +111,9 @@ class Plan:
         for job in self.before:
             if job.arm == "pretrained" and job.seed == seed:
                 return job
-        found, do = f"has no seed {seed} in {self.config.start}", "let both have the same `seeds`"
-        raise BadConfig(f"finetune start of {self.task}", found, "a run of each seed", do)
+        raise BadConfig(
+            f"finetune start of {self.task}: has no seed {seed} in {self.config.start}; let both have the same `seeds`"
+        )
 
 
 def finished(job: Job) -> Record | None:
@@ -124,8 +130,9 @@ def check_inputs(job: Job) -> None:
     inputs = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
     for path, sha256 in (inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}).items():
         with readable(path):
-            if (found := sha256_once(path)) != sha256:
-                raise CorruptFile(path, f"has sha256 {found}", f"{sha256}, as when the stage began", "run it again")
+            actual = sha256_once(path)
+            if actual != sha256:
+                raise CorruptFile(f"{path}: has sha256 {actual}; it had {sha256} when the stage began. Run it again")
 
 
 def run(job: Job) -> Record:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.finetuning.heads import OutputArrays
-from electra.finetuning.predictions import rounded, softmax
+from electra.finetuning.predictions import finite, rounded, softmax
 from electra.finetuning.squad.windows import Reading
 from electra.finetuning.tasks import SquadConfig
 
@@ -133,7 +133,11 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Ans
 
 
 def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
-    """Every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts with K ends each."""
+    """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts with K ends each.
+
+    A span whose score is not finite is none: -inf stands where a beam has more places than its row, NaN where training
+    has failed.
+    """
     longest = int(reading.examples.length_N.max())
     owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
     inside_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where it may end
@@ -157,5 +161,5 @@ def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> 
         start_WK[window_C, k_C],
         end_WKK[window_C, k_C, j_C],
         score_WKK[window_C, k_C, j_C],
-        outputs["null"].astype(np.float64),
+        finite(outputs["null"]).astype(np.float64),
     )

@@ -7,17 +7,16 @@
 In training the end sees the gold start; in prediction each of the `beam` best starts gets its `beam` best ends. Only
 [CLS], the context and the last [SEP] are possible positions (the others lose 1000). There is no dropout in the head.
 
-Shapes: B rows, T positions, P tokens of all rows, H hidden size, M = 512 hidden units of both MLPs, K beam.
+Shapes: B rows, T positions, H hidden size, M = 512 hidden units of both MLPs, K beam.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.finetuning.batches import PackedBatch
+from electra.finetuning.batches import PaddedBatch
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import SquadConfig
-from electra.finetuning.unpadded import hidden
 from electra.nn.encoder import Encoder
 
 _MLP = 512
@@ -47,72 +46,75 @@ class SpanFinder(Network):
                 nn.init.xavier_uniform_(part.weight)
                 nn.init.zeros_(part.bias)
 
-    def _read(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-        hidden_PH = hidden(self.encoder, batch)
-        return hidden_PH, self._logits(self.start(hidden_PH), batch)
+    def _read(self, batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+        """Return hidden states (B, T, H) and the start's logits (B, T)."""
+        hidden_BTH = self.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
+        return hidden_BTH, self._logits(self.start(hidden_BTH), batch)
 
-    def _logits(self, score_P1: Tensor, batch: PackedBatch) -> Tensor:
-        """One score for each token as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
-        allowed_P = (batch.segments_P + (batch.positions_P == 0)).clamp(max=1)
-        return batch.grid(score_P1.squeeze(-1) + (1 - allowed_P) * _FORBIDDEN, float("-inf"))
+    def _logits(self, score_BT1: Tensor, batch: PaddedBatch) -> Tensor:
+        """Return scores as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
+        allowed_BT = batch.segments_BT.bool()
+        allowed_BT[:, 0] = True
+        score_BT = score_BT1.squeeze(-1)
+        logits_BT = torch.where(allowed_BT, score_BT, score_BT + _FORBIDDEN)
+        return logits_BT.masked_fill(~batch.real_tokens(), float("-inf"))
 
-    def _null_logit(self, hidden_PH: Tensor, start_BT: Tensor, batch: PackedBatch) -> Tensor:
-        share_P = start_BT.softmax(-1).reshape(-1)[batch.cell_P]
-        weighted_PH = share_P[:, None] * hidden_PH
-        summary_BH = weighted_PH.new_zeros(len(batch), hidden_PH.shape[1]).index_add(0, batch.row_P, weighted_PH)
-        logit: Tensor = self.null(hidden_PH[batch.first_B], summary_BH)
-        return logit
+    def _null_logit(self, hidden_BTH: Tensor, start_BT: Tensor) -> Tensor:
+        share_BT1 = start_BT.softmax(-1)[..., None]
+        summary_BH = (share_BT1 * hidden_BTH).sum(1)
+        return self.null(hidden_BTH[:, 0], summary_BH)  # type: ignore[no-any-return]
 
-    def losses(self, batch: PackedBatch) -> Tensor:
-        """(start + end) / 2 + 0.5 × answerability, for each window."""
-        hidden_PH, start_BT = self._read(batch)
+    def _end_after(self, start_B: Tensor, hidden_BTH: Tensor, second_BTM: Tensor, batch: PaddedBatch) -> Tensor:
+        """Return the end's logits (B, T) given a start; `second_BTM` is the MLP's half of all positions."""
+        first_BM = self.end.first(hidden_BTH[torch.arange(len(start_B), device=start_B.device), start_B])
+        return self._logits(self.end.join(first_BM[:, None], second_BTM), batch)
+
+    def losses(self, batch: PaddedBatch) -> Tensor:
+        """Return (start + end) / 2 + 0.5 × answerability, for each window (B,)."""
+        hidden_BTH, start_BT = self._read(batch)
         gold_B = batch.targets["start"]
         if self.conditional:
-            first_BM = self.end.first(hidden_PH[batch.first_B + gold_B])
-            end_P = self.end.join(first_BM[batch.row_P], self.end.second(hidden_PH))
+            end_BT = self._end_after(gold_B, hidden_BTH, self.end.second(hidden_BTH), batch)
         else:
-            end_P = self.end_alone(hidden_PH)
-        end_BT = self._logits(end_P, batch)
+            end_BT = self._logits(self.end_alone(hidden_BTH), batch)
         start_B = F.cross_entropy(start_BT, gold_B, reduction="none")
         end_B = F.cross_entropy(end_BT, batch.targets["end"], reduction="none")
         loss_B = (start_B + end_B) / 2
         if self.answerability:
-            null_B = self._null_logit(hidden_PH, start_BT, batch)
+            null_B = self._null_logit(hidden_BTH, start_BT)
             flag_B = batch.targets["impossible"]
             null_loss_B = F.binary_cross_entropy_with_logits(null_B, flag_B, reduction="none")
             loss_B = loss_B + self.answerability_weight * null_loss_B
         return loss_B
 
-    def outputs(self, batch: PackedBatch) -> dict[str, Tensor]:
-        """Log-probabilities and positions of the best starts (B, K) and of each one's best ends (B, K, K); `null` (B,).
+    def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
+        """Return the best starts (B, K) and each one's best ends (B, K, K), with log-probabilities, and `null` (B,).
 
         Without the answerability head `null` is the log-probability that both ends point at [CLS]. Rows of fewer
         than K positions are filled with position 0.
         """
-        hidden_PH, start_BT = self._read(batch)
+        hidden_BTH, start_BT = self._read(batch)
         log_start_BT = start_BT.log_softmax(-1)
         start_score_BK, start_BK = self._top(log_start_BT)
         if self.conditional:
-            part_PM = self.end.second(hidden_PH)
-
-            def end_after(start_B: Tensor) -> Tensor:
-                first_BM = self.end.first(hidden_PH[batch.first_B + start_B])
-                return self._logits(self.end.join(first_BM[batch.row_P], part_PM), batch).log_softmax(-1)
-
-            # one start at a time: (K, P, M) at once would not fit
-            tops = [self._top(end_after(start_B)) for start_B in start_BK.unbind(1)]
-            end_score_BKK, end_BKK = (torch.stack(each, 1) for each in zip(*tops, strict=True))
-            log_cls_BT = end_after(torch.zeros_like(start_BK[:, 0]))
+            second_BTM = self.end.second(hidden_BTH)
+            ends = []  # one start at a time: (B, K, T, M) at once would not fit
+            for start_B in start_BK.unbind(1):
+                end_BT = self._end_after(start_B, hidden_BTH, second_BTM, batch)
+                ends.append(self._top(end_BT.log_softmax(-1)))
+            end_score_BKK = torch.stack([score_BK for score_BK, _ in ends], 1)
+            end_BKK = torch.stack([position_BK for _, position_BK in ends], 1)
+            end_BT = self._end_after(torch.zeros_like(start_BK[:, 0]), hidden_BTH, second_BTM, batch)
+            log_cls_BT = end_BT.log_softmax(-1)
         else:
-            log_cls_BT = self._logits(self.end_alone(hidden_PH), batch).log_softmax(-1)
+            log_cls_BT = self._logits(self.end_alone(hidden_BTH), batch).log_softmax(-1)
             end_score_BK, end_BK = self._top(log_cls_BT)
             shape = (-1, start_BK.shape[1], -1)
-            end_score_BKK, end_BKK = end_score_BK[:, None].expand(*shape), end_BK[:, None].expand(*shape)
-        null_B = (
-            self._null_logit(hidden_PH, start_BT, batch)
-            if self.answerability
-            else log_start_BT[:, 0] + log_cls_BT[:, 0]
-        )
+            end_score_BKK = end_score_BK[:, None].expand(*shape)
+            end_BKK = end_BK[:, None].expand(*shape)
+        null_B = log_start_BT[:, 0] + log_cls_BT[:, 0]
+        if self.answerability:
+            null_B = self._null_logit(hidden_BTH, start_BT)
         return {
             "start": start_BK,
             "start_score": start_score_BK,
@@ -122,7 +124,7 @@ class SpanFinder(Network):
         }
 
     def _top(self, log_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """The K best values and positions; -inf and position 0 where there are fewer than K."""
+        """Return the K best values and positions; -inf and position 0 where there are fewer than K."""
         score_BK, position_BK = log_BT.topk(min(self.beam, log_BT.shape[1]), dim=-1)
         missing = self.beam - score_BK.shape[1]
         return F.pad(score_BK, (0, missing), value=float("-inf")), F.pad(position_BK, (0, missing))
@@ -140,18 +142,17 @@ class _Pair(nn.Module):
         self.out = nn.Linear(_MLP, 1)
 
     def first(self, a_H: Tensor) -> Tensor:
-        """(..., H) to (..., M), the bias included."""
+        """Map (..., H) to (..., M), the bias included."""
         return F.linear(a_H, self.both.weight[:, : a_H.shape[-1]], self.both.bias)
 
     def second(self, b_H: Tensor) -> Tensor:
-        """(..., H) to (..., M)."""
+        """Map (..., H) to (..., M)."""
         return F.linear(b_H, self.both.weight[:, b_H.shape[-1] :])
 
     def join(self, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Both halves to one number for each pair (..., 1)."""
-        score: Tensor = self.out(F.gelu(first_M + second_M))
-        return score
+        """Map both halves to one number for each pair (..., 1)."""
+        return self.out(F.gelu(first_M + second_M))  # type: ignore[no-any-return]
 
     def forward(self, a_H: Tensor, b_H: Tensor) -> Tensor:
-        """Pairs of vectors, broadcast against each other, to one number each."""
+        """Map pairs of vectors, broadcast against each other, to one number each."""
         return self.join(self.first(a_H), self.second(b_H)).squeeze(-1)

@@ -14,7 +14,6 @@ from electra.config import build, plain
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput, shown
 from electra.finetuning.heads import Network, OutputArrays
-from electra.finetuning.predictions import finite
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
@@ -64,14 +63,12 @@ class QuestionAnswering(TaskKind):
     def judge(
         self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig, *, labelled: bool
     ) -> SplitResult:
-        complete = all(np.isfinite(outputs[name]).all() for name in ("null", "start"))
-        clean = {name: finite(values) for name, values in outputs.items()}
-        candidates = spans.candidates(encoded, clean, config)
+        candidates = spans.candidates(encoded, outputs, config)
         judged = judge(candidates, encoded, self.version, config)
+        complete = bool(np.isfinite(outputs["null"]).all())
         return dataclasses.replace(judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()})
 
     def answers(self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig) -> Iterator[Row]:
-        outputs = {name: finite(values) for name, values in outputs.items()}
         candidates = spans.candidates(encoded, outputs, config)
         threshold = config.null_threshold if config.answerability else None
         for row, answer in zip(encoded.rows, spans.choose(encoded, candidates, config), strict=True):
@@ -88,7 +85,7 @@ class QuestionAnswering(TaskKind):
         """Exact match and F1 as the official scripts give them; answers are as handed in, empty where there is none."""
         for key, text in answers.items():
             if not isinstance(text, str):
-                raise BadInput(where, f"answers {shown(text)} to {key}", "text")
+                raise BadInput(f"{where}: answers {shown(text)} to {key}; expected text")
         figures = official.evaluate(rows, answers, dict.fromkeys(answers, 0.0), self.version, 0.0)
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
@@ -104,15 +101,15 @@ class QuestionAnswering(TaskKind):
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         """From the file of the head's own, or from transformers' two rows, which are the independent head."""
         usual = {"head": "independent", "answerability": False, "length": stored.length}
-        config = build(SquadConfig, stored.task_json.get("squad") or usual, f"{stored.folder / TASK}: squad")
+        config = build(SquadConfig, stored.task_json.get("squad") or usual, f"{stored.path / TASK}: squad")
         network = SpanFinder(stored.encoder, config)
         pair, head = nn.Linear(network.start.in_features, 2), _head(network)
-        beside = (stored.folder / SPANS).is_file()
+        beside = (stored.path / SPANS).is_file()
         if stored.heads or not beside:
             stored.fill({"qa_outputs": pair}, stored.heads)
         rows = {kind: value.chunk(2) for kind, value in pair.state_dict().items()}
         both = {f"{name}.{kind}": rows[kind][i] for i, name in enumerate(("start", "end_alone")) for kind in rows}
-        fill(head, stored.beside(SPANS) if beside else both, stored.folder / SPANS, DO)
+        fill(head, stored.beside(SPANS) if beside else both, stored.path / SPANS, DO)
         return network, config
 
     @staticmethod

@@ -44,18 +44,19 @@ class Reading(Encoded):
 def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
     if not all(isinstance(row.get(key), str) for key in ("question", "context")):
-        raise BadInput(where, f"is {row!r:.80}", 'an object with text under "id", "question" and "context"')
+        raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id", "question" and "context"')
     if not isinstance(row.get("answers"), list) or not isinstance(row.get("impossible"), bool):
-        raise BadInput(where, "lacks its answers", 'a list under "answers" and true or false under "impossible"')
+        raise BadInput(
+            f'{where}: lacks its answers; expected a list under "answers" and true or false under "impossible"'
+        )
     for answer in row["answers"]:
         text, start = answer.get("text"), answer.get("start")
         found = row["context"][start : start + len(text)] if isinstance(text, str) and type(start) is int else None
         if found is None or start < 0 or found != text or not text:
-            wrong = f"has the answer {text!r} at {start!r}, where the context reads {found!r}"
-            raise BadInput(where, wrong, "an answer that stands in its context", "correct or remove the row")
+            raise BadInput(f"{where}: has the answer {text!r} at {start!r}, where the context reads {found!r}")
     if row["impossible"] == bool(row["answers"]):
         found = "no answer" if row["impossible"] is False else "answers though it is impossible"
-        raise BadInput(where, f"has {found}", "answers, or impossible: true")
+        raise BadInput(f"{where}: has {found}; expected answers, or impossible: true")
 
 
 def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:

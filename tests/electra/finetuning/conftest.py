@@ -2,10 +2,8 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
@@ -92,9 +90,3 @@ def task_rows(tmp_path_factory) -> Path:
         write_jsonl(folder / name / "train.jsonl", squad_rows(40, 1, impossible=name == "squad2"))
         write_jsonl(folder / name / "dev.jsonl", squad_rows(15, 2, impossible=name == "squad2"))
     return folder
-
-
-def padded(batch: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Ids and segments (B, T) and lengths (B,) of the same rows, as a padded encoder takes them."""
-    lengths = torch.bincount(batch.row_P)
-    return batch.grid(batch.ids_P, 0), batch.grid(batch.segments_P, 0), lengths

@@ -1,10 +1,10 @@
-"""Rows end to end: the order of training, and parts of a batch."""
+"""The order of training, parts of a batch, and padding."""
 
 import itertools
 
 import numpy as np
 
-from electra.finetuning.batches import stack, training_order
+from electra.finetuning.batches import NO_WORD, parts, stack, training_order
 
 
 def test_an_epoch_is_one_shuffle_of_all_rows():
@@ -18,11 +18,23 @@ def test_an_epoch_is_one_shuffle_of_all_rows():
     assert {tuple(sorted(batch)) for batch in epochs[:32]} != {tuple(sorted(batch)) for batch in epochs[32:]}
 
 
-def test_a_batch_tells_where_every_token_stands():
-    examples = stack([[2, 7, 3], [2, 3], [2, 8, 9, 3]], [2, 2, 1], {"label": np.array([5, 6, 7])}, ["a", "b", "c"])
+def test_a_batch_is_padded_at_the_end_of_its_rows():
+    targets = {"label": np.array([5, 6, 7]), "tags": np.arange(9)}
+    examples = stack([[2, 7, 3], [2, 3], [2, 8, 9, 3]], [2, 2, 1], targets, ["a", "b", "c"])
     batch = examples.batch(np.array([2, 1]))
-    assert batch.ids_P.tolist() == [2, 8, 9, 3, 2, 3] and batch.segments_P.tolist() == [0, 1, 1, 1, 0, 0]
-    assert batch.positions_P.tolist() == [0, 1, 2, 3, 0, 1] and batch.row_P.tolist() == [0, 0, 0, 0, 1, 1]
-    assert batch.grid(batch.ids_P, 0).tolist() == [[2, 8, 9, 3], [2, 3, 0, 0]]
-    assert batch.first_B.tolist() == [0, 4] and batch.targets["label"].tolist() == [7, 6]
-    assert examples.batch(np.array([0])).real_BT is None
+    assert batch.ids_BT.tolist() == [[2, 8, 9, 3], [2, 3, 0, 0]]
+    assert batch.segments_BT.tolist() == [[0, 1, 1, 1], [0, 0, 0, 0]]
+    assert batch.lengths_B.tolist() == [4, 2] and batch.targets["label"].tolist() == [7, 6]
+    assert batch.targets["tags"].tolist() == [[5, 6, 7, 8], [3, 4, NO_WORD, NO_WORD]]
+    assert batch.real_tokens().tolist() == [[True] * 4, [True, True, False, False]]
+
+
+def test_parts_hold_rows_of_like_length_with_little_padding():
+    lengths = np.random.default_rng(0).integers(3, 60, 200)
+    found = list(parts(np.arange(200), lengths, tokens=500, padding=40))
+    assert sorted(np.concatenate(found).tolist()) == list(range(200))
+    assert (np.diff(lengths[np.concatenate(found)]) >= 0).all()
+    for part in found:
+        padded = len(part) * lengths[part].max()
+        assert padded <= 500 and padded - lengths[part].sum() <= 40
+    assert [len(part) for part in parts(np.arange(3), np.array([9, 9, 9]), tokens=1, padding=40)] == [1, 1, 1]

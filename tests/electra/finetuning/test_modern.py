@@ -18,13 +18,19 @@ from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig
 from electra.finetuning.training import optimizer_for, read_outputs
-from electra.finetuning.unpadded import hidden
 from electra.nn.factory import add_fresh_layers, initialise, make_encoder
 from electra.nn.hf_names import architecture_of, config_json
-from electra.nn.huggingface import TOKENIZER_FILES, load_encoder, network_tensors, write_folder
+from electra.nn.huggingface import (
+    TOKENIZER_FILES,
+    ModelFolder,
+    load_encoder,
+    network_tensors,
+    open_folder,
+    write_folder,
+)
 from electra.pretraining.networks import Discriminator, Generator
 
-from .conftest import MODERN, glue_rows, padded, squad_rows
+from .conftest import MODERN, glue_rows, squad_rows
 from .test_folder import CHUNKS, CONFIG, peer, tagged_rows
 
 
@@ -69,12 +75,12 @@ def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_mode
         theirs = peer(transformers.AutoModel, tmp_path / name)
         assert type(theirs).__name__ == "ModernBertModel"
         batch = examples.batch(np.arange(6))
-        ids, _, lengths = padded(batch)
-        seen = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+        real_BT = batch.real_tokens()
         with torch.no_grad():
-            states = theirs(ids, attention_mask=seen).last_hidden_state.flatten(0, 1)
-            assert torch.allclose(states[batch.cell_P], hidden(network.encoder, batch), atol=1e-5)
-        again = read_outputs(load_model(tmp_path / name).network, examples)
+            states = theirs(batch.ids_BT, attention_mask=real_BT.long()).last_hidden_state
+            ours_BTH = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
+            assert torch.allclose(states[real_BT], ours_BTH[real_BT], atol=1e-5)
+        again = read_outputs(load_model(open_folder(tmp_path / name)).network, examples)
         for key, value in ours.items():
             factor = scale if key == "logits" else 1.0
             assert np.allclose(again[key], value * factor, atol=1e-5), (name, key)
@@ -83,7 +89,7 @@ def test_each_kind_of_model_is_a_folder_that_gives_its_outputs_again(modern_mode
 @pytest.mark.parametrize(("labels", "task"), [({}, True), ({"id2label": None}, True), ({"id2label": 5}, True), ({"id2label": {"0": "replaced"}}, False)])  # fmt: skip # noqa: E501
 def test_a_head_of_labels_is_told_from_a_discriminators(tmp_path, labels, task):
     write_json(tmp_path / "config.json", {"architectures": ["ModernBertForTokenClassification"], **labels})
-    assert is_finetuned(tmp_path) is task
+    assert is_finetuned(ModelFolder(tmp_path)) is task
 
 
 def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_model):
@@ -91,7 +97,7 @@ def test_padding_that_is_far_from_all_words_gives_no_number_that_is_none(modern_
     encoder = load_encoder(modern_model)
     examples = examples_of([[2, *[7] * 28, 3], [2, 7, 3]], [30, 3], {}, [])
     batch = examples.batch(np.arange(2))
-    states = hidden(encoder, batch)
+    states = encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
     states.sum().backward()
     assert bool(states.isfinite().all()) and MODERN.window == 6
     assert all(bool(each.grad.isfinite().all()) for each in encoder.parameters() if each.grad is not None)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from electra.finetuning import batches
-from electra.finetuning import step as step_module
+from electra.finetuning import batches, training
 from electra.finetuning.batches import training_order
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
@@ -15,7 +14,7 @@ from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import count_steps, read_outputs, train
 from electra.nn.huggingface import load_encoder
 
-from .conftest import glue_rows, padded
+from .conftest import glue_rows
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)
 
@@ -51,10 +50,10 @@ def test_steps_are_whole_epochs_of_rounded_up_batches():
 def test_training_equals_the_published_rules_written_out(model, examples, exponent, tokens, monkeypatch):
     """Adam without bias correction, eps outside the root, summed loss, clip 1, layer-wise decay, product schedule.
 
-    On padded rows, whole batches at once; ours has no padding, and parts of at most `tokens` tokens.
+    Theirs takes whole batches at once, ours parts of at most `tokens` tokens.
     """
-    limited = lambda rows, lengths, _: batches.parts(rows, lengths, tokens)  # noqa: E731
-    monkeypatch.setattr(step_module, "parts", limited)
+    limited = lambda rows, lengths, *_: batches.parts(rows, lengths, tokens, 1000)  # noqa: E731
+    monkeypatch.setattr(training, "parts", limited)
     config = dataclasses.replace(CONFIG, layer_decay_exponent=exponent, weight_decay=0.01)
     ours, theirs = classifier(model), classifier(model)
     train(ours, examples, config, seed=1, stream="t")
@@ -64,7 +63,7 @@ def test_training_equals_the_published_rules_written_out(model, examples, expone
     order = training_order(60, 16, 1, "t")
     for step in range(steps):
         batch = examples.batch(next(order))
-        hidden = theirs.encoder(*padded(batch))
+        hidden = theirs.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
         logits = theirs.head(hidden[:, 0])
         loss = torch.nn.functional.cross_entropy(logits, batch.targets["label"], reduction="sum")
         theirs.zero_grad()
@@ -104,3 +103,13 @@ def test_regression_is_a_squared_error_of_one_output(model, tokenizer):
         expected = (network(batch)[:, 0] - batch.targets["label"]) ** 2
         assert torch.equal(network.losses(batch), expected)
     assert network.head.weight.shape == (1, 32)
+
+
+def test_training_ends_when_the_loss_is_not_finite(model, examples, monkeypatch):
+    network = classifier(model)
+    steps = []
+    monkeypatch.setattr(training, "CHECK_EVERY", 2)
+    monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: steps.append(rate))
+    torch.nn.init.constant_(network.head.weight, float("nan"))
+    found = train(network, examples, CONFIG, seed=1, stream="t")
+    assert not found.finite and found.curve == [] and len(steps) == 2

@@ -8,9 +8,8 @@ import torch
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.encoder import Layer
+from electra.nn.encoder import Layer, rotate
 from electra.nn.factory import fresh_encoder
-from electra.nn.modern import apply_rotary
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
 NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
@@ -61,9 +60,9 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     config = ModernConfig(**{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes})
     encoder = fresh_encoder(config, 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
-    view = encoder.views(None, 128, torch.device("cpu"))[True]
-    parts = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).view(32, 128, 3, 4, 32)
-    query, key = apply_rotary(parts[:, :, :2], view).permute(2, 0, 3, 1, 4)
+    _, cos, sin = encoder.layer_inputs(None, ids)[0]
+    query, key, _ = encoder.layers[0].attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
+    query, key = rotate(query, cos, sin), rotate(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
 

@@ -1,12 +1,16 @@
-"""Initial values: the published ones, and transformers' and mimetic attention as the alternatives."""
+"""Initial values as published, what a folder says of them, and one forward pass of ordinary modules."""
+
+from functools import partial
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from electra.errors import BadInput
 from electra.files import write_json
-from electra.nn.config import EncoderConfig
+from electra.nn.config import EncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder, initialise
+from electra.nn.factory import fresh_encoder
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import read_config
 from electra.pretraining.networks import Discriminator, Generator
@@ -43,18 +47,49 @@ def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_ga
                 assert (value == 1).all(), name
 
 
-def test_normal_is_the_same_everywhere():
-    discriminator, _ = networks(init="normal")
-    for part in (discriminator.encoder.project, discriminator.encoder.layers[0].expand, discriminator.head.logit):
-        assert part.weight.std().item() == pytest.approx(0.02, rel=0.1)
-    assert discriminator.encoder.layers[0].expand.weight.abs().max() > 0.04  # not cut
-
-
 def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
-    for init in ("published", "normal", "mimetic", "neighbours"):
+    for init in ("published", "mimetic", "neighbours"):
         config = EncoderConfig(**SHAPE | {"embedding": 256}, init=init)
         write_json(tmp_path / "config.json", config_json(config, 500, "ElectraModel"))
         assert read_config(tmp_path) == (config, 500)
     write_json(tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"})
-    with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, normal, mimetic, neighbours"):
+    with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, mimetic, neighbours"):
         read_config(tmp_path)
+
+
+KINDS = {
+    "bert": EncoderConfig(layers=3, hidden=32, heads=2, ffn=64, embedding=16, dropout=0.0, attention_dropout=0.0),
+    "modern": ModernConfig(kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, window=4),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_activation_checkpointing_and_compile_work_on_layers(kind):
+    """The same states and gradients, with another implementation of each layer's call."""
+    ids, lengths = torch.randint(0, 50, (2, 12)), torch.tensor([12, 7])
+    results = []
+    for change in ("none", "checkpoint", "compile"):
+        encoder = fresh_encoder(KINDS[kind], 50, 1)
+        for layer in encoder.layers:
+            if change == "checkpoint":
+                layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+            elif change == "compile":
+                layer.compile(backend="eager", fullgraph=True)
+        states = encoder(ids, torch.zeros_like(ids), lengths)
+        states.square().sum().backward()
+        results.append([states, *(parameter.grad for parameter in encoder.parameters())])
+    for changed in results[1:]:
+        for plain, other in zip(results[0], changed, strict=True):
+            assert torch.allclose(plain, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_no_hidden_state(kind):
+    encoder = fresh_encoder(KINDS[kind], 50, 1).eval()
+    ids, segments = torch.randint(0, 50, (3, 30)), torch.randint(0, 2, (3, 30))
+    lengths = torch.tensor([30, 3, 17])
+    states = encoder(ids, segments, lengths)
+    assert states.isfinite().all()  # also where padding is far from all words
+    for row, length in enumerate(lengths):
+        alone = encoder(ids[row : row + 1, :length], segments[row : row + 1, :length])
+        assert torch.allclose(states[row, :length], alone[0], atol=1e-5)

@@ -179,12 +179,12 @@ def test_a_folder_that_transformers_has_saved_again_is_gone_on_with(tmp_path, la
 def test_weights_that_compute_something_else_under_these_settings_are_refused(tmp_path):
     published(tmp_path / "masked_lm")
     for changes, told in (
-        ({"window": 8, "global_every": 2}, "has local_attention 6; expected 8"),
-        ({"global_every": 3}, "has global_attn_every_n_layers 2; expected 3"),
-        ({"global_every": 2}, r"has global_rope_theta 160000\.0; expected 10000\.0"),
+        ({"window": 8, "global_every": 2}, "local_attention is 6; the model's parameters say 8"),
+        ({"global_every": 3}, "global_attn_every_n_layers is 2; the model's parameters say 3"),
+        ({"global_every": 2}, r"global_rope_theta is 160000\.0; the model's parameters say 10000\.0"),
     ):
         settings = config(encoder={**MODERN, **changes}, objective={"name": "mlm"})
         with pytest.raises(BadInput, match=told):
             load_networks(Pretraining(settings, VOCAB, SPECIAL).networks(), tmp_path)
-    with pytest.raises(BadInput, match="is of an encoder of the kind modern; expected bert"):
+    with pytest.raises(BadInput, match="is of an encoder of the kind modern; the model's is bert"):
         load_networks(Pretraining(config(objective={"name": "mlm"}), VOCAB, SPECIAL).networks(), tmp_path)

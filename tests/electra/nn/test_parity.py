@@ -10,8 +10,8 @@ from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, network_tensors
+from electra.pretraining.model import masked_token_loss
 from electra.pretraining.networks import Discriminator, Generator
-from electra.pretraining.objectives import masked_token_loss
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
 SHAPES = {

@@ -9,7 +9,6 @@ import transformers
 
 from electra.errors import BadInput, CorruptFile
 from electra.files import sha256_file
-from electra.nn.encoder import difference
 from electra.nn.hf_names import architecture_of, config_json
 from electra.nn.huggingface import (
     encoder_tensors,
@@ -149,25 +148,11 @@ def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, cha
             assert key.startswith(unused) or torch.equal(value, fresh.state_dict()[key]), key
 
 
-def test_every_sum_has_a_difference_that_gives_it_again():
-    draw = torch.Generator().manual_seed(0)
-    base, delta = (torch.randn(40_000, generator=draw) * 10 ** (6 * torch.rand(40_000, generator=draw)) for _ in "ab")
-    base[:3], delta[:3] = torch.tensor([0.0, -0.0, -0.0]), torch.tensor([-0.0, 0.0, -0.0])
-    close = -12 - 8 * torch.rand(
-        10_000, generator=draw
-    )  # to sums beside a power of two, where it comes to the last bit
-    base, delta = torch.cat([base, close]), torch.cat([delta, (32 - close).nextafter(torch.tensor(torch.inf))])
-    total = base + delta
-    again = base + difference(total, base)
-    assert torch.equal(again.view(torch.int32), total.view(torch.int32))
-    assert not torch.equal(base + (total - base), total)  # the plain difference is not enough
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
         ({"hidden_size": 64}, "has shape"),
-        ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.4"),
+        ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.2"),
         ({"num_hidden_layers": 1}, r"has encoder\.layer\.1.* and 13 more; expected the 23 tensors"),
         ({"model_type": "bert"}, "'bert'; expected electra"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers: is 'two'; expected a whole number"),
@@ -188,7 +173,7 @@ def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
     for changed, told in (
         ({**good, "embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "LayerNorm.bias holds int32"),
         ({**good, "encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x; expected the 39 tensors"),
-        ({}, r"has no tensor embeddings\.word_embeddings\.weight; expected those that its config\.json asks for"),
+        ({}, r"has no tensor embeddings\.word_embeddings\.weight"),
     ):
         write_tensors(path, changed)
         with pytest.raises(BadInput, match=told):
@@ -210,11 +195,11 @@ def test_what_a_run_starts_from_must_be_what_it_says_and_was(exported):
     path = folder / "discriminator/config.json"
     path.write_text(path.read_text() + "\n")
     with pytest.raises(
-        CorruptFile, match=rf"{path}: has sha256 {sha256_file(path)}; expected {hashes['discriminator']['config.json']}"
+        CorruptFile, match=rf"{path}: has sha256 {sha256_file(path)}; it had {hashes['discriminator']['config.json']}"
     ):
         load_networks(networks, folder, {}, hashes)
     path.write_text(path.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4'))
-    with pytest.raises(BadInput, match="has num_attention_heads 4; expected 2"):
+    with pytest.raises(BadInput, match="num_attention_heads is 4; the model's parameters say 2"):
         load_networks(networks, folder)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.optim.adamw import build_optimizer, clip_gradients, layer_scale, network_scale, set_rate
+from electra.optim.adamw import build_optimizer, clip_gradients, layer_scale, set_rate
 from electra.optim.schedule import learning_rate
 
 
@@ -32,6 +32,18 @@ def test_adamw_follows_the_formula(correction):
     torch.testing.assert_close(bias.detach().double(), p[1], atol=2e-6, rtol=1e-5)
 
 
+def test_what_is_not_finite_changes_nothing():
+    weight = nn.Parameter(torch.ones(3, 3))
+    optimizer = build_optimizer([("weight", weight)], weight_decay=0.01)
+    optimizer.found_inf = torch.ones(())
+    weight.grad = torch.full((3, 3), torch.nan)
+    before = {name: value.clone() for name, value in optimizer.state[weight].items()}
+    set_rate(optimizer, 1e-2)
+    optimizer.step()
+    assert torch.equal(weight, torch.ones(3, 3))
+    assert all(torch.equal(optimizer.state[weight][name], value) for name, value in before.items())
+
+
 def test_biases_and_norms_are_not_decayed_but_embeddings_are():
     module = nn.ModuleDict({"table": nn.Embedding(5, 4), "norm": nn.LayerNorm(4), "line": nn.Linear(4, 2)})
     optimizer = build_optimizer(module.named_parameters(), weight_decay=0.1)
@@ -54,16 +66,19 @@ def test_layer_scale_published_has_one_power_more():
     assert published("head.weight") == plain("head.weight") == published(above) == plain(above) == 1
 
 
-def test_a_networks_own_rate_moves_its_parameters_by_as_much_more():
-    own, shared = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
-    named = [("generator.own", own), ("generator.shared", shared)]
-    optimizer = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 4.0))
-    own.grad, shared.grad = torch.ones(3, 2), torch.ones(3, 2)
+@pytest.mark.parametrize("held", [False, True])
+def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(held):
+    scaled, plain = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
+    named = [("scaled", scaled), ("plain", plain)]
+    optimizer = build_optimizer(named, weight_decay=0.0, scale=lambda name: 4.0 if name == "scaled" else 1.0)
+    if held:  # as on a GPU, where a captured update reads the rate from the device
+        for group in optimizer.param_groups:
+            group["lr"] = torch.zeros(())
+    scaled.grad, plain.grad = torch.ones(3, 2), torch.ones(3, 2)
     set_rate(optimizer, 1e-3)
     optimizer.step()
-    torch.testing.assert_close(1 - own, 4 * (1 - shared), rtol=1e-4, atol=0)
-    same = build_optimizer(named, weight_decay=0.0, scale=network_scale(named, {own}, 1.0))
-    assert len(same.param_groups) == 1, "at the published value nothing is grouped otherwise than before"
+    assert not torch.equal(plain, torch.ones(3, 2))
+    torch.testing.assert_close(1 - scaled, 4 * (1 - plain), rtol=1e-4, atol=0)
 
 
 def test_clip_scales_to_the_limit_and_returns_the_norm_before():

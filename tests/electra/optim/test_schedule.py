@@ -11,11 +11,6 @@ def test_product_schedule():
     assert rates[0] == 0
 
 
-def test_warmup_then_decay_peaks_after_the_warmup():
-    rates = [learning_rate(t, peak=2.0, warmup=4, steps=10, form="warmup_then_decay") for t in range(10)]
-    assert max(rates) == rates[3] == rates[4] == 2.0 and rates[9] == pytest.approx(2 / 6)
-
-
 def test_warmup_stable_decay_is_flat_and_ends_by_a_root():
     rates = [
         learning_rate(t, peak=2.0, warmup=4, steps=20, form="warmup_stable_decay", decay_share=0.25) for t in range(20)

@@ -4,19 +4,19 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 
 import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
-from electra.pretraining import distributed, gradients, step, trainer
+from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
+from electra.pretraining.step import Step
 from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra.helpers import config, data
-from tests.electra.pretraining.test_step import Rerun
+from tests.electra.pretraining.graphs import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -95,14 +95,14 @@ def test_gradients_that_are_summed_in_bf16_give_nearly_the_curve_of_fp32(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slices", [2, 4])
-def test_two_processes_that_record_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
-    """Gradients are summed between recorded slices and recorded update: no collective is inside of a recording."""
+def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
+    """Gradients are summed between the captured slices and the captured update: no collective is in a capture."""
 
-    def record(rank):
-        trainer.Step = lambda *args, **options: step.Step(*args, **options | {"record": Rerun()})
+    def capture(rank):
+        trainer.Step = lambda *args, **options: Step(*args, **options | {"graphs": Rerun()})
 
     expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
-    found, codes = train(tmp_path / "two", 2, record, pretrain__accumulate=slices)
+    found, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
     assert codes == [0, 0]
     agree(found, expected)
 
@@ -123,12 +123,12 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before,
 def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
     def cut(size, accumulate):
         worlds = [World(rank, size, torch.device("cpu")) for rank in range(size)]
-        return [list(world.slices(32, accumulate)[1]) for world in worlds]
+        return [list(world.slices([32], accumulate)[1]) for world in worlds]
 
     assert cut(1, 4) == [[0, 1, 2, 3]] and cut(2, 4) == [[0, 1], [2, 3]] and cut(4, 4) == [[0], [1], [2], [3]]
     assert cut(2, 1) == [[0], [1]]
-    with pytest.raises(BadConfig, match="a multiple of 3"):
-        World(0, 3, torch.device("cpu")).slices(32, 1)
+    with pytest.raises(BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"):
+        World(0, 3, torch.device("cpu")).slices([33, 32], 1)
 
 
 def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
@@ -141,44 +141,20 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
     assert "another process of this run has ended" in (tmp_path / "error-0").read_text()
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_a_process_that_hangs_ends_when_another_one_has_died(tmp_path, alone, size):
-    """As one on a GPU does whose kernel waits for the dead one's: it never comes to a collective of the host."""
-
-    def die(rank):
-        distributed.GRACE = 1.0
-        at_step(4, (lambda: os.kill(os.getpid(), signal.SIGKILL)) if rank == 1 else (lambda: time.sleep(600)))
-
-    begun = time.monotonic()
-    _, codes = train(tmp_path, size, die, pretrain__accumulate=4)
-    assert codes == [75, -signal.SIGKILL, *[75] * (size - 2)] and time.monotonic() - begun < 30
-
-
-def test_processes_of_a_machine_share_its_cores_for_compiling(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(128))
-    monkeypatch.delenv("TORCHINDUCTOR_COMPILE_THREADS", raising=False)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    step.share_compilers()
-    assert "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    step.share_compilers()
-    assert os.environ.pop("TORCHINDUCTOR_COMPILE_THREADS") == "16"
-
-
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
     def poison(rank):
-        original, calls = gradients.Gradients.all_reduce, iter(range(1000))
+        original, calls = World.sum_in_place, iter(range(1000))
 
-        def poisoned(self):  # the loss alone: no gradient tells the others
-            if rank == 1 and next(calls) == 2:
-                self.loss.fill_(float("inf"))
-            original(self)
+        def poisoned(self, tensors, *, half=False):  # the loss alone: no gradient tells the others
+            if rank == 1 and next(calls) == 4:  # the third step's
+                tensors[0].fill_(float("inf"))
+            original(self, tensors, half=half)
 
-        gradients.Gradients.all_reduce = poisoned
+        World.sum_in_place = poisoned
 
     _, codes = train(tmp_path, 2, poison)
     assert codes == [70, 70]
-    assert len(list(tmp_path.glob("nonfinite-step-*.json"))) == 1
+    assert not checkpoint.steps(tmp_path)
 
 
 def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alone):

@@ -43,7 +43,7 @@ def test_a_budget_in_flops_becomes_steps():
 def test_a_budget_that_ends_before_the_warm_up_is_refused():
     each = step_flops(config("small"), VOCAB)
     assert training_steps(config("small", steps={"flops": 100 * each}, warmup=100), VOCAB) == 100
-    with pytest.raises(BadConfig, match=r"pays for 99 steps; expected at least the 100 of pretrain.warmup; raise the"):
+    with pytest.raises(BadConfig, match="pays for 99 steps, fewer than the 100 of"):
         training_steps(config("small", steps={"flops": 99 * each}, warmup=100), VOCAB)
 
 
@@ -58,5 +58,5 @@ def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
         build(ElectraConfig, values, "here")
     longer = values | {"pretrain": values["pretrain"] | {"steps": 1000}}
     values["pretrain"]["steps"] = {"flops": 200 * step_flops(build(ElectraConfig, longer, "here"), VOCAB)}
-    with pytest.raises(BadConfig, match=r"pays for 200 steps; expected at least the 101 of .*warmup in each stage"):
+    with pytest.raises(BadConfig, match="pays for 200 steps, 100 in each stage, fewer than the 101"):
         training_steps(build(ElectraConfig, values, "here"), VOCAB)

@@ -5,14 +5,16 @@ import math
 import pytest
 import torch
 
+from electra.errors import BadInput
 from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import Feed
-from electra.pretraining.model import Pretraining
+from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.pretraining.networks import Generator
-from electra.pretraining.objectives import reinforce_losses
-from electra.pretraining.trainer import stage_of
+from electra.pretraining.phases import stage_of
+from electra.pretraining.trainer import Launch, pretrain
+from electra.seeds import derive
 from tests.electra.helpers import SPECIAL, VOCAB, config, data
 
 
@@ -99,14 +101,17 @@ def test_each_objective_asks_what_the_paper_says_where_it_says(name):
     assert outputs.loss.item() == pytest.approx((mlm + weight * main).item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "share"), [("uniform", [1 / VOCAB] * VOCAB), ("unigram", None)])
-def test_a_fixed_generator_proposes_by_its_frequencies_and_learns_nothing(kind, share):
+def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
     counts = torch.arange(1.0, VOCAB + 1)
-    model = Pretraining(config(generator__kind=kind), VOCAB, SPECIAL, counts)
+    model = Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL, counts)
     logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
-    expected = torch.tensor(share) if share else counts / counts.sum()
-    torch.testing.assert_close(logits.softmax(-1), expected.expand(6, VOCAB), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5)
     assert not list(model.generator.parameters())
+
+
+def test_a_unigram_generator_without_counts_is_refused():
+    with pytest.raises(BadInput, match="unigram needs how often each token occurs"):
+        Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +188,35 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
     settings = config(**STAGES)
     model = Pretraining(settings, VOCAB, SPECIAL)
     assert isinstance(model.generator, Generator)
-    model.start_second_stage()
+    learning = {"generator": model.generator, "discriminator": model.discriminator}
+    for stage in learning:
+        model.begin_stage(stage, copy=stage == "discriminator")
+        assert {name: {p.requires_grad for p in of.parameters()} for name, of in learning.items()} == {
+            name: {name == stage} for name in learning
+        }
     for ours, theirs in zip(
         model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
     ):
         assert torch.equal(ours, theirs) and ours is not theirs
-    assert not any(parameter.requires_grad for parameter in model.generator.parameters())
-    assert [stage_of(settings, step, 20) for step in (0, 9, 10, 19)] == ["generator"] * 2 + ["discriminator"] * 2
+    stages = [stage_of(settings, step, 20) for step in (0, 9, 10, 19, 20)]
+    assert stages == ["generator"] * 2 + ["discriminator"] * 3
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
+    """Weight decay, too, moves what learns alone."""
+    settings = config(**STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
+    torch.manual_seed(derive(settings.pretrain.seed, "init"))
+    first = {name: value.clone() for name, value in Pretraining(settings, VOCAB, SPECIAL).state_dict().items()}
+    runs = {}
+    for until in (10, 20):
+        launch = Launch(until=until)
+        trained = pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
+        runs[until] = trained.model.state_dict()
+    for name, value in first.items():
+        if name.startswith("discriminator"):
+            assert torch.equal(runs[10][name], value), name
+            assert not torch.equal(runs[20][name], value), name
+        else:
+            assert torch.equal(runs[20][name], runs[10][name]), name
+            assert not torch.equal(runs[10][name], value), name

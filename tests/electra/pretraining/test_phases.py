@@ -78,11 +78,9 @@ def test_a_budget_is_spent_over_all_phases():
     assert training_flops(settings, VOCAB) == pytest.approx(budget, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "stop"), [("one", 6), ("one", 7), ("one", 8), ("each", 3), ("each", 7), ("each", 11)]
-)
-def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_path, stop, schedule):
-    settings = phased(pretrain__phase_schedule=schedule)
+@pytest.mark.parametrize("stop", [6, 7, 8])
+def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_path, stop):
+    settings = phased()
     settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, log_every=1))
 
     def end(step, numbers):
@@ -97,15 +95,10 @@ def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
-def test_one_schedule_spans_all_phases_and_each_has_its_own_where_asked_for():
-    one = phased(pretrain__warmup=2)
-    assert [rate(one, step, 12) for step in range(12)] == [
+def test_one_schedule_spans_all_phases():
+    settings = phased(pretrain__warmup=2)
+    assert [rate(settings, step, 12) for step in range(12)] == [
         learning_rate(step, peak=5e-3, warmup=2, steps=12) for step in range(12)
-    ]
-    own = phased(SHORT, {**LONG, "learning_rate": 1e-3, "warmup": 1}, pretrain__phase_schedule="each")
-    assert [rate(own, step, 12) for step in range(12)] == [
-        *(learning_rate(step, peak=5e-3, warmup=2, steps=7) for step in range(7)),
-        *(learning_rate(step, peak=1e-3, warmup=1, steps=5) for step in range(5)),
     ]
 
 
@@ -124,12 +117,7 @@ def test_positions_are_those_that_were_read_so_far():
         (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.5}), {}, "pretrain.steps: is missing"),
         ((SHORT, LONG), {"steps": 13}, r"pretrain.steps: is 13; expected the phases' sum \(12\)"),
         ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64; expected at most encoder.positions \(32\)"),
-        ((SHORT, {**LONG, "warmup": 1}), {}, r"phases\[1\].warmup: is 1; expected none under one schedule"),
         ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4; expected a divisor of batch \(6\)"),  # noqa: E501
-        (
-            (SHORT, {**LONG, "warmup": 6}), {"pretrain__phase_schedule": "each"},
-            r"phases\[1\].warmup: is 6; expected at most the phase's steps \(5\)",
-        ),
         (
             (SHORT, LONG), {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
             "objective.training: is 'two_stage'; expected joint beside pretrain.phases",
@@ -153,6 +141,6 @@ def test_a_length_beside_phases_is_that_of_the_last():
 
 def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
     few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
-    with pytest.raises(BadInput, match="8 for training and 16 held out; expected at least one batch of 16"):
+    with pytest.raises(BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"):
         pretrain(phased(), few, tmp_path, {}, log=lambda step, numbers: None)
     assert not checkpoint.steps(tmp_path)

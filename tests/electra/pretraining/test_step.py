@@ -1,175 +1,194 @@
-"""The step: what is recorded does what was done, it compiles in one piece, and it never reads the device."""
+"""The step: a captured one and one in halves do what the plain one does, it compiles in whole parts, and it never reads
+the device.
+"""
 
-from dataclasses import replace
-from functools import partial
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import safetensors.torch
 import torch
 from torch._dynamo import lookup_backend
 from torch.nn.utils import clip_grad
+from torch.utils._pytree import tree_map
 
-from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
-from electra.pretraining import gradients, model, trainer
-from electra.pretraining import step as step_file
+from electra.pretraining import compiling, model
+from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import Feed, part
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import WARM_UP, Step, compile_parts
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, Failing, MadeUpRows, Rerun, config, data
+from electra.pretraining.step import WARM_UP, Step, halves
+from electra.pretraining.trainer import pretrain
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, MadeUpRows, config, data
+from tests.electra.pretraining.graphs import Failing, Rerun
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
+TWIN = {"objective__sharing": "all", "generator__width": 1.0}
+MODERN_TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 
 
-def build(settings, device=CPU, record=None, precision="fp32"):
+def build(settings, device=CPU, precision="fp32", **options):
     torch.manual_seed(0)
     with device:
         model = Pretraining(settings, VOCAB, SPECIAL).train()
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
-    world = World(0, 1, device)
-    return model, Step(model, optimizer, world, precision=precision, record=record)
+    return model, Step(model, optimizer, World(0, 1, device), precision=precision, **options)
 
 
-def train(record, slices, before=lambda model: None, columns=False, precision="fp32"):
-    settings, numbers = config(), []
-    model, step = build(settings, record=record, precision=precision)
+def train(settings, slices=1, before=lambda model: None, feeds=None, **options):
+    """Numbers of each step, and the weights in the end."""
+    model, step = build(settings, **options)
     before(model)
-    feed = Feed(data().train, settings, CPU, "noise")
-    for number in range(WARM_UP + 4):
+    feeds = feeds or [Feed(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
+    numbers = []
+    for number, feed in enumerate(feeds):
         set_rate(step.optimizer, 1e-3 * (number + 1))
-        batch = feed.batch(number)
-        if columns:  # lengths as a column of a table: the same numbers in another layout
-            batch = replace(batch, lengths_B=torch.stack([batch.lengths_B] * 2, 1)[:, 1])
-        parts = [part(batch, i, slices) for i in range(slices)]
-        sums, norm = step(parts, [7 * number + i for i in range(slices)], "joint")
+        parts = [part(feed.batch(number), index, slices) for index in range(slices)]
+        sums, norm = step(parts, [7 * number + index for index in range(slices)], "joint")
         numbers.append((norm.item(), *(value.item() for value in sums.values())))
     return numbers, [parameter.detach() for parameter in model.parameters()]
 
 
+def agree(ours, theirs):
+    assert ours[0] == theirs[0]
+    assert all(torch.equal(a, b) for a, b in zip(ours[1], theirs[1], strict=True))
+
+
+# ── captured ──
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("slices", [1, 4])
-def test_recorded_steps_do_what_plain_ones_do(slices, precision):
-    """In bf16 a recorded step's working copies are rounded as autocast rounds, so this holds to the last bit, too."""
-    record = Rerun()
-    (ours, weights), (theirs, expected) = (train(r, slices, precision=precision) for r in (record, None))
-    assert len(record.recorded) == (3 if slices > 1 else 2)
-    assert ours == theirs
-    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+def test_captured_steps_do_what_plain_ones_do(slices, precision):
+    graphs = Rerun()
+    agree(
+        train(config(), slices, precision=precision, graphs=graphs),
+        train(config(), slices, precision=precision),
+    )
+    assert len(graphs.captured) == (3 if slices > 1 else 2)
 
 
-SHARINGS = {sharing: {} for sharing in ("none", "tokens", "gradient_disentangled")}
-SHARINGS |= {sharing: {"generator__width": 1.0} for sharing in ("embeddings", "all")}
-
-
-@pytest.mark.parametrize("encoder", [{}, {"encoder": MODERN}, {"encoder": {**MODERN, "embedding": 16}}])
-@pytest.mark.parametrize("sharing", SHARINGS)
-def test_recorded_bf16_steps_leave_the_networks_their_own_fp32_weights(encoder, sharing, tmp_path, monkeypatch):
-    """Working copies left in a module are exported rounded and one update late, while checkpoints are right."""
-    short = {"pretrain__steps": WARM_UP + 3, "pretrain__precision": "bf16"}
-    settings = config(**encoder, **SHARINGS[sharing], **short, objective__sharing=sharing)
-    seen = []
-
-    def recording(recorder, *args, **options):
-        return Watched(*args, **options | {"record": recorder})
-
-    class Watched(Step):
-        def __call__(self, *args):
-            result = super().__call__(*args)
-            seen.append([a is b and a.dtype == torch.float32 for a, b in self.both()])
-            return result
-
-        def both(self):
-            return zip(self.parameters, self.gradients.model.parameters(), strict=True)
-
-    runs = {}
-    for kind, record in (("plain", None), ("recorded", Rerun())):
-        monkeypatch.setattr(trainer, "Step", partial(recording, record))
-        runs[kind] = trainer.pretrain(settings, data(), tmp_path / kind, {}, log=lambda step, numbers: None).model
-    assert all(map(all, seen))
-    weights = safetensors.torch.load_file(tmp_path / f"recorded/step-{settings.pretrain.steps}/model.safetensors")
-    saved = Pretraining(settings, VOCAB, SPECIAL)
-    for name, parameter in saved.named_parameters():
-        parameter.data = weights[name]
-    for kind, trained in runs.items():
-        for name, pair in saved.networks().items():
-            found, expected = network_tensors(*trained.networks()[name]), network_tensors(*pair)
-            assert found.keys() == expected.keys()
-            for key, tensor in expected.items():
-                assert found[key].dtype == torch.float32 and torch.equal(found[key], tensor), (kind, name, key)
-
-
-def test_rows_of_another_length_are_warmed_up_and_recorded_anew():
-    """In a phase of other rows the fixed memory, and all that was recorded on it, has the wrong shape."""
-
-    def run(record):
-        model, step = build(config(), record=record)
-        feeds = [
-            Feed(MadeUpRows(64, length=length), config(), CPU, "noise", batch) for length, batch in ((12, 16), (24, 8))
-        ]
-        made = []
-        for number in range(2 * (WARM_UP + 2)):
-            batch = feeds[number >= WARM_UP + 2].batch(number)
-            step([part(batch, i, 4) for i in range(4)], [7 * number + i for i in range(4)], "joint")
-            made.append(len(record.recorded) if record else 0)
-        return made, [parameter.detach() for parameter in model.parameters()]
-
-    (made, weights), (_, expected) = run(Rerun()), run(None)
-    assert made == [0] * WARM_UP + [3] * (2 + WARM_UP) + [6] * 2
-    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
+def test_rows_of_another_length_are_captured_again():
+    """In a phase of other rows the fixed memory, and all that was captured on it, has the wrong shape."""
+    short, long = (Feed(MadeUpRows(64, length=length), config(), CPU, "noise") for length in (12, 24))
+    feeds = [short] * (WARM_UP + 2) + [long] * (WARM_UP + 2)
+    graphs = Rerun()
+    agree(train(config(), 4, feeds=feeds, graphs=graphs), train(config(), 4, feeds=feeds))
+    assert graphs.count == 6
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_step_that_cannot_be_recorded_is_done_unrecorded_with_a_warning(number, capsys, monkeypatch):
-    """Each step sums gradients once: a second time would take those of another process's next step for this one's."""
-    summed, sum_up = [], gradients.Gradients.all_reduce
-    monkeypatch.setattr(gradients.Gradients, "all_reduce", lambda flat: summed.append(flat) or sum_up(flat))
-    (ours, weights), (theirs, expected) = train(Failing(number), 4), train(None, 4)
-    assert ours == theirs and len(summed) == 2 * len(ours)
-    assert all(torch.equal(a, b) for a, b in zip(weights, expected, strict=True))
-    assert capsys.readouterr().err.count("warning: the step could not be recorded") == 1
+def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, capsys, monkeypatch):
+    """Each step sums gradients once: a second time would take another process's next step for this one."""
+    calls, add = [], World.sum_in_place
+    monkeypatch.setattr(World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named))
+    graphs = Failing(number)
+    agree(train(config(), 4, graphs=graphs), train(config(), 4))
+    assert graphs.failed and len(calls) == 2 * 2 * (WARM_UP + 4)
+    assert capsys.readouterr().err.count("warning: no CUDA graphs") == 1
 
 
 @pytest.mark.slow
-def test_what_the_warm_up_compiled_is_what_is_recorded(capsys):
-    """Compiling inside a recording is an error on a GPU, so the recorded step's buffers are laid out as before."""
-    compiled = []
+def test_all_is_compiled_before_the_capture():
+    """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same buffers."""
+    compiled, graphs = [], Rerun()
 
     def backend(graph, inputs):
-        compiled.append(len(record.recorded))
+        compiled.append(graphs.count)
         return graph.forward
 
-    record = Rerun()
-    train(record, 4, before=lambda model: compile_parts(model, backend=backend), columns=True)
-    assert compiled and set(compiled) == {0} and len(record.recorded) == 3
-    assert capsys.readouterr().err == ""
+    train(config(), 4, before=lambda model: compile_parts(model, backend=backend), graphs=graphs)
+    assert compiled and set(compiled) == {0} and graphs.count == 3
 
 
-@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__faithful_masking": True}])
+# ── two slices at once ──
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__sharing": "tokens"}, TWIN])
+@pytest.mark.parametrize("slices", [2, 4])
+def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, precision):
+    met = threading.Barrier(2)  # a slice that no other joins is an error here
+
+    def watch(model):
+        model.discriminator.encoder.register_forward_pre_hook(lambda *_: (met.wait(60), None)[1])
+
+    settings = config(**QUIET, **changes)
+    with ThreadPoolExecutor(2) as threads:
+        ours = train(settings, slices, watch, precision=precision, threads=threads)
+    agree(ours, train(settings, slices, precision=precision))
+
+
+def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
+    found = {}
+    for name, changes in {"threads": {"pretrain__threads": 2}, "slices": {"pretrain__accumulate": 2}}.items():
+        settings = config(**QUIET | changes)
+        found[name] = pretrain(settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None)
+    assert found["threads"].history == found["slices"].history
+    ours, expected = (run.model.state_dict() for run in found.values())
+    assert all(torch.equal(ours[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"pretrain__threads": 1}, False),
+        ({"pretrain__threads": 3}, False),
+        ({"pretrain__batch": 7}, False),
+        ({"pretrain__batch": 6, "pretrain__accumulate": 3}, True),
+        ({"pretrain__batch": 9, "pretrain__accumulate": 3}, False),
+        ({"encoder__dropout": 0.1}, False),
+        ({"encoder__attention_dropout": 0.1}, False),
+    ],
+)
+def test_when_a_step_goes_in_two_halves(changes, expected):
+    settings = config(**QUIET | {"pretrain__threads": 2} | changes)
+    assert halves(settings, {settings.pretrain.batch}, World(0, 1, CPU)) is expected
+    assert not halves(settings, {8}, World(0, 1, torch.device("cuda")))
+    assert not halves(settings, {8}, World(0, 2, CPU))
+
+
+# ── plain ──
+
+
+def test_a_parameter_that_is_not_connected_to_the_loss_is_an_error():
+    def disconnect(model):
+        model.lost = torch.nn.Linear(2, 2)
+
+    with pytest.raises(AssertionError, match=r"not connected to the loss: lost\.weight, lost\.bias"):
+        train(config(), before=disconnect)
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, MODERN_TOKENS])
 def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
     """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an error."""
     monkeypatch.setattr(model, "initialise", lambda model, settings: None)  # drawing weights looks at them
     monkeypatch.setattr(clip_grad, "_device_has_foreach_support", lambda device: True)
     settings = config(**changes)
-    made = Feed(data().train, settings, CPU, "noise").batch(0)
+    batch = tree_map(lambda tensor: tensor.to(META), Feed(data().train, settings, CPU, "noise").batch(0))
     _, step = build(settings, META)
-    rows = [getattr(made, name).to(META) for name in ("ids_BT", "segments_BT", "lengths_B")]
-    noise = type(made.noise)(*(value.to(META) for value in vars(made.noise).values()))
-    batch = type(made)(*rows, noise, made.chosen.to(META), made.tokens.to(META))
     sums, norm = step([batch], [1], "joint")
     assert norm.device == META and {value.device for value in sums.values()} == {META}
     with pytest.raises(RuntimeError, match="meta tensors"):
         norm.item()
 
 
-GRAPHS = 8  # masking, replacing, two heads, the embeddings, one layer of each network
+# ── compiled ──
 
 
 @pytest.mark.slow
-def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
+@pytest.mark.parametrize(
+    ("changes", "most"),
+    [
+        ({"encoder__layers": 5}, 10),  # five functions, two heads, the embeddings, one layer of each network
+        (MODERN_TOKENS, 15),  # a layer is one of three kinds, the embeddings are one of two
+    ],
+)
+def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most):
     """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced graphs as they are."""
-    settings = config(**QUIET, encoder__layers=5)
+    settings = config(**{**QUIET, **changes})
     batch = Feed(data().train, settings, CPU, "noise").batch(0)
     found, graphs = [], []
 
@@ -188,7 +207,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
     torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
     for a, b in zip(ours, gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    assert len(graphs) <= GRAPHS, "each of the five layers was compiled for itself"
+    assert len(graphs) <= most, "each layer was compiled for itself"
 
 
 @pytest.mark.parametrize(
@@ -202,9 +221,9 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients():
 )
 def test_what_the_compiler_lacks_is_known_before_the_first_step(triton, found, headers, lacking, monkeypatch, tmp_path):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(step_file.importlib.util, "find_spec", lambda name: triton or None)
-    monkeypatch.setattr(step_file.shutil, "which", lambda name: name if name == found else None)
-    monkeypatch.setattr(step_file.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: triton or None)
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == found else None)
+    monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
     if headers:
         (tmp_path / "Python.h").touch()
-    assert step_file.lacks_to_compile() == lacking
+    assert compiling.lacks_to_compile() == lacking

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
-from electra.errors import CorruptFile, NonFinite, OutOfRoom
+from electra.errors import CorruptFile, NonFinite, OutOfRoom, Unreadable
 from electra.storage import checkpoint, tensors
 from electra.storage.manifest import verify_manifest
 
@@ -74,6 +75,22 @@ def test_every_flipped_bit_is_found(tmp_path):
         with pytest.raises(CorruptFile):
             verify_manifest(path.parent)
         path.write_bytes(good)
+
+
+@pytest.mark.parametrize("error", [OSError(116, "Stale file handle"), SafetensorError("I/O error (os error 5)")])
+def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(tmp_path, monkeypatch, error):
+    for step in (1, 2):
+        save_step(tmp_path, step)
+
+    def refuse(path):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tensors, "load_file", refuse)
+        with pytest.raises(Unreadable, match="run the same command again") as caught:
+            checkpoint.load_newest(tmp_path)
+    assert caught.value.exit_code == 74 and checkpoint.steps(tmp_path) == [1, 2]
+    assert checkpoint.load_newest(tmp_path)[0] == 2
 
 
 def test_checkpoints_swapped_between_steps_are_refused(tmp_path):

@@ -16,7 +16,7 @@ from electra.storage.manifest import write_manifest
 from tests.conftest import files_of
 from tests.electra.helpers import config, data
 
-CODE, OTHER = {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "3", "c.py": "4"}
+CODE, OTHER = "12", "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
@@ -70,7 +70,7 @@ def test_a_folder_that_two_runs_would_share_is_refused(tmp_path):
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
     assert run_dir.entry_of(tmp_path) == "tiny"
-    with pytest.raises(CorruptFile, match=r"folder of another run: .*steps 4 -> 5"):
+    with pytest.raises(CorruptFile, match=r"folder of another run .*steps 4 -> 5"):
         run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 5}})
 
 
@@ -78,7 +78,7 @@ def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsy
     shutil.rmtree(run / "step-4")
     done = train(run, code=OTHER)
     said = capsys.readouterr().err
-    assert said.count("the code has changed at step 2 (b.py, c.py); `--restart` would begin anew") == 1
+    assert said.count("the code has changed at step 2; `--restart` would start over") == 1
     assert done.code == [[0, CODE], [2, OTHER]] and names(run.parent) == ["run"]
     assert checkpoint.read_progress(run / "step-4")["code"] == done.code
     assert train(run, code=OTHER).code == done.code and "changed" not in capsys.readouterr().err
@@ -91,10 +91,7 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
     assert run_dir.entry_of(run) == "tiny", "the new run is listed, and can be continued, under its entry"
     old = run.with_name("run.old")
     assert bytes_of(old) == first and done.code == [[0, OTHER]]
-    assert (
-        f"finished under other code (b.py, c.py), so it is trained anew; the old run is {old}"
-        in capsys.readouterr().err
-    )
+    assert f"finished under other code, so it is trained again; the old run is {old}" in capsys.readouterr().err
     train(run, code=OTHER)
     assert names(run.parent) == ["run", "run.old"]
     train(run, code=CODE)
@@ -102,28 +99,8 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
 
 
 def test_a_launch_that_names_no_code_changes_none(run, capsys):
-    assert train(run, code={}).code == [[0, CODE]] and names(run.parent) == ["run"]
+    assert train(run, code="").code == [[0, CODE]] and names(run.parent) == ["run"]
     assert "code" not in capsys.readouterr().err
-
-
-def test_what_an_earlier_version_left_is_found_and_continues(run, tmp_path, capsys):
-    """Before 0.3 a run was `runs/pretrain-M`, or `.aside-…` of it, and its fingerprint held hashes of code."""
-    shutil.rmtree(run / "step-4")
-    progress = {key: value for key, value in read_json(run / "step-2/progress.json").items() if key != "code"}
-    fingerprint = progress["fingerprint"]
-    progress["fingerprint"] = fingerprint | {"code": {"electra/nn": "5e1f", "electra/optim": "77aa"}}
-    write_json(run / "step-2/progress.json", progress)
-    write_manifest(run / "step-2", step=2)
-    earlier = run.rename(tmp_path / "pretrain-tiny.aside-1f0c52d3")
-    new = tmp_path / "pretrain" / "1a2b3c4d"
-    run_dir.adopt(new, {"config": {"other": 1}}, [tmp_path / "pretrain-tiny", earlier])
-    assert not new.exists()
-    run_dir.adopt(new, fingerprint, [tmp_path / "pretrain-tiny", earlier])
-    assert checkpoint.steps(new) == [2] and not earlier.exists()
-    done = train(new)
-    said = capsys.readouterr().err
-    assert "the code has changed at step 2 (that of a version which recorded no files)" in said
-    assert done.code == [[0, {"electra/nn": "5e1f", "electra/optim": "77aa"}], [2, CODE]] and done.steps == 4
 
 
 def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path, capsys):
@@ -209,21 +186,19 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
     assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
 
 
-def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, tmp_path, capsys):
+def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")
         write_json(run / f"step-{step}" / "progress.json", {key: progress[key] for key in ("step", "precision")})
         write_manifest(run / f"step-{step}", step=step)
-    with pytest.raises(BadInput, match="of a version without fingerprints"):
-        train(tmp_path / "new", run, pretrain__steps=6)
     train(run)
     assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]
     assert "it has no fingerprint" in capsys.readouterr().err
 
 
 def test_what_killed_processes_left_is_swept(run):
-    for name in (".metrics.jsonl.tmp-999999999", ".fingerprint.json.tmp-999999999"):
-        (run / name).write_text("half")
-    (run / ".step-9.tmp-999999999").mkdir()
+    for name in (".metrics.jsonl.tmp-99", ".run.json.tmp-99", ".step-9.tmp-99"):
+        (run / name).mkdir()
+        (run / name / "new").write_text("half")
     train(run)
     assert names(run, ".*") == [".lock"]

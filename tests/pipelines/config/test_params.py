@@ -69,8 +69,8 @@ CASES = {
     "unknown task": ("  paper: {}\n", "  paper: {tasks: {colla: {}}}\n", ["recipes.paper", "did you mean cola?"]),
     "benchmark of no name": (
         "documents: blank_lines}]}",
-        "documents: blank_lines}], cleaning: {decontaminate: smoko}}",
-        ["corpora.smoke.cleaning.decontaminate", "did you mean smoke?"],
+        "documents: blank_lines}], cleaning: {decontaminate: {tasks: smoko}}}",
+        ["corpora.smoke.cleaning.decontaminate.tasks", "did you mean smoke?"],
     ),
     "nothing": (SMOKE, "", ["holds no mapping"]),
 }
@@ -100,16 +100,3 @@ def test_what_dvc_reads_must_be_written(tmp_path: Path) -> None:
         BadConfig, match=r"published: is missing; expected a mapping; write `published: {}` if there is none"
     ):
         load(written(tmp_path, SMOKE.replace("published: {}\n", "")))
-
-
-def test_data_is_named_and_the_sample_world_is_called_so(tmp_path: Path) -> None:
-    params = load(written(tmp_path, SMOKE))
-    assert params.ancestors("glue", "smoke") == ("tasks@smoke", "pretrain@smoke", "tokens@smoke", "corpus@smoke")
-    assert params.data("pretrain", "smoke") == "smoke"
-    assert params.data("squad", "smoke") == "sample world + smoke"
-    assert params.data("tasks", "smoke") == "sample world"
-    assert params.data("report", "") == ""
-    shipped = load(SHIPPED)
-    for stage in ("pretrain", "glue", "squad"):
-        assert shipped.data(stage, "tiny") == "sample world"
-    assert "sample world" not in shipped.data("glue", "base")

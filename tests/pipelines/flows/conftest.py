@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.runtime import workspace
-from pipelines.runtime.dvc_runner import Outcome, StageFailed
+from pipelines.versioning import workspace
+from pipelines.versioning.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
 ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
@@ -28,6 +28,7 @@ class Dvc:
         self.parents: list[str | None] = []
         self.processes: list[dict[str, str]] = []
         self.failures: dict[str, list[StageFailed]] = {}
+        self.would_run: list[str] = []
 
     def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
         environment = place.variables
@@ -48,8 +49,8 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     (tmp_path / "params.yaml").write_text(ABLATION)
     copy_text(tmp_path)
-    for path in ("smoke/pretrain", "smoke/glue", "smoke/squad", "ablations/a", "ablations/b"):
-        (tmp_path / "results" / path).parent.mkdir(parents=True, exist_ok=True)
+    for path in ("models/smoke", "glue/smoke", "squad/smoke", "ablation/a", "ablation/b"):
+        (tmp_path / "build" / path).mkdir(parents=True)
         numbers = {
             "average": {"pretrained": {"mean": 91.25}},
             "arms": {"one": {"average": {"mean": 90.5}}},
@@ -58,12 +59,13 @@ def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             "mlm_accuracy": 0.625,
             "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
         }
-        (tmp_path / "results" / f"{path}.json").write_text(json.dumps(numbers))
+        (tmp_path / "build" / path / "results.json").write_text(json.dumps(numbers))
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     played = Dvc()
     monkeypatch.setattr(steps, "repro", played.repro)
+    monkeypatch.setattr(steps, "would_run", lambda *_: played.would_run)
     monkeypatch.setattr(steps.run_stage, "retry_delay_seconds", 0)
     return played
 

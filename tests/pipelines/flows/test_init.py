@@ -1,42 +1,62 @@
-"""The server that flows run on."""
+"""The server that flows run on, and a flow from the command line."""
 
 import contextlib
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from electra.errors import BadConfig
+from pipelines import flows
+from tests.conftest import git_project
 
 
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    from pipelines import flows
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-
-    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext())
-    flows.choose_server()
-    assert "PREFECT_API_URL" not in os.environ
+    from prefect.settings import PREFECT_API_URL
 
     def refuse(*_: object, **__: object) -> None:
         raise ConnectionRefusedError
 
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    own = PREFECT_API_URL.value()
+    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext())
+    with flows.chosen_server():
+        assert PREFECT_API_URL.value() == own
     monkeypatch.setattr(flows.socket, "create_connection", refuse)
-    flows.choose_server()
-    assert os.environ["PREFECT_API_URL"] == ""
-    monkeypatch.delenv("PREFECT_API_URL")
+    with flows.chosen_server():
+        assert PREFECT_API_URL.value() is None, "Prefect starts a temporary server"
 
 
 @pytest.mark.parametrize(
     "content", [None, b"[api", b"[api]\nurl = 7", b"[apj]\n", b"api = 1", b"\xff", b'[api]\nurl = "http://a:b/api"\n']
 )
 def test_a_damaged_prefect_toml_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    from pipelines import flows
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
         (tmp_path / "prefect.toml").write_bytes(content)
     with pytest.raises(BadConfig, match=r"prefect\.toml: names no server"):
-        flows.choose_server()
+        flows.is_answering()
+
+
+@pytest.mark.slow
+def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path: Path) -> None:
+    """A stranger's shell, no server: exit code 0, and nothing that looks like a fault."""
+    folder = git_project(tmp_path / "project")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
+    values = {"HOME": str(tmp_path), "PATH": path, "LANG": "C.UTF-8", "TERM": "xterm", "PYTHONPATH": str(folder)}
+
+    def flow(name: str) -> SimpleNamespace:
+        command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
+        done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
+        return SimpleNamespace(code=done.returncode, text=done.stdout + done.stderr)
+
+    done = flow("smoke")
+    assert done.code == 0, done.text
+    assert not {word for word in ("Traceback", "ERROR", "error:", "dvc push") if word in done.text}, done.text
+    assert "20/20 steps" in done.text and "Finished in state Completed()" in done.text
+    done = flow("base")
+    assert done.code == 69 and done.text.count("nowhere/*.jsonl") == 1, done.text
+    assert "Traceback" not in done.text

@@ -1,5 +1,6 @@
 """What hangs below the flow's run in MLflow, and what a dead MLflow costs."""
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,8 @@ import pytest
 
 from pipelines import tracking
 from pipelines.flows import steps
-from pipelines.runtime import dvc_runner, workspace
-from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.versioning import dvc_runner, workspace
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION, Dvc
 
 
@@ -34,7 +35,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
         finetune("smoke")
     assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
     assert dvc.parents == ["parent of finetune smoke"] * 3
-    for failures in ([StageFailed("x", "no", 65)], [StageFailed("x", "stopped", 75)] * 3):
+    for failures in ([StageFailed("x: no", 65)], [StageFailed("x: stopped", 75)] * 3):
         dvc.failures = {"pretrain@smoke": failures}
         with pytest.raises(StageFailed):
             finetune("smoke")
@@ -48,27 +49,49 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
     assert finetune("smoke")["pretrain@smoke"] == "ran" and dvc.parents == [None] * 3
 
 
-def test_mlflow_takes_a_part_of_the_last_seconds_and_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
-    from pipelines.flows import shutdown, steps
+def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     from pipelines.tracking import recorder
 
     def end(*_: Any) -> None:
-        order.append("MLflow")
         raise ValueError("dvc.lock is half written")
 
-    order: list[str] = []
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
-    monkeypatch.setattr(shutdown, "limit", lambda: order.append("the limit begins"))
     monkeypatch.setattr(tracking, "end_workflow", end)
-    request, place = workspace.Request("tiny", "", ()), dvc_runner.Place(tmp_path)
-    running = steps.Running(request, place, {"tracking": "mlflow"})
+    request, place = workspace.Request("tiny", "", {}), dvc_runner.Place(tmp_path)
+    running = steps.Run(request, place, {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
-    assert order == ["the limit begins", "MLflow"]
     assert "half written" in capsys.readouterr().err
-    assert tracking.WORKFLOW_SECONDS < shutdown.SECONDS / 2
+
+
+def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = steps.Run(workspace.Request("tiny", "", {}), dvc_runner.Place(Path()), {}, parent="1f")
+    for uri, page, expected in (
+        ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000/#/runs/1f"),
+        ("http://me:s3cret@mlflow:5000/", "", "http://***@mlflow:5000/#/runs/1f"),
+        ("http://mlflow:5000", "https://team.example/mlflow", "https://team.example/mlflow/#/runs/1f"),
+    ):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        monkeypatch.setenv(steps.MLFLOW_PAGE, page)
+        assert running.origin == [f"- [its run in MLflow]({expected})"]
+
+
+def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("prefect.flow_runs")
+    with caplog.at_level("INFO"):
+        for error in (StageFailed("base: no 'GPU' here", 69), ValueError("a bug")):
+            for message in ("Task run failed with exception", "Encountered exception during execution: %r"):
+                try:
+                    raise error
+                except Exception as raised:
+                    log.exception(message, *[raised] if "%" in message else [])
+        log.error("Finished in state Failed(\"base: no 'GPU' here\")")
+    records = [record for record in caplog.records if record.name == "prefect.flow_runs"]
+    messages = [record.getMessage() for record in records]
+    assert messages.count("base: no 'GPU' here") == 1 and messages[-1] == "Finished in state Failed"
+    assert [record.exc_info is not None for record in records] == [False, True, True, False]
 
 
 def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1"))
-    assert steps.tags(workspace.Request("smoke", "", ()))["prefect.url"] == "http://***@host:4200/runs/1"
+    assert steps.tags(workspace.Request("smoke", "", {}))["prefect.url"] == "http://***@host:4200/runs/1"

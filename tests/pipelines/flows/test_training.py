@@ -1,12 +1,12 @@
 """The flows of a model: their stages, their pages, and what is tried again. DVC is a stand-in."""
 
+import inspect
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from electra.errors import BadConfig
-from pipelines.runtime.dvc_runner import StageFailed
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import Dvc, artifacts
 
@@ -39,23 +39,49 @@ def test_each_flow_has_its_stages() -> None:
         stages_of("ablations", "third", params)
 
 
+def test_a_flow_has_five_parameters() -> None:
+    from pipelines.flows.team import team
+    from pipelines.flows.training import FLOWS
+
+    for flow in (*FLOWS, team):
+        names = ["model", "commit", "settings", "hours", "nproc_per_node"]
+        assert [*inspect.signature(flow.fn).parameters] == names
+
+
 @pytest.mark.slow
-def test_several_machines_meet_and_one_of_them_asks_dvc(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines.flows import steps
+    from pipelines.flows.training import pretrain
+
+    Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
+    monkeypatch.setattr(
+        steps, "time_here", lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year"
+    )
+    monkeypatch.setattr(steps.lineage, "gpus", list)
+    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    dvc.would_run = ["pretrain@smoke"]
+    with pytest.raises(StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"):
+        pretrain("smoke", commit="")
+    monkeypatch.setattr(steps.lineage, "gpus", lambda: ["H100"])
+    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
+        pretrain("base", commit="")
+
+
+@pytest.mark.slow
+def test_limits_and_counts_are_positive(dvc: Dvc) -> None:
     from pipelines.flows.training import ablations, pretrain
 
-    joined: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(steps, "run", lambda command, name, place, *_: joined.append((command[2:], place.variables)))
-    where = {"nproc_per_node": 8, "nnodes": 2, "rdzv_endpoint": "node1:29400", "max_restarts": 3}
-    assert pretrain("smoke", **where) == {"pretrain@smoke": "ran"}
-    assert pretrain("smoke", **where, joins=True) == {"pretrain@smoke": "joined"}
-    variables = {"PET_NPROC_PER_NODE": "8", "PET_NNODES": "2", "PET_MAX_RESTARTS": "3"}
-    variables |= {"PET_RDZV_ENDPOINT": "node1:29400"}
-    assert dvc.processes == [variables] and joined == [(["pipelines", "pretrain", "smoke"], variables)]
-    with pytest.raises(BadConfig, match="rdzv-endpoint"):
-        pretrain("smoke", nnodes=2)
+    for given, words in (
+        ({"hours": -1}, "hours: is -1"),
+        ({"hours": 0}, "hours: is 0"),
+        ({"nproc_per_node": 0}, "is 0"),
+    ):
+        with pytest.raises(BadConfig, match=words):
+            pretrain("smoke", commit="", **given)
     with pytest.raises(BadConfig, match="one process"):
         ablations("smoke", nproc_per_node=2)
+    assert not dvc.calls
 
 
 @pytest.mark.slow
@@ -69,7 +95,7 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
     first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
     assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
     dvc.calls.clear()
-    dvc.failures = {"ablation@a": [StageFailed("ablation@a", "no arm", 65)]}
+    dvc.failures = {"ablation@a": [StageFailed("ablation@a: no arm", 65)]}
     with pytest.raises(StageFailed, match="no arm"):
         workflow("smoke")
     assert dvc.calls == stages[:-1], "no report of what is not complete"
@@ -79,11 +105,11 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
 def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc: Dvc) -> None:
     from pipelines.flows.training import finetune, workflow
 
-    dvc.failures = {"pretrain@smoke": [StageFailed("x", "killed", 137), StageFailed("x", "stopped", 75)]}
+    dvc.failures = {"pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]}
     finetune("smoke")
     assert dvc.calls == ["pretrain@smoke"] * 3 + ["glue@smoke", "squad@smoke"]
     dvc.calls.clear()
-    dvc.failures = {"pretrain@smoke": [StageFailed("pretrain@smoke", "models.smoke.x: is not a parameter", 64)]}
+    dvc.failures = {"pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]}
     with pytest.raises(StageFailed, match="is not a parameter"):
         finetune("smoke")
     assert dvc.calls == ["pretrain@smoke"]

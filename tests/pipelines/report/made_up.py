@@ -38,8 +38,9 @@ def params(*models: str, ablations: tuple[str, ...] = (), **more: Any) -> Params
 def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:
     """Everything that one model and one ablation leave behind."""
     chance = random.Random(f"{model}")
-    for name in ("corpus", "tokens", "tasks", "tiny"):
-        shutil.copytree(ROOT / "results" / name, root / "results" / name.replace("tiny", model), dirs_exist_ok=True)
+    shutil.copytree(ROOT / "results/tiny", root / "results" / model, dirs_exist_ok=True)
+    (root / "results/curves").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "results/curves/tiny.csv", root / f"results/curves/{model}.csv")
     pretrain = root / f"results/{model}/pretrain.json"
     write_json(pretrain, read_json(pretrain) | {"flops": flops})
     tasks = {}
@@ -85,7 +86,7 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
             arms[name]["status"] = "failed: loss was not finite at step 310"
         else:
             arms[name] |= {"status": "ok", "flops": 2.1e14, "steps": 1200, "glue": tasks, "average": {"scores": scores}}
-    write_json(root / "results/ablations/table5.json", {"name": "table5", "model": "tiny", "arms": arms})
+    write_json(root / "results/table5/ablation.json", {"name": "table5", "model": "tiny", "arms": arms})
 
 
 def write_examples(root: Path, model: str) -> None:

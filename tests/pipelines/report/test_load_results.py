@@ -17,7 +17,7 @@ TINY = made_up.params("tiny")
 def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, spoilt):
     made_up.write(tmp_path)
     (tmp_path / "results/tiny/glue.json").write_bytes(spoilt)
-    with pytest.raises(CorruptFile, match="results: is not as its stage writes it"):
+    with pytest.raises(CorruptFile, match="results: is malformed"):
         load_results.load(TINY, tmp_path)
 
 
@@ -26,11 +26,11 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing(tmp_p
     model = load_results.load(TINY, tmp_path).models[0]
     assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (200, 0)
     assert model.series("no such metric") is None
-    path = tmp_path / "results/tiny/pretrain.csv"
+    path = tmp_path / "results/curves/tiny.csv"
     for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000):
         path.write_bytes(spoilt)
         found = load_results.load(TINY, tmp_path)
-        assert found.models[0].curve == {} and any("pretrain.csv: cannot be read" in line for line in found.missing)
+        assert found.models[0].curve == {} and any("tiny.csv: cannot be read" in line for line in found.missing)
     path.unlink()
     path.mkdir()
     assert load_results.load(TINY, tmp_path).models[0].curve == {}

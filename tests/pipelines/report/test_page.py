@@ -39,7 +39,7 @@ def text(page: str) -> str:
 
 def test_same_inputs_same_bytes(root, tmp_path):
     """Everything but run.js; a second place on the disk, a second time of the day."""
-    for part in ("results/tiny", "results/ablations", "results/corpus", "results/tokens", "results/tasks", "build"):
+    for part in ("results/tiny", "results/table5", "results/curves", "build"):
         shutil.copytree(root / part, tmp_path / part)
     report.build(made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path)
     first, second = content(root / "results/report"), content(tmp_path / "results/report")
@@ -85,7 +85,7 @@ def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(p
 
 def test_noise_is_not_called_a_win_and_a_failed_arm_is_shown_as_failed(page):
     row = text(re.search(r"<tr><th scope=row[^>]*>WNLI.*?</tr>", page)[0])
-    assert "cannot tell yet (" in row and "higher" not in row
+    assert "cannot tell yet" in row and "higher" not in row
     assert "cannot tell yet whether pre-training moves MRPC, WNLI" in text(page)
     assert "failed: loss was not finite at step 310" in text(page)
     assert "ablation table5, Replace MLM: failed" in text(page)
@@ -133,26 +133,6 @@ def test_several_pretrainings_of_a_record_have_a_column_and_say_where_another_fa
     ]
 
 
-def test_dev_texts_in_the_corpus_have_a_table_if_this_corpus_was_looked_through(tmp_path):
-    made_up.write(tmp_path)
-    part = {"dev": {"texts": 400, "13": 3, "8": 50}, "shares": {}, "examples": []}
-    record = {"corpus": "sample_world", "source": "sample_world", "words": [13, 8], "tasks": {"mood": {"a": part}}}
-    record["tasks"]["squad2"] = {"question": part, "context": {**part, "test": {"texts": 8, "13": 0, "8": 8}}}
-    for corpus, shown in (("sample_world", True), ("another", False)):
-        write_json(tmp_path / "results/tiny/contamination.json", {**record, "corpus": corpus})
-        report.build(made_up.params("tiny"), tmp_path / "out", tmp_path)
-        assert (tmp_path / "out/tables/tiny-contamination.csv").exists() == shown
-        for page in ("index.html", "report.md"):
-            assert ("stand in its corpus" in (tmp_path / "out" / page).read_text(encoding="utf-8")) == shown
-        if shown:
-            rows = (tmp_path / "out/tables/tiny-contamination.csv").read_text().splitlines()
-            assert rows[1:] == [
-                "SQuAD 2.0,context,400,0.75,12.5,8,0,100",
-                "SQuAD 2.0,question,400,0.75,12.5,,,",
-                "mood,first,400,0.75,12.5,,,",
-            ]
-
-
 def test_tables_set_the_paper_apart(root):
     head, electra, *_ = (root / "results/report/tables/ablation-table5.csv").read_text(encoding="utf-8").splitlines()
     assert head.startswith('arm,"paper, Table 5 GLUE dev","ours, tiny, sample world mean of the tasks mean"')
@@ -163,9 +143,9 @@ def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
     report.build(made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path)
     shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "No fine-tuning results yet" in shown
-    for path in ("results/tiny/glue.json", "results/ablations/table5.json"):
+    for path in ("results/tiny/glue.json", "results/table5/ablation.json"):
         assert f"{path}: there is no such file" in shown
-    assert "results/tiny/pretrain.csv: cannot be read (No such file or directory)" in shown
+    assert "results/curves/tiny.csv: cannot be read (No such file or directory)" in shown
     assert list((tmp_path / "results/report/figures").iterdir()) == []
 
 
@@ -177,12 +157,12 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     glue["tasks"]["rte"].pop("scratch")
     write_json(tmp_path / "results/tiny/glue.json", glue)
     (tmp_path / "results/tiny/squad.json").write_text("{")
-    (tmp_path / "results/tiny/pretrain.csv").unlink()
+    (tmp_path / "results/curves/tiny.csv").unlink()
     report.build(made_up.params("tiny"), tmp_path / "results/report", tmp_path)
     shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
-    assert "results/tiny/squad.json: is not JSON" in shown
+    assert "results/tiny/squad.json: is malformed" in shown
 
 
 def test_a_model_whose_name_begins_with_anothers_has_its_own_curves(tmp_path):

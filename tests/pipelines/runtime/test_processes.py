@@ -146,7 +146,7 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
     for agent in [start(ready, *meet) for _ in range(2)]:
         said = agent.communicate(timeout=240)[1]
         assert agent.returncode == 0, said
-    done = json.loads((ready / "results" / "smoke" / "pretrain.json").read_text())
+    done = json.loads((ready / "build" / "models" / "smoke" / "results.json").read_text())
     assert done["step"] == 60 and (ready / "build" / "models" / "smoke" / "generator").is_dir()
 
 

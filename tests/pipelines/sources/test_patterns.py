@@ -40,7 +40,6 @@ FOUND = dict(
     for package in (data, sources, text_tools)
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
     for name, value in vars(importlib.import_module(module.name)).items()
-    if module.name != "pipelines.sources.preview"  # has those of `local`
     for found in patterns(value, f"{module.name}.{name}")
 )
 CALLS: dict[str, Callable[[str], Any]] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput
-from pipelines.sources import preview
+from pipelines import preflight
 from pipelines.sources.local import decoded_lines
 from pipelines.sources.own import tsv
 from pipelines.sources.streams import Piece, read_stream
@@ -85,4 +85,4 @@ def test_a_pipe_is_read_the_same_way() -> None:
 )
 def test_a_western_encoding_is_named_where_it_is_plain(tmp_path: Path, data: bytes, found: tuple[str, str]) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    assert preview.other_encoding(tmp_path / "a.txt") == found
+    assert preflight.other_encoding(tmp_path / "a.txt") == found

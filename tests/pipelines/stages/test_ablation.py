@@ -85,7 +85,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def run(name: str, params: Params) -> dict:
     ablation.run(name, params, tracking.Tracker(None))
-    return read_json(Path(f"results/ablations/{name}.json"))
+    return read_json(Path(f"build/ablation/{name}/results.json"))
 
 
 def by_name(planned: list[arms.Arm]) -> dict[str, arms.Arm]:
@@ -102,16 +102,15 @@ def test_arms_spend_equal_operations(params: Params) -> None:
 
 def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
     config = params.models["smoke"].electra()
-    phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, warmup=8, batch=4))
-    settings = {"phases": phases, "steps": None, "phase_schedule": "each", "warmup": 12}
+    phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, batch=4))
+    settings = {"phases": phases, "steps": None, "warmup": 12}
     whole = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **settings))
     for steps in (20, Flops(flops=20 * step_flops(whole, 100))):
         cut = ablation.with_steps(whole, steps, 100)
         phases = [(phase.length, phase.first, phase.last) for phase in phases_of(cut.pretrain, 20)]
         assert phases == [(8, 0, 15), (16, 15, 20)]
-        assert (cut.pretrain.steps, cut.pretrain.warm_ups) == (20, [3, 2])
+        assert (cut.pretrain.steps, cut.pretrain.warmup) == (20, 3)
         assert training_flops(cut, 100) == pytest.approx(training_flops(whole, 100) / 4, rel=1e-12)
-    assert ablation.with_steps(whole, 3, 100).pretrain.warm_ups == [0, 0]  # of two steps and one
 
 
 def test_equal_steps_and_own_steps(params: Params) -> None:
@@ -156,7 +155,7 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
 def left(name: str) -> list[bytes]:
     """The bytes of an ablation's results."""
     curves = sorted(Path("build/ablation", name).iterdir())
-    return [path.read_bytes() for path in (Path(f"results/ablations/{name}.json"), *curves)]
+    return [path.read_bytes() for path in (Path(f"build/ablation/{name}/results.json"), *curves)]
 
 
 @pytest.mark.parametrize("error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")])
@@ -167,7 +166,7 @@ def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch:
     monkeypatch.setattr(ModelRows, "train", broken)
     with pytest.raises(type(error)):
         run("weights", params)
-    assert not Path("results/ablations/weights.json").exists()
+    assert not Path("build/ablation/weights/results.json").exists()
 
 
 def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +198,7 @@ def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch
     monkeypatch.setattr(ModelRows, "train", stopped)
     with pytest.raises(Stopped):
         run("objectives", params)
-    assert not Path("results/ablations/objectives.json").exists()
+    assert not Path("build/ablation/objectives/results.json").exists()
     assert trained == ["electra-seed1", "mlm-seed1"]
     monkeypatch.setattr(ModelRows, "train", counted)
     run("objectives", params)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput, OutOfRoom, SourceUnreachable
 from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
@@ -17,6 +16,7 @@ from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
+from pipelines.text import duplicates
 from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
 from tests.pipelines.sources.test_gigaword import STORY, doc
@@ -110,7 +110,7 @@ def test_what_is_left_out_is_counted_and_said(
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.chdir(tmp_path)
     corpus.run("x", params, Tracker(None))
-    found = json.loads(Path("results/corpus/x.json").read_text())
+    found = json.loads(Path("build/corpus/x/results.json").read_text())
     left_out = {"left_out_other_media_types": 2, "left_out_request_records": 2, "left_out_type_multi": 8}
     assert found["dropped"] == {"duplicate_documents": 0, "near_duplicates": 52, **left_out} and found["rows"] == 140
     assert [source["documents"] for source in found["sources"]] == [18, 10, 48]

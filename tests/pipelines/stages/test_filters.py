@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from electra.config import build
-from pipelines.text import duplicates
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, remove, write_jsonl
 from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig, OwnTasks
 from pipelines.sources.quality import RULES
 from pipelines.stages import corpus
-from pipelines.stages.benchmark import SIZES
+from pipelines.stages.benchmark import SIZE
 from pipelines.stages.corpus import gather
+from pipelines.text import duplicates
 from tests.conftest import files_of
 
 SYLLABLES = (("ba", "do", "ki", "mu", "re"), ("la", "no", "sti", "ve"), ("fa", "gi", "so", "tu", ""), ("n", "r", ""))
@@ -185,7 +185,7 @@ def mood(folder: Path, *splits: list[list[str]]) -> OwnTasks:
 
 def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
     chance = random.Random(7)
-    dev, test, train, pair = (prose(chance, SIZES[0] + more) for more in (0, 9, 9, 3))
+    dev, test, train, pair = (prose(chance, SIZE + more) for more in (0, 9, 9, 3))
     tasks = mood(tmp_path, [train], [dev, pair[:5]], [test])
 
     def around(words: list[str]) -> str:
@@ -200,18 +200,20 @@ def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
         "train": around(train),
         "short": around(pair[:5]),
     }
-    metrics, kept = run(tmp_path, texts, tasks=tasks, decontaminate="mine")
+    metrics, kept = run(tmp_path, texts, tasks=tasks, decontaminate={"tasks": "mine"})
     assert kept == ["dev less one", "another word", "train", "short"] and metrics["dropped"]["contaminated"] == 3
+    counted, kept = run(tmp_path, texts, "counted", tasks=tasks, decontaminate={"tasks": "mine", "action": "count"})
+    assert kept == list(texts) and counted["contaminated"] == 3
     mood(tmp_path, [dev], [train], [test])
-    kept = run(tmp_path, texts, "changed", tasks=tasks, decontaminate="mine")[1]
+    kept = run(tmp_path, texts, "changed", tasks=tasks, decontaminate={"tasks": "mine"})[1]
     assert kept == [id for id in texts if id not in {"test", "train"}]
     mood(tmp_path, [train], [["short"]], [["short"]])
     with pytest.raises(BadInput, match=r"tasks\.mine: has no dev or test text of 13 words"):
-        run(tmp_path, texts, "nothing", tasks=tasks, decontaminate="mine")
+        run(tmp_path, texts, "nothing", tasks=tasks, decontaminate={"tasks": "mine"})
     mood(tmp_path, [train], [dev], [test])
     write_jsonl(tmp_path / "dev.jsonl", [{"sentence": " ".join(dev), "label": "c"}] * 9)
     with pytest.raises(BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"):
-        run(tmp_path, texts, "unread", tasks=tasks, decontaminate="mine")
+        run(tmp_path, texts, "unread", tasks=tasks, decontaminate={"tasks": "mine"})
 
 
 def test_a_stopped_run_with_filters_goes_on_and_none_leaves_no_trace(
@@ -220,7 +222,7 @@ def test_a_stopped_run_with_filters_goes_on_and_none_leaves_no_trace(
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
     every: dict[str, Any] = {"near_duplicates": "drop", "quality": "gopher", "language": NOISE}
     read = near_copies["own-29"].split()
-    every |= {"decontaminate": "mine", "tasks": mood(tmp_path, [["a"]], [read[20:40]], [["b"]])}
+    every |= {"decontaminate": {"tasks": "mine"}, "tasks": mood(tmp_path, [["a"]], [read[20:40]], [["b"]])}
     whole, _ = run(tmp_path, near_copies, "whole", **every)
     assert whole["dropped"] == {"contaminated": 1, "duplicate_documents": 0, "near_duplicates": 12}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -69,14 +69,14 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def made() -> list[dict[str, bytes]]:
-    return [files_of(folder) for folder in ("build/glue", "results")]
+def made() -> dict[str, bytes]:
+    return files_of("build/glue")
 
 
 def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     events: list[dict] = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
-    result = json.loads(Path("results/small/glue.json").read_text())
+    result = json.loads(Path("build/glue/small/results.json").read_text())
     assert result["source"] == "made_up" and result["label"] == "sample world"
     assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
     mnli = result["tasks"]["mnli"]
@@ -127,7 +127,7 @@ def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypat
 def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     glue.run("small", load(), Tracker(None))
     whole = made()
-    for folder in ("build/glue", "results", "runs"):
+    for folder in ("build/glue", "runs"):
         Path(folder).rename(f"{folder}-before")
     count, real = 0, plan.solve
 
@@ -141,7 +141,7 @@ def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
     monkeypatch.setattr(plan, "solve", stop_at_fifth)
     with pytest.raises(KeyboardInterrupt):
         glue.run("small", load(), Tracker(None))
-    assert not Path("build/glue").exists() and not Path("results").exists()
+    assert not Path("build/glue").exists()
     glue.run("small", load(), Tracker(None))
     assert count == 5 + 14 - 4  # fourteen jobs, four of which were done
     assert made() == whole

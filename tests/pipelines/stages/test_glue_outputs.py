@@ -10,7 +10,7 @@ from electra.files import read_jsonl, write_jsonl
 from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import glue, published, squad, tasks
+from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
@@ -49,7 +49,7 @@ def test_test_sets_are_predicted_in_the_leaderboards_form_and_by_all_seeds_toget
     means = [sum(rows[at]["logits"][0] for rows in seeds) / 2 * 5 for at in range(7)]
     expected = [f"{min(max(mean, 0), 5):.3f}" for mean in means]
     assert [line.split("\t")[1] for line in lines] == pytest.approx(list(map(str, expected)))
-    result = json.loads(Path("results/small/glue.json").read_text())["tasks"]["mnli"]
+    result = json.loads(Path("build/glue/small/results.json").read_text())["tasks"]["mnli"]
     assert set(result["ensemble"]) == {"pretrained", "scratch"} and result["ensemble"]["scratch"]["seeds"] == [1, 2]
     assert 0 <= result["ensemble"]["scratch"]["accuracy"] <= 100
 
@@ -68,10 +68,10 @@ def test_without_the_diagnostic_set_there_is_no_file_of_it(workspace) -> None:  
 def test_a_task_starts_from_anothers_encoder(workspace) -> None:  # noqa: F811
     change("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]")
     glue.run("small", load(), Tracker(None))
-    before = json.loads(Path("results/small/glue.json").read_text())["tasks"]
+    before = json.loads(Path("build/glue/small/results.json").read_text())["tasks"]
     change("{mrpc: {both_orders: true}}", "{mrpc: {both_orders: true, start: mnli}}")
     glue.run("small", load(), Tracker(None))
-    after = json.loads(Path("results/small/glue.json").read_text())["tasks"]
+    after = json.loads(Path("build/glue/small/results.json").read_text())["tasks"]
     assert after["mnli"] == before["mnli"] and after["mrpc"]["scratch"] == before["mrpc"]["scratch"]
     lines = read_jsonl(Path("build/glue/small/mrpc/pretrained-seed2.jsonl"))
     assert len(lines) == 20 and Path("build/glue/small/mnli/pretrained-seed2/model.safetensors").is_file()
@@ -101,17 +101,17 @@ def test_a_model_from_elsewhere_learns_a_task_of_ones_own(workspace) -> None:  #
     change("finetunings:\n", FINETUNING)
     params = load()
     assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
-    assert params.upstream("glue", "elsewhere") == ("tasks@mine", "published@elsewhere")
+    assert STAGES["glue"].inputs(params, "elsewhere") == ("tasks@mine", "published@elsewhere")
     tasks.run("mine", params, Tracker(None))
     published.run("elsewhere", params, Tracker(None))
     glue.run("elsewhere", params, Tracker(None))
-    result = json.loads(Path("results/elsewhere/glue.json").read_text())
+    result = json.loads(Path("build/glue/elsewhere/results.json").read_text())
     assert result["average"]["name"] == "mean over mood" and result["tasks"]["mood"]["metric"] == "accuracy"
     scores = result["tasks"]["mood"]["pretrained"]["all"]
     assert scores["accuracy_test"] == scores["accuracy"], "a labelled test set is scored"
     assert Path("build/glue/elsewhere/mood/pretrained-seed1/task.json").is_file()
     squad.run("elsewhere", params, Tracker(None))
-    assert json.loads(Path("results/elsewhere/squad.json").read_text())["versions"] == {}, "the source has no SQuAD"
+    assert json.loads(Path("build/squad/elsewhere/results.json").read_text())["versions"] == {}, "no SQuAD"
     change("mood: {epochs: 2}", "moods: {epochs: 2}")
     with pytest.raises(BadConfig, match=r"recipes\.mood\.tasks\.moods: is not a task.*did you mean mood"):
         load()

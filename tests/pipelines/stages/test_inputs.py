@@ -7,7 +7,7 @@ import pytest
 
 from electra.files import read_json
 from pipelines.config.params import load
-from pipelines.stages import inputs
+from pipelines.stages import STAGES, inputs
 from tests.conftest import SMOKE
 
 MOOD = "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
@@ -18,7 +18,7 @@ OWN = OWN.replace("corpus: absent, tokenizer: smoke", "corpus: absent, tokenizer
 
 def look() -> None:
     params = load()
-    for section in ("corpora", "tokens", "tasks"):
+    for section in ("corpora", "tasks"):
         for name in getattr(params, section):
             inputs.record(section, name, params)
 
@@ -29,13 +29,13 @@ def noted() -> dict[str, list]:
 
 def test_a_changed_file_changes_the_entries_that_name_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("params.yaml").write_text(OWN)
-    for name in ("text/a.txt", "text/b.txt", "t.tsv", "build/tokens/other/vocab.txt"):
+    for name in ("text/a.txt", "text/b.txt", "t.tsv"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("one")
     look()
     before = noted()
     assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before["corpora/absent"] == []
-    assert before["tasks/smoke"][1] == ["d.tsv", None] and before["tokens/absent"][0][0] == "vocab.txt"
+    assert before["tasks/smoke"][1] == ["d.tsv", None]
     hashed: list[Path] = []
     hash_file = inputs.sha256_file
     monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
@@ -44,14 +44,27 @@ def test_a_changed_file_changes_the_entries_that_name_it(here: Path, monkeypatch
     for name, entry in (
         ("text/b.txt", "corpora/smoke"),
         ("d.tsv", "tasks/smoke"),
-        ("build/tokens/other/vocab.txt", "tokens/absent"),
     ):
         Path(name).write_text("two")
         look()
         after = noted()
         assert {key for key in after if after[key] != before[key]} == {entry}
         before = after
-    assert hashed == [Path("text/b.txt"), Path("d.tsv"), Path("build/tokens/other/vocab.txt")]
+    assert hashed == [Path("text/b.txt"), Path("d.tsv")]
+
+
+def test_a_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
+    Path("params.yaml").write_text(OWN)
+    inputs.record_code(load())
+    absent = read_json(inputs.CODE)
+    assert absent["vocabularies"] == {"other": "", "smoke": ""} and set(absent) - {"vocabularies"} < set(STAGES)
+    vocabulary = Path("build/tokens/other/vocab.txt")
+    vocabulary.parent.mkdir(parents=True)
+    vocabulary.write_text("[PAD]")
+    inputs.record_code(load())
+    there = read_json(inputs.CODE)
+    assert there["vocabularies"]["other"] and there["vocabularies"]["smoke"] == ""
+    assert there | {"vocabularies": absent["vocabularies"]} == absent
 
 
 def test_what_is_left_out_changes_nothing(here: Path) -> None:
@@ -64,7 +77,7 @@ def test_what_is_left_out_changes_nothing(here: Path) -> None:
 
 
 def test_a_corpus_without_the_texts_of_tasks_has_their_files_and_settings(here: Path) -> None:
-    wanted = OWN.replace("blank_lines}]}", "blank_lines}], cleaning: {decontaminate: smoke}}")
+    wanted = OWN.replace("blank_lines}]}", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}}")
     found: list[list[list[str]]] = []
     for settings, dev in ((wanted, "one"), (wanted, "two"), (wanted.replace("[a, b]", "[a, b], a: text"), "two")):
         Path("params.yaml").write_text(settings)

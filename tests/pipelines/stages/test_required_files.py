@@ -52,9 +52,7 @@ def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> 
     assert str(caught.value) == sentence
     assert main(["check", "smoke"]) == 69
     assert sentence in capsys.readouterr().err
-    project(
-        text=LOCAL.replace("documents: blank_lines}]", "documents: blank_lines}], cleaning: {decontaminate: smoke}")
-    )
+    project(text=LOCAL.replace("blank_lines}]", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}"))
     with pytest.raises(SourceUnreachable, match=r"there is no glue/SST-2/dev\.tsv"):
         corpus.run("smoke", load(), Tracker(None))
     official(here / "glue")

@@ -93,19 +93,19 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
         packing = {"lines": lines} if lines else {}
         settings = config(tokenizer=tokenizer, lengths=[32], maximum_unknown=1.0, packing=packing)
         tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
-        metrics = read_json(Path("results/tokens/x.json"))
+        metrics = read_json(Path("build/tokens/x/results.json"))
         lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())
         letters = sum(len(row["text"].replace(" ", "").replace("\n", "")) for row in rows)
         assert (metrics["characters"], metrics["unknown_characters"], metrics["long_words"]) == (letters, 60 * 4, 0)
         said = capsys.readouterr().err
         assert re.search(
             r"warning: tokens\.x: [\d,]+ of [\d,]+ tokens \([\d.]+%\) did not fit rows of 32; "
-            r"see results/tokens/x.json, and tokens\.x\.packing \(",
+            r"see build/tokens/x/results.json, and tokens\.x\.packing \(",
             said,
         )
         assert re.search(
             r"tokens\.x: 240 of [\d,]+ characters \(1\.\d+%\) became \[UNK\]; "
-            r"see results/tokens/x.json, and tokens\.x\.tokenizer",
+            r"see build/tokens/x/results.json, and tokens\.x\.tokenizer",
             said,
         )
     assert lost[None] < lost["paragraphs"] / 2
@@ -118,7 +118,7 @@ def test_rows_that_are_mostly_padding_are_a_warning(tmp_path: Path, monkeypatch,
     write_corpus(Path("build/corpus/x"))
     settings = config(lengths=[512], packing={"rule": rule})
     tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
-    padding = read_json(Path("results/tokens/x.json"))["rows"]["512"]["train"]["padding"]
+    padding = read_json(Path("build/tokens/x/results.json"))["rows"]["512"]["train"]["padding"]
     warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
     said = re.search(warning, capsys.readouterr().err)
     assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
@@ -131,7 +131,7 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
         monkeypatch.setenv(VARIABLE, str(workers))
         results.append((run(tmp_path, corpus, f"w{workers}"), files_of(tmp_path / f"w{workers}")))
     assert results[0] == results[1]
-    assert len(results[0][1]) == 4 + 2 * 5
+    assert len(results[0][1]) == 5 + 2 * 5
 
 
 def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

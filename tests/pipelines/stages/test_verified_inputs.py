@@ -22,7 +22,7 @@ MODEL = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tok
 TASKS = ["cola/train.jsonl", "cola/dev.jsonl", "mnli/dev_mismatched.jsonl", "MANIFEST.json"]
 TOKENS = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json", "rows-16/MANIFEST.json"]
 TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")]
-HOW = ["flipped", "cut", "link", "folder", "missing"]  # what cannot be read: `benchmarks.reliability --only reads`
+HOW = ["flipped", "cut", "folder", "missing"]  # what cannot be read: `benchmarks.reliability --only reads`
 
 
 def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -188,3 +188,15 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "new")
     client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
     assert client.get_run(old.info.run_id).info.artifact_uri.startswith(f"file://{tmp_path}/old/mlruns/")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "why?", "проект#1"])
+def test_a_folder_of_any_name_holds_a_store_and_its_files(tmp_path, monkeypatch, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.setattr(tracking, "ROOT", folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    client, experiment = recorder.client()
+    run = client.create_run(experiment)
+    client.log_text(run.info.run_id, "figure", "figure.txt")
+    assert (folder / "mlflow.db").is_file() and list((folder / "mlruns").glob("*/artifacts/figure.txt"))

@@ -8,11 +8,10 @@ import torch
 
 from electra.finetuning.squad.answers import Answer, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.squad.windows import encode
-from electra.finetuning.tasks import SquadConfig
+from electra.finetuning.tasks import SQUAD_2, SquadConfig
 from electra.nn.huggingface import load_encoder
-
-from ..conftest import padded
 
 CONTEXT = "the red cat sleeps in the old house"
 CONFIG = SquadConfig(length=40, stride=12, question_length=10, beam=2, n_best=3, answer_length=3)
@@ -51,6 +50,14 @@ def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
     answer = find(reading, given)
     assert answer.best == "red cat" and answer.spans[0].begin == 4
     assert n_best(answer) == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]  # three at most
+
+
+@pytest.mark.parametrize("score", [-np.inf, np.nan])
+def test_a_span_without_a_score_is_no_answer(reading, score):
+    """As in places of a beam beyond the end of a short row."""
+    given = outputs([(5, score, [(5, 0.0), (6, 0.0)]), (10, -3.0, [(11, -2.0), (10, LOW)])])
+    (answer,) = QuestionAnswering(SQUAD_2).answers(given, reading, CONFIG)
+    assert answer["best"] == "old house"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
     batch = reading.examples.batch(np.array([0]))
     with torch.no_grad():
         out = network.outputs(batch)
-        hidden = network.encoder(*padded(batch))[0]
+        hidden = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)[0]
         length = len(hidden)
         allowed = torch.tensor([True] + [False] * 3 + [True] * (length - 4))
         start = (network.start(hidden)[:, 0] - 1000.0 * ~allowed).log_softmax(0)

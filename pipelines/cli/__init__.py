@@ -1,0 +1,105 @@
+"""The command line: `electra <command> [name]`, or `python -m pipelines` where nothing is installed.
+
+Each command is a function in set_up.py, train.py, use.py or maintain.py, and its docstring is its help. Heavy imports
+happen when it runs. A user's mistake is one sentence on stderr and an exit code. A bug keeps its traceback.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import electra
+from electra import stopping
+from electra.errors import BadConfig, BadInput, Refused, Stopped, UserError
+from electra.files import room
+from electra.stopping import Interrupted
+from pipelines.cli import maintain, set_up, train, use
+from pipelines.runtime import processes
+from pipelines.stages import STAGES
+
+BUG = 70  # exit code
+EXAMPLES = """\
+\b
+Examples:
+  electra new mine --text 'data/*.txt'   write settings for your own text
+  electra pretrain tiny                  run one stage; `dvc repro` runs all
+  electra play tiny                      try a model in the browser"""
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+for group in (set_up, train, use, maintain):
+    app.add_typer(group.app)
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        print(f"electra {electra.__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXAMPLES, help="Pre-train and fine-tune ELECTRA: one command for each stage and question.")
+def prepare(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of a user's mistake too")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True)] = False,
+) -> None:
+    """Leave signals to commands that are no stage, and refuse to run those without standard output."""
+    if context.invoked_subcommand in STAGES:
+        return
+    stopping.stay_as_usual()
+    if sys.stdout is None:
+        raise BadInput("standard output is closed; leave it open or send it to a file")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command (of the process's own arguments by default) and return its exit code."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        stopping.leave_at_once()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal may lack a character
+            stream.reconfigure(errors="backslashreplace")
+    command = next((word for word in arguments if not word.startswith("-")), "electra")
+    try:
+        code = app(list(arguments) or ["--help"], standalone_mode=False) or 0
+        if sys.stdout is not None:
+            with room(Path("standard output")):
+                sys.stdout.flush()
+        return int(code)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except SystemExit as error:  # completion, or how Typer ends when the reader of the output has gone
+        return 141 if error.code == 1 else int(error.code or 0)
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    except (Interrupted, Exception) as error:
+        refusal = explain(command, error)
+        if "--debug" in arguments or not refusal:
+            traceback.print_exc()
+        if not refusal:
+            print("error: this is a bug; the lines above say where", file=sys.stderr)
+            return BUG
+        processes.report(refusal)
+        return refusal.exit_code
+
+
+def explain(command: str, error: BaseException) -> UserError | None:
+    """Return what ended a command as an error for the user, or None for a bug."""
+    if isinstance(error, UserError):
+        return error
+    if isinstance(error, typer.TyperException):
+        return BadConfig(" ".join(error.format_message().split()))
+    if isinstance(error, Interrupted):
+        return Stopped(f"{command}: {error}")
+    if isinstance(error, OSError | MemoryError):
+        where = getattr(error, "filename", None) or command
+        reason = getattr(error, "strerror", None) or str(error) or "out of memory"
+        return Refused(f"{where}: the system says: {reason}; fix that and run the same command again")
+    return None

@@ -1,0 +1,40 @@
+"""What commands have in common: arguments that name entries of params.yaml, and the settings themselves."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pipelines.config.params import Params
+
+ANY = ("models", "ablations", "published", "finetunings")
+
+
+def entry(*sections: str) -> Any:
+    """Return an argument that names an entry in one of these sections of params.yaml; shells complete it."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names(sections) if name.startswith(incomplete)]
+
+    *others, last = sections
+    where = f"{', '.join(others)} or {last}" if others else last
+    return typer.Argument(help=f"a name under {where}", show_default=False, autocompletion=complete)
+
+
+def names(sections: tuple[str, ...]) -> list[str]:
+    """Return the names in some sections of ./params.yaml; none where it cannot be read."""
+    from pipelines.config.settings_file import read
+
+    try:
+        values = read(Path("params.yaml"))
+    except Exception:  # a shell waits for words, not for an explanation
+        return []
+    return [name for section in sections for name in values.get(section) or {}]
+
+
+def load_params() -> "Params":
+    """Read params.yaml of the working directory."""
+    from pipelines.config.params import load
+
+    return load()

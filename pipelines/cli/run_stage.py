@@ -1,0 +1,88 @@
+"""Run a stage under a tracker, in one process or several, and note how long it took.
+
+A stage reads params.yaml and the outputs of earlier stages, and writes its own. It needs neither DVC nor Prefect nor
+MLflow.
+"""
+
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from electra import stopping
+from electra.storage.manifest import read_notes, write_sealed
+from pipelines import preflight, tracking
+from pipelines.cli import manage_runs
+from pipelines.config.params import load
+from pipelines.runtime import processes
+from pipelines.stages import STAGES, data_label
+
+TIMINGS = Path("runs/timings.json")
+
+
+def run(
+    stage: str,
+    section: str,
+    name: str,
+    *,
+    launch: dict[str, Any] | None = None,
+    origin: str | None = None,
+    restart: bool = False,
+) -> int:
+    """Run a stage on an entry of its section ("" for none) and return the exit code.
+
+    `launch` holds torchrun's options, `origin` is the run to continue from.
+    """
+    if code := processes.earlier_mistake():
+        return code
+    params = load()
+    if section:
+        params.require(section, name)
+    key = f"{stage}-{name}" if name else stage
+    if origin is not None:
+        manage_runs.ask_to_continue(origin, name)
+    if restart:
+        manage_runs.restart(stage, name, params)
+    if launch and not processes.is_process():
+        variables = processes.torchrun_variables(launch)
+        debug = ["--debug"] if "--debug" in sys.argv else []
+        if processes.several(variables):
+            return processes.launch([*debug, stage, name], variables, key)
+    work = STAGES[stage]
+    data = {"data": data_label(f"{stage}@{name}", params)}
+    start = tracking.Start(stage, name, work.settings(name, params), data, work.inputs(params, name))
+    main = processes.is_main()
+    started = time.monotonic()
+    where = params.tracking if main else "none"
+    record = tracking.open_run(start, tracking=where, run_folder=Path("runs") / key)
+    with stopping.interruptible(), record as tracker:
+        if stage == "corpus":
+            preflight.print_hints(params.corpora[name], f"corpora.{name}")
+        work.run(name, params, tracker)
+    if main and work.has_cards:
+        from pipelines.report import cards  # here, since importing torch takes seconds
+
+        cards.write(stage, name, params)
+    if main:
+        note_duration(key, started, tracker.clock)
+    return 0
+
+
+def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
+    """Add a stage to runs/timings.json, which no stage depends on: nothing that is hashed holds a time of day.
+
+    `started` and those of `clock`, by step of a pre-training, are of time.monotonic(), in seconds.
+    """
+    seconds = time.monotonic() - started
+    timings = read_notes(TIMINGS)
+    python = platform.python_version()
+    timings[key] = {
+        "seconds": round(seconds, 1),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {python}",
+        "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    if clock:
+        timings[key]["clock"] = {str(step): round(at - started, 1) for step, at in clock.items()}
+    write_sealed(TIMINGS, timings)

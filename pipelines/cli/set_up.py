@@ -1,0 +1,101 @@
+"""Commands before a run: settings for your own files, and what a run would need."""
+
+import functools
+import json
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from typer.core import TyperCommand
+
+from electra.errors import for_message
+from pipelines.cli.arguments import ANY, entry, load_params
+
+app = typer.Typer()
+command = functools.partial(app.command, rich_help_panel="Set up")
+
+
+class TakesSeveralFiles(TyperCommand):
+    """A command with options that take every word up to the next option, as a shell expands `--text data/*`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """Repeat the option before each of its words."""
+        return super().parse_args(ctx, list(_repeat_options(args)))
+
+
+def _repeat_options(words: list[str]) -> Iterator[str]:
+    option = ""
+    for word in words:
+        if word.startswith("-"):
+            option = word
+        elif option in {"--text", "--task"}:
+            yield option
+            yield word
+            continue
+        if word not in {"--text", "--task"}:
+            yield word
+
+
+@command(cls=TakesSeveralFiles)
+def new(
+    name: Annotated[str, typer.Argument(help="name of the new entries", show_default=False)],
+    text: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES...", help="text to pre-train on: paths, folders, globs"),
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILES...", help="labelled rows: train, dev and perhaps test"),
+    ] = None,
+    a: Annotated[str, typer.Option(metavar="COLUMN", help="column of the text")] = "",
+    b: Annotated[str, typer.Option(metavar="COLUMN", help="column of the second text of a pair")] = "",
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="column of the label")] = "",
+    encoder: Annotated[
+        str, typer.Option(help="a name under encoders to pre-train (default: mini, on a GPU small)")
+    ] = "",
+    minutes: Annotated[
+        float,
+        typer.Option(min=0, max=1e6, help="of pre-training here (0: 20, on a GPU no limit)"),
+    ] = 0,
+    model: Annotated[str, typer.Option(help="to fine-tune without --text: a name under models or published")] = "tiny",
+) -> None:
+    """Add your own text or labelled task to params.yaml."""
+    from pipelines.cli.new import add_entries
+
+    columns = {"a": a, "b": b, "label": label}
+    sizes = {"encoder": encoder, "minutes": minutes, "model": model}
+    print(add_entries(name, text or [], task or [], columns, **sizes), end="")
+
+
+@command()
+def params(name: Annotated[str, entry(*ANY)] = "") -> None:
+    """Check params.yaml and print every setting, defaults filled in."""
+    from electra.config import plain
+
+    params = load_params()
+    shown = params.shown(name) if name else plain(params)
+    print(json.dumps(shown, indent=2, ensure_ascii=False))
+
+
+@command()
+def check(
+    name: Annotated[str, entry(*ANY)],
+    stage: Annotated[
+        list[str] | None,
+        typer.Option(help="check only what this stage and those before it read; may be repeated"),
+    ] = None,
+) -> None:
+    """Check in a second that every file of a model or ablation can be read."""
+    from pipelines.preflight import check
+
+    for line in check(name, load_params(), stage or ()):
+        print(for_message(line), file=sys.stderr if line.startswith("hint: ") else sys.stdout)
+
+
+@command()
+def estimate(name: Annotated[str, entry(*ANY)]) -> None:
+    """Estimate time, memory and disk of a model or ablation from its settings."""
+    from pipelines.cli.estimate import estimate
+
+    print(estimate(name, load_params()), end="")

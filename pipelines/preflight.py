@@ -1,0 +1,459 @@
+"""A look at a run's files before it starts, for `electra check`, the stage `corpus` and `electra new`.
+
+The first rows of every file are read as their stage will read them (of five thousand files where there are more), and a
+few thousand documents: a second or two. Settings are checked whenever they are read (pipelines/config).
+
+    check()           raise what a stage would raise later, and yield hints
+    print_hints()     the same for the files of one corpus
+    infer_sources()   the sources of a corpus for any files: a kind for each, and the settings that its rows show
+
+A hint says what was found in the files and which setting to look at.
+"""
+
+import codecs
+import re
+import string
+import sys
+from collections import Counter, deque
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from electra.config import build
+from electra.data import tokenizer as wordpiece
+from electra.data.packing import TokensConfig
+from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
+from electra.errors import BadConfig, BadInput, UserError, for_message, shown
+from pipelines.config.params import ModelConfig, Params
+from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, language, local, own
+from pipelines.sources.local import HEADING, Item
+from pipelines.sources.paths import find_files, patterns_of, require_folder, unreadable
+from pipelines.sources.streams import COMPRESSIONS, LOOK, LeftOut, Piece, first_bytes, is_utf8, mark_of, read_lines
+from pipelines.stages.corpus import check_room
+from pipelines.stages.required_files import check_source, check_tasks
+from pipelines.stages.tasks import read_split
+from pipelines.stages.tokens import split_of
+from pipelines.text.cleaning import Document, QuarantineConfig, Rejected, clean, looks_marked_up
+
+DOCUMENTS = 2000  # of a corpus to read, and characters
+CHARACTERS = 4_000_000
+FILES = 5_000  # to look at
+ROWS = 20  # of each file
+BEGINNING = 1 << 16  # bytes of a file whose rows may be long
+COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
+MANY = 1000  # bad rows
+TASK_ROWS = 2000  # of each file of a task
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text beside letters
+LARGE = 100_000  # characters of a text file that are hardly one document
+FEW = 10  # documents: too few to hold some back
+TEXT_STAGES = ("corpus", "tokens", "pretrain")
+TASK_STAGES = ("tasks", "published", "glue", "squad")
+Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
+Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
+
+
+def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[str]:
+    """Yield hints and a closing line for a model, fine-tuning or ablation; raise the error that a stage would raise.
+
+    With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
+    """
+    entry = params.ablations.get(name) or params.finetunings.get(name)
+    model = entry.model if entry else name
+    if model not in params.published:
+        params.require("models", model)
+    if not stages or not set(stages).isdisjoint((*TASK_STAGES, "ablation")):
+        yield from _check_finetunings(name, model, params)
+    if model in params.published:
+        yield from _check_published(model, params)
+    elif not stages or not set(stages).isdisjoint((*TEXT_STAGES, "ablation")):
+        yield from _check_corpus(name, params.models[model], params)
+
+
+def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
+    for finetuning in (name,) if name in params.finetunings else params.finetunings_of(model):
+        tasks = params.finetunings[finetuning].tasks
+        check_tasks(params, tasks, finetuning)
+        source = params.tasks[tasks]
+        if isinstance(source, OwnTasks):
+            yield from _check_own_tasks(source, f"tasks.{tasks}")
+
+
+def _check_published(model: str, params: Params) -> Iterator[str]:
+    from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
+
+    where = f"published.{model}.folder"
+    folder = require_folder(Path(params.published[model].folder), where)
+    read_config(folder)
+    wordpiece.load(folder)
+    yield f"{model}: its folder is there and can be read"
+
+
+def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str]:
+    corpus = params.corpora[params.tokens[model.tokens].corpus]
+    count = yield from _check_text(model, params)
+    yield f"{name}: every data source is there, and its beginning can be read{count}"
+    if expected := corpus.expected:
+        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
+        size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
+        yield f"expected: {size}{hours} (docs/scale.md)"
+
+
+def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
+    """Look at the corpus of a model, its tokenizer and the weights it starts from; return how many files were read."""
+    tokens = params.tokens[model.tokens]
+    corpus = params.corpora[tokens.corpus]
+    where = f"corpora.{tokens.corpus}"
+    for number, source in enumerate(corpus.sources):
+        if not isinstance(source, LocalCorpus):  # those are read below
+            check_source(source, f"{where}.sources[{number}]")
+    check_room(corpus, where, Path("build/corpus") / tokens.corpus)
+    if corpus.cleaning.language:
+        language.check(corpus.cleaning.language, f"{where}.cleaning.language")
+    if decontaminate := corpus.cleaning.decontaminate:
+        check_tasks(params, decontaminate.tasks)
+    look = look_at(corpus, where)
+    yield from (f"hint: {hint}" for hint in look.hints)
+    if look.refused:
+        raise unreadable(look.refused, where)
+    for rows, bad, first in look.bad:
+        if bad == rows:
+            raise describe_bad_row(first)
+        error = describe_bad_row(first)
+        do = error.do and f"; {error.do}"
+        yield f"hint: {first.where}: {first.reason} ({bad:,} bad rows among the first {rows:,}){do}"
+    _check_tokens(tokens, f"tokens.{model.tokens}", look)
+    start = model.pretrain.init_from
+    made_here = {Path("build/models") / name for name in params.models}
+    if start and not Path(start).is_dir() and Path(start) not in made_here:
+        raise BadInput(f"pretrain.init_from: there is no folder {start}")
+    return f" ({look.looked:,} of {look.files:,} files looked at)" if look.files else ""
+
+
+def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
+    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to train on."""
+    settings = tokens.tokenizer
+    cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    if isinstance(settings, VocabTokenizer):
+        wordpiece.published(Path(settings.file), **cased)
+    if isinstance(settings, TrainTokenizer) and look.texts:
+        wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
+    if not look.whole:
+        return
+    splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
+    for split in ("train", "valid"):
+        if split not in splits:
+            do = "raise valid_fraction, or split a text file into many documents (`documents` of its source)"
+            raise BadInput(f"{where}: has {len(splits):,} documents, none for {split}; {do}")
+
+
+def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
+    """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
+    for task, config in source.tasks.items():
+        for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):
+            if not name:
+                continue
+            read = own.read_rows(Path(name), config, task, labelled=split != "test")
+            rows = list(islice(read, TASK_ROWS + 1))
+            good = [row for row in rows if isinstance(row, dict)]
+            bad = [row for row in rows if isinstance(row, Rejected)]
+            if len(rows) <= TASK_ROWS or not good:
+                read_split(task, split, rows, where, source.quarantine)
+            elif bad:
+                among = f"{len(bad):,} bad rows among the first {TASK_ROWS:,} of {task} {split}"
+                yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"
+            if split == "train" and config.kind == "classification":
+                labels = {row["label"] for row in good}
+                absent = [str(label) for label in config.labels if label not in labels]
+                if absent:
+                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(absent)}"
+
+
+# ------------------------------------------------------------------------------------------------------ one corpus
+
+
+def print_hints(corpus: CorpusConfig, where: str) -> None:
+    """Print the hints on standard error, and raise what is wrong with files, before the stage reads all of them."""
+    look = look_at(corpus, where)
+    for hint in look.hints:
+        print(f"hint: {hint}", file=sys.stderr)
+    if look.refused:
+        raise unreadable(look.refused, where)
+
+
+def look_at(corpus: CorpusConfig, where: str) -> "Look":
+    """Read the beginning of every local source and of its files."""
+    look = Look(corpus)
+    for number, source in enumerate(corpus.sources):
+        if isinstance(source, LocalCorpus):
+            look.read(source, f"{where}.sources[{number}]")
+        else:
+            look.whole = False
+    return look
+
+
+class Look:
+    """The clean texts at a corpus's beginning, whether they are all of it, and hints.
+
+    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows, `refused` an error for
+    each file that the stage will refuse; `looked` is how many of the `files` were looked at.
+    """
+
+    def __init__(self, corpus: CorpusConfig) -> None:
+        self.texts = list[str]()
+        self.hints = list[str]()
+        self.whole = True
+        self.bad: list[tuple[int, int, Rejected]] = []
+        self.looked = self.files = 0
+        self._corpus = corpus
+        self._unread: dict[Path, UserError] = {}
+        self._poor: list[BadInput] = []
+        self._rows = self._bad = self._compressed = 0
+
+    def read(self, source: LocalCorpus, place: str) -> None:
+        """Read the first rows of every file of a source (of FILES of them), and its first documents."""
+        paths = find_files(source.files, place)
+        some = paths[:: -(-len(paths) // FILES)]
+        self.files += len(paths)
+        self.looked += len(some)
+        for path in some:
+            try:
+                self._read_beginning(path, source)
+            except BadConfig:  # a package is missing
+                raise
+            except UserError as error:
+                self._unread[path] = error
+        if garbled := [path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)]:
+            found = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+            self.hints.append(f"{place}: {found}; they need a source without `encoding: {source.encoding}`")
+        readable = [path for path in paths if path not in self._unread]
+        items = list(islice(_read_items(readable, source, self._unread), DOCUMENTS + 1))
+        documents = [item for item in items if isinstance(item, Document)]
+        if rejected := [item for item in items if isinstance(item, Rejected)]:
+            self.bad.append((len(items), len(rejected), rejected[0]))
+        cleaning = self._corpus.cleaning
+        for _, _, reason in _hints(source, readable, documents, cleaning.markup):
+            self.hints.append(f"{place}: {reason}")
+        self.texts += filter(None, (clean(item.text, cleaning, Counter()) for item in documents))
+        self.whole &= len(items) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
+
+    def _read_beginning(self, path: Path, source: LocalCorpus) -> None:
+        items = first_rows(path, source)
+        rows = list(islice(items, ROWS))
+        error = find_fault(rows, path)
+        if error and self._bad <= MANY:  # so many in one file are too many for the stage, too
+            rows += islice(items, MANY)
+        delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
+        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:  # damage shows at the end
+            self._compressed += path.stat().st_size
+            deque(read_lines(Piece(path)), 0)
+        if error := find_fault(rows, path):
+            self._poor.append(error)
+            self._bad += sum(isinstance(item, Rejected) for item in rows)
+        characters = sum(len(item.text) for item in rows if isinstance(item, Document))
+        expansion = 4 if path.suffix in (*COMPRESSIONS, ".parquet") else 1
+        estimated = 0
+        if characters and len(rows) >= ROWS:
+            estimated = path.stat().st_size * expansion * len(rows) // characters
+        self._rows += max(len(rows), estimated)
+
+    @property
+    def refused(self) -> list[UserError]:
+        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as far as one sees."""
+        rows = self._rows * self.files // max(1, self.looked)
+        tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
+        many = self._bad > tolerated or self._bad == self._rows
+        return [*self._unread.values(), *(self._poor if many else ())]
+
+
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
+    """Yield the rows at the beginning of a file, in bounded time though a text may be one document."""
+    most = BEGINNING if local.format_of(path, source) == "text" else None
+    return local.read_documents(Piece(path, most=most), source)
+
+
+def find_fault(rows: Sequence[Item | LeftOut], path: Path) -> BadInput | None:
+    """Return an error if at least half of a file's first rows are bad, or it is plainly of another encoding."""
+    bad = [item for item in rows if isinstance(item, Rejected)]
+    if bad and (len(bad) * 2 >= len(rows) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])):
+        return describe_bad_row(bad[0])
+    return None
+
+
+def describe_bad_row(row: Rejected) -> BadInput:
+    """Return a bad row as an error, with the setting that may read it."""
+    do = ""
+    if row.reason == "invalid UTF-8":
+        encoding, word = other_encoding(Path(row.where.rpartition(":")[0]))
+        do = f"set `encoding: {encoding}` if {shown(word)} is right" if encoding else ""
+    elif row.reason.startswith("no field"):
+        do = "set `text` to the field that holds it"
+    return BadInput(row.where, f"{row.reason}: {row.excerpt[:40]!r}", "a document", do)
+
+
+def other_encoding(path: Path) -> tuple[str, str]:
+    """Return the Western encoding in which a text that is not UTF-8 is plainly letters, and a word with them, or "".
+
+    ASCII letters must prevail: where they do not, it is another script in another encoding. (charset-normalizer calls
+    a German latin-1 text cp1250.)
+    """
+    start = first_bytes(path, BEGINNING)
+    if mark_of(start) or is_utf8(start):
+        return "", ""
+    encoding = "latin-1" if not re.search(b"[\x80-\x9f]", start) else "cp1252"
+    text = start.decode(encoding, "replace")
+    ascii_letters = sum(char.isascii() and char.isalpha() for char in text)
+    others = [char for char in text if not char.isascii()]
+    letters = sum(char.isalpha() or char in TYPOGRAPHY for char in others)
+    plain = letters >= 0.9 * len(others) and ascii_letters >= 3 * len(others)
+    word = next((word for word in text.split() if not word.isascii()), "").strip(string.punctuation)
+    return (encoding, word) if plain and word else ("", "")
+
+
+def _is_garbled(path: Path, source: LocalCorpus) -> bool:
+    """Return whether a file that is read in another encoding is UTF-8."""
+    start = first_bytes(path, LOOK)
+    if local.format_of(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
+        return False
+    return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
+
+
+def _read_items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item]:
+    """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in `refused`."""
+    characters = 0
+    for path in paths:
+        try:
+            for item in local.read_documents(Piece(path), source):
+                yield item
+                characters += len(item.text) if isinstance(item, Document) else 0
+                if characters >= CHARACTERS:
+                    return
+        except UserError as error:
+            refused[path] = error
+
+
+def _hints(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[Hint]:
+    texts = [document.text for document in documents]
+    if paths and local.format_of(paths[0], source) == "text":
+        lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
+        headings = sum(HEADING.fullmatch(line) is not None for line in lines)
+        if source.documents == "file" and headings > 2:
+            found = f"{headings:,} lines are headings as ` = Title = `"
+            yield "documents", "headings", f"{found}; `documents: headings` splits it into articles"
+        elif source.documents == "file" and _are_too_few(texts):
+            longest = max(texts, key=len)
+            way = "blank_lines" if "\n\n" in longest else "lines"
+            found = f"a file is one document of {len(longest):,} characters"
+            yield "documents", way, f"{found}; `documents: {way}` splits it"
+        if not source.hard_wrapped and source.documents != "lines" and _are_wrapped(lines):
+            found = "lines seem to be wrapped at a fixed width"
+            yield "hard_wrapped", True, f"{found}; `hard_wrapped: true` joins paragraphs again"
+    marked = sum(map(looks_marked_up, texts))
+    if not markup and marked > max(2, len(texts) // 100):
+        found = f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
+        yield "markup", True, f"{found}; `cleaning: {{markup: true}}` removes it"
+
+
+def _are_too_few(texts: list[str]) -> bool:
+    """Return whether a document a file is likely a mistake: one is very long, or they are few with many lines."""
+    return any(len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts)
+
+
+def _are_wrapped(lines: list[str]) -> bool:
+    """Return whether most lines are about as wide as a typewriter's, and none much wider."""
+    filled = sum(50 <= len(line) <= 85 for line in lines)
+    return len(lines) > 200 and filled > len(lines) / 2 and max(map(len, lines)) <= 100
+
+
+# ----------------------------------------------------------------------------------------- sources for `electra new`
+
+
+def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool, str]:
+    """Return sources by name, one for each kind of file; whether any holds HTML; and a sentence on files left out."""
+    kinds, bad = _sort_by_kind(paths)
+    if not kinds:
+        raise unreadable(bad, "--text") if bad else BadInput("--text: all files are empty")
+    inferred: dict[str, Any] = {}
+    markup = False
+    for kind, group in kinds.items():
+        settings = dict(kind)
+        format_ = settings.pop("format")
+        name = "text"
+        if len(kinds) > 1:
+            name = re.sub(r"[^\w-]", "_", "-".join([format_.replace("jsonl", "json"), *settings.values()]))
+        delivered = format_ if format_ in local.DELIVERED else "local"
+        entry = {"kind": delivered, "files": _patterns(files, group, paths), **settings}
+        source = build(LocalCorpus, entry, "--text")
+        items = islice(_read_items(group, source, {}), DOCUMENTS)
+        documents = [item for item in items if isinstance(item, Document)]
+        for key, value, _ in _hints(source, group, documents, markup=False):
+            if key == "markup":
+                markup = True
+            else:
+                entry[key] = value
+        inferred[name if name not in inferred else f"{name}-"] = entry
+    left_out = ", ".join(str(error).partition(";")[0] for error in bad)
+    return inferred, markup, for_message(left_out and f"left out: {left_out}")
+
+
+def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> list[str]:
+    """Return `files` as given, if all of them are in the group, else patterns that name just those."""
+    if len(group) == len(paths):
+        return list(files)
+    others = patterns_of([path for path in paths if path not in set(group)])
+    return min(patterns_of(group), [*files, *(f"!{pattern}" for pattern in others)], key=len)
+
+
+def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
+    """Return the files that can be read, by kind, and what is wrong with the others."""
+    kinds: dict[Kind, list[Path]] = {}
+    empty = list[Path]()
+    bad = list[UserError]()
+    for path in paths:
+        try:
+            kind, rows = _read_kind(path)
+            error: UserError | None = find_fault(rows, path)
+        except BadConfig:  # a package is missing
+            raise
+        except UserError as refused:
+            bad.append(refused)
+            continue
+        few = sum(isinstance(item, Rejected) for item in rows) <= QuarantineConfig().handful
+        if error and not (few and any(isinstance(item, Document) for item in rows)):
+            bad.append(error)
+        elif rows:
+            kinds.setdefault(kind, []).append(path)
+        else:
+            empty.append(path)
+    if kinds:  # an empty file is of any kind
+        kinds[max(kinds, key=lambda kind: len(kinds[kind]))] += empty
+    return kinds, bad
+
+
+def _read_kind(path: Path) -> tuple[Kind, list[Item | LeftOut]]:
+    """Return the kind of a file, and its first rows as that kind."""
+    settings = {"format": local.guess_format(path)}
+    source: LocalCorpus = build(LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text")
+    if settings["format"] not in {"parquet", *local.DELIVERED}:
+        encoding, _ = other_encoding(path)
+        if encoding:
+            settings["encoding"] = encoding
+            source = replace(source, encoding=encoding)
+    if settings["format"] in {"jsonl", "parquet"}:
+        sizes: Counter[str] = Counter()
+        for row in islice(_read_fields(path, source), ROWS):
+            sizes.update({key: len(value) for key, value in row.items() if isinstance(value, str)})
+        if sizes and "text" not in sizes:
+            settings["text"] = max(sizes, key=sizes.__getitem__)
+            source = replace(source, text=settings["text"])
+    return tuple(settings.items()), list(islice(first_rows(path, source), ROWS))
+
+
+def _read_fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file with all of their fields."""
+    if source.format == "parquet":
+        rows = own.parquet(path)
+    else:
+        rows = own.jsonl(local.decoded_lines(Piece(path), source.encoding), path)
+    return (row for _, row in rows if isinstance(row, dict))

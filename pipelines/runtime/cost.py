@@ -1,0 +1,133 @@
+"""What a training takes by its settings: memory of a GPU, and time on cards that nobody has measured here.
+
+time     floating point operations / (the maker's peak × the share of it that training reaches). The share is a range of
+         published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). Those networks are wide: expect
+         the upper end of the range, or more, below 768 hidden units
+memory   18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer and hidden unit of
+         a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit, and what CUDA itself takes
+"""
+
+import functools
+import math
+import time
+from dataclasses import dataclass, replace
+
+import torch
+from torch.utils.benchmark import Timer
+
+from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
+from electra.nn.config import AnyEncoderConfig
+from electra.pretraining.config import ElectraConfig
+from electra.pretraining.corruption import SpecialIds, slots
+from electra.pretraining.flops import training_flops, training_steps
+from electra.pretraining.model import Pretraining
+from electra.pretraining.phases import phases_of
+from electra.workers import worker_count
+
+UTILISATION = (0.46, 0.21)  # share of the peak: the fastest first
+PUBLISHED_VOCABULARY = 30_522  # BERT's vocab.txt
+PUBLISHED_JSON = 50_368  # ModernBERT's tokenizer.json
+CONTEXT = 0.6e9  # bytes that CUDA itself takes
+USABLE = 0.9  # share of a card's memory that tensors can have: the allocator leaves gaps
+UNITS = (
+    ("minutes", 60.0, 90),
+    ("hours", 3600.0, 72),
+    ("days", 86400.0, 1000),
+    ("years", 365 * 86400.0, math.inf),
+)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU by its maker's figures: dense operations per second in its training format, and bytes of memory."""
+
+    name: str
+    flops: float
+    memory: float
+
+
+CARDS = {
+    "h100": Card("H100", 989e12, 80e9),
+    "h200": Card("H200", 989e12, 141e9),
+    "a100": Card("A100", 312e12, 80e9),
+    "rtx_4090": Card("RTX 4090", 165e12, 24e9),
+    "t4": Card("T4", 8.1e12, 16e9),  # in fp32: it has no bf16
+}
+
+
+def this_machine() -> Card:
+    """Return the GPU here, as far as CARDS has it, else the CPU cores by a product that is timed now."""
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+        for card in CARDS.values():
+            if card.name.removeprefix("RTX ") in name:
+                return replace(card, name=f"this machine's {card.name}")
+    left = torch.ones(2048, 256)
+    right = torch.ones(256, 512)
+    seconds = Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right}).timeit(20).mean
+    cores = worker_count()  # process time, so that other work on the machine does not count
+    return Card(f"this machine's {cores} CPU cores", cores * 2 * left.numel() * 512 / seconds, 0)
+
+
+def time_here(config: ElectraConfig, vocab_size: int) -> str:
+    """Return what would run a pre-training on this machine, and how long that takes."""
+    machine = this_machine()
+    return f"{machine.name}: {span(training_flops(config, vocab_size, 'matmul'), machine)}"
+
+
+def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int:
+    """Return the size of a vocabulary: as it is to be trained, else as the published ones."""
+    if isinstance(tokenizer, TrainTokenizer):
+        return tokenizer.vocab_size
+    return PUBLISHED_JSON if tokenizer.file.endswith(".json") else PUBLISHED_VOCABULARY
+
+
+def span(flops: float, card: Card) -> str:
+    """Return how long so many operations take on a card, as two durations."""
+    first, last = (duration(flops / (card.flops * share)) for share in UTILISATION)
+    if first == last:
+        return last
+    number, unit = first.split()
+    return f"{number if last.endswith(unit) else first} to {last}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration to plan with: `3.5 hours`."""
+    if seconds < 90:
+        return "1 minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
+
+
+@functools.cache
+def parameters(config: ElectraConfig, vocab_size: int) -> int:
+    """Return the number of parameters of both networks, shared ones once."""
+    encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
+    special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
+    with torch.device("meta"):
+        model = Pretraining(replace(config, encoder=encoder), vocab_size, special)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def pretraining_memory(config: ElectraConfig, vocab_size: int, accumulate: int) -> float:
+    """Return the bytes of a GPU that a step needs, in the phase with the largest slices."""
+    networks: list[AnyEncoderConfig] = [config.encoder]
+    if config.objective.name != "mlm" and config.generator.kind == "network":
+        networks.append(config.generator.encoder(config.encoder))
+    units = sum(network.layers * network.hidden for network in networks)
+    largest = 0.0
+    for phase in phases_of(config.pretrain, training_steps(config, vocab_size)):
+        rows = -(-phase.batch // accumulate)
+        logits = rows * slots(config.objective.mask_rate, phase.length) * vocab_size
+        largest = max(largest, 34 * rows * phase.length * units + 8 * logits)
+    return CONTEXT + 18.0 * parameters(config, vocab_size) + largest
+
+
+def fitting_accumulate(config: ElectraConfig, vocab_size: int, memory: float) -> int:
+    """Return the least `pretrain.accumulate` with which a step fits into so many bytes; 0 if none does."""
+    batch = math.gcd(*(phase.batch for phase in phases_of(config.pretrain, 1)))
+    for count in range(config.pretrain.accumulate, batch + 1):
+        if batch % count == 0 and pretraining_memory(config, vocab_size, count) <= USABLE * memory:
+            return count
+    return 0

@@ -1,0 +1,36 @@
+"""Git's merge driver for dvc.lock: two branches that each ran another stage merge without a conflict.
+
+Stages are united by name. Of a stage that both have changed ours stays: an entry says what was made of what, so DVC
+sees whether it still holds, and takes the other's result from its cache.
+
+    git config merge.dvc-lock.driver "python3 pipelines/versioning/merge_lock.py %O %A %B"      (`make setup` does)
+
+It needs Python's own library alone, since git may call it where no environment is active.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+
+def merge(base: str, ours: str, theirs: str) -> str:
+    """Return the text of the merged lock file; each entry keeps its bytes."""
+    old, mine, other = split(base), split(ours), split(theirs)
+    merged: dict[str, str] = {}
+    for name in {**mine, **other}:
+        unchanged = mine.get(name) == old.get(name)
+        entry = other.get(name) if unchanged else mine.get(name)
+        if entry is not None:
+            merged[name] = entry
+    return "".join(merged.values())
+
+
+def split(text: str) -> dict[str, str]:
+    """Return the text of each stage by its first line, and what stands before them by ""."""
+    head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
+    return {"": head or "schema: '2.0'\nstages:\n"} | {stage.partition("\n")[0]: stage for stage in stages}
+
+
+if __name__ == "__main__":
+    old, mine, other = map(Path, sys.argv[1:4])
+    mine.write_bytes(merge(*(path.read_bytes().decode() for path in (old, mine, other))).encode())

@@ -1,0 +1,309 @@
+"""A run's own clone. A run is (commit, model, settings), and its folder is named after the three:
+
+    runs/flows/base-1a2b3c4d5e6f-9f8e7d6c/      a clone that shares this checkout's git objects and its DVC cache
+
+    1. the commit, with links to your own files that it names and git does not track; the settings in its params.yaml
+    2. the flow's stages                    3. an experiment of that commit, pushed                   4. removed
+
+No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same three waits. A run
+that failed or was killed leaves its folder with its checkpoints, and the same run resumes in it.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from electra.errors import BadConfig, Busy, UserError, hidden
+from electra.files import lock_folder, remove, rename
+from pipelines import ROOT
+from pipelines.tracking import FOLDER as TRACKING
+from pipelines.tracking import leaves, uri
+from pipelines.versioning import dvc_store
+from pipelines.versioning.dvc_runner import Place, run
+
+FOLDER = Path("runs") / "flows"
+FINISHED = Path(".git") / "finished"  # in a run's folder: all is saved, only MLflow may still lack something
+OWN_CLONE = "ELECTRA_REPOSITORY"  # set where deploy/worker has made the checkout, which nobody looks at
+SHOWN = 4  # settings in the title of a flow run and of its run in MLflow
+SAVED = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")  # in a run's experiment
+OUTPUTS = {"build", "runs", "results"}
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be run. `commit` is a full hash, or empty for a run in the checkout as it is, edits included.
+
+    `settings` are values by dotted keys of params.yaml.
+    """
+
+    model: str
+    commit: str
+    settings: Mapping[str, Any]
+    part: str = ""  # of a run that several machines share: `glue@base`
+
+    @staticmethod
+    def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
+        """Return the request of a flow's parameters.
+
+        Raises BadConfig for an unknown commit, for settings without a commit, and for secrets and references in them.
+        """
+        if not re.fullmatch(r"[\w-]+", model, re.ASCII):  # it becomes a folder and a git reference
+            raise BadConfig(f"model: is {model!r}; expected the name of a model in params.yaml")
+        flat = dict(sorted(leaves(settings or {})))
+        sha = resolve(commit) if commit else ""
+        if flat and not sha:
+            raise BadConfig("settings: need a commit, in a checkout that has its .git; without one, edit params.yaml")
+        for key, value in flat.items():
+            text = json.dumps(value, default=str)
+            if hidden(text) != text:
+                raise BadConfig(f"settings.{key}: a URL's login and query belong to the workers' environment")
+            if "${" in text:
+                raise BadConfig(f"settings.{key}: holds ${{…}}, which nothing expands; give the value itself")
+        return Request(model, sha, flat, part)
+
+    @property
+    def name(self) -> str:
+        """The name of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of settings, if any."""
+        parts = [self.model, self.commit[:12]]
+        if self.settings:
+            parts.append(hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8])
+        if self.part:
+            parts.append(re.sub(r"[^\w.-]", "-", self.part))
+        return "-".join(filter(None, parts))
+
+    @property
+    def changes(self) -> list[str]:
+        """The settings in short, `steps=1000`; of many, the first."""
+        short = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings.items()]
+        return short if len(short) <= SHOWN else [*short[: SHOWN - 1], f"and {len(short) - SHOWN + 1} more"]
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.model, self.commit[:8], *self.changes, self.part]))
+
+
+def resolve(commit: str) -> str:
+    """Return the hash of a commit, a tag or a branch; a branch is the remote's where there is a remote.
+
+    "HEAD" is this checkout's commit; of a container's clone, the newest of its origin. It is empty without git. Raises
+    BadConfig for a commit that is not known, and UserError where git fails.
+    """
+    if not has_git():
+        if commit == "HEAD":
+            return ""
+        raise BadConfig(f"commit: is {commit!r}, but git does not track this folder")
+    origin = git("config", "remote.origin.url", check=False)
+    follows = OWN_CLONE in os.environ
+    if origin and (follows or commit != "HEAD"):
+        names = ["HEAD"] if commit == "HEAD" else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
+        names += [f"refs/tags/{commit}^{{}}"]  # what an annotated tag points at
+        listed = git("ls-remote", "--", "origin", *names, check=follows)
+        if listed:
+            return listed.splitlines()[-1].split()[0]
+    sha = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
+    if not sha and re.fullmatch("[0-9a-f]{40}", commit):
+        return commit  # not in this clone yet: it is fetched
+    if not sha:
+        raise BadConfig(f"commit: {commit!r} is not known here; push it, or `git fetch` in the worker's checkout")
+    return sha
+
+
+def has_git() -> bool:
+    """Return whether git tracks this project. Raises UserError where git fails, as in a folder of another user."""
+    if shutil.which("git") is None and not (ROOT / ".git").exists():
+        return False
+    try:
+        return bool(git("ls-files", "params.yaml"))
+    except UserError as error:
+        if "not a git repository" in str(error):
+            return False
+        raise
+
+
+@contextlib.contextmanager
+def opened(request: Request, log: Log) -> Iterator[Place]:
+    """Open the place where a run's stages run; its folder is removed at the end.
+
+    It stays if the block raises, and until MLflow has received everything: then the next run removes it.
+    """
+    if not request.commit:
+        yield Place(ROOT)
+        return
+    for mark in sorted((ROOT / FOLDER).glob(f"*/{FINISHED}")):
+        with contextlib.suppress(Busy), lock_folder(_lock(mark.parents[1])):
+            _remove_if_sent(mark.parents[1])
+    folder = ROOT / FOLDER / request.name
+    with _exclusive(folder, request, log):
+        _make(folder, request, log)
+        project = folder / git("rev-parse", "--show-prefix")  # this project may be a part of a larger repository
+        yield Place(project, _variables(project), pull=dvc_store.share(ROOT, project))
+        (folder / FINISHED).touch()
+        _remove_if_sent(folder)
+
+
+def _remove_if_sent(folder: Path) -> None:
+    """Remove a finished run's folder unless `python -m pipelines sync` still needs its figures."""
+    if not any((folder / git("rev-parse", "--show-prefix") / "runs" / TRACKING).glob("*")):
+        remove(folder)
+
+
+def _make(folder: Path, request: Request, log: Log) -> None:
+    """Clone the commit and change its settings, under another name until both have worked.
+
+    A folder that exists gets the clone's new .git alone: the project may have moved, or be a new container's.
+    """
+    if git("status", "--porcelain", "--untracked-files=no"):
+        log(f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them")
+    prefix = git("rev-parse", "--show-prefix")
+    beside = folder.with_name(f".{folder.name}.new")
+    remove(beside)
+    try:
+        git("clone", "--quiet", "--shared", "--no-checkout", git("rev-parse", "--show-toplevel"), str(beside))
+        if not git("cat-file", "-t", request.commit, folder=beside, check=False):
+            git("fetch", "--quiet", _origin(), request.commit, folder=beside)
+        if folder.exists():
+            git("update-ref", "--no-deref", "HEAD", request.commit, folder=beside)
+            git("reset", "--quiet", folder=beside)
+            remove(folder / ".git")
+            rename(beside / ".git", folder / ".git")
+            return
+        git("checkout", "--quiet", "--detach", request.commit, folder=beside)
+        if request.settings:
+            write_settings(beside / prefix / "params.yaml", request.settings)
+            place = Place(beside / prefix, _variables(beside / prefix))
+            ask(place, "params")  # the commit's own code refuses what it does not know
+        rename(beside, folder)
+    finally:
+        remove(beside)
+
+
+def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write values by dotted keys into a params.yaml, whose comments stay; BadConfig for a key within a value."""
+    values = dvc_store.read_yaml(path)
+    for key, value in settings.items():
+        *sections, last = key.split(".")
+        section = values
+        for name in sections:
+            section = section.setdefault(name, {})
+            if not isinstance(section, dict):
+                raise BadConfig(f"settings.{key}: {name} is a value of params.yaml and has no keys")
+        section[last] = value
+    dvc_store.write_yaml(path, values)
+
+
+def save_experiment(place: Place, request: Request, log: Log) -> None:
+    """Save what a run has changed as a DVC experiment of its commit, here and at `origin`.
+
+    The commit and its reference are those of `dvc exp save`, which would also commit a pickle (.dvc/tmp/repro.dat) and
+    asks for every stage's inputs, though a machine that takes results from the store has none.
+    """
+    folder = place.folder
+
+    def committed(path: Path) -> str:
+        return git("show", f"HEAD:./{path}", folder=folder, check=False)
+
+    dvc_store.restore_entries(folder, committed)
+    git("add", "--all", "--", *(path for path in SAVED if (folder / path).exists()), folder=folder)
+    author = ["-c", "user.name=electra", "-c", f"user.email=electra@{platform.node()}"]
+    if git("config", "user.email", folder=folder, check=False):
+        author = []
+    message = f"dvc: experiment {request.name}"
+    git(*author, "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "--message", message, folder=folder)
+    reference = f"HEAD:refs/exps/{request.commit[:2]}/{request.commit[2:]}/{request.name}"
+    push = ("push", "--quiet", "--force", "--no-verify")
+    git(*push, git("rev-parse", "--show-toplevel"), reference, folder=folder)
+    if origin := _origin():
+        try:
+            git(*push, origin, reference, folder=folder)
+        except UserError as error:
+            log(f"warning: {error}; `dvc exp push origin {request.name}` in {ROOT} does it later")
+    log(f"experiment {request.name}: `dvc exp branch {request.name} BRANCH` makes a branch of it")
+
+
+def _origin() -> str:
+    """Return the URL of this checkout's `origin`, or "" without one."""
+    url = git("config", "remote.origin.url", check=False)
+    return str(ROOT / url) if (ROOT / url).exists() and url else url
+
+
+@contextlib.contextmanager
+def _exclusive(folder: Path, request: Request, log: Log) -> Iterator[None]:
+    """Wait for a run of the same name, and log which process it waits for."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock_folder(_lock(folder)))
+        except Busy as error:
+            log(f"{request}: waits for the same run ({error})")
+            held.enter_context(lock_folder(_lock(folder), math.inf))
+        yield
+
+
+def _lock(folder: Path) -> Path:
+    return folder.parent / ".locks" / folder.name
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    """Return the environment of a run's processes: its own code and its own state of DVC, this checkout's MLflow."""
+    return {
+        "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
+        "MLFLOW_TRACKING_URI": uri(),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])),
+    }
+
+
+def link_own_files(values: Any, folder: Path) -> None:
+    """Link your files, named in `values` relative to the project and not tracked by git, into a run's folder."""
+    if isinstance(values, Mapping | list):
+        for value in values.values() if isinstance(values, Mapping) else values:
+            link_own_files(value, folder)
+        return
+    path = Path(values) if isinstance(values, str) and "\n" not in values else Path()
+    if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] in OUTPUTS:
+        return
+    there = Path()
+    for part in path.parts:
+        there /= part
+        with contextlib.suppress(OSError):
+            if not (ROOT / there).exists():
+                return
+            if not os.path.lexists(folder / there):
+                (folder / there).symlink_to(ROOT / there)
+                return
+
+
+def ask(place: Place, *arguments: str) -> list[str]:
+    """Return the output lines of a command of the run's own code. Raises StageFailed, with its sentence."""
+    printed: list[str] = []
+    run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
+    return printed
+
+
+def params(place: Place, *arguments: str) -> dict[str, Any]:
+    """Return what `python -m pipelines params` of the run's own code prints."""
+    printed = ask(place, "params", *arguments)
+    values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come first
+    return values
+
+
+def git(*arguments: str, folder: Path | None = None, check: bool = True) -> str:
+    """Return git's output; no hook runs. A failure raises UserError or, without `check`, gives an empty text."""
+    where = folder or ROOT
+    command = ["git", "-C", str(where), "-c", f"core.hooksPath={os.devnull}", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    except OSError as error:
+        raise UserError(f"{where}: git cannot be started ({error.strerror}); install it") from None
+    if done.returncode and check:
+        raise UserError(f"{where}: git {arguments[0]}: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout.strip() if done.returncode == 0 else ""

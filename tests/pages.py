@@ -1,0 +1,168 @@
+"""How tests/test_commands.py treats the commands of the pages, and the small project in which they are run."""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dvc.utils.serialize import dumps_yaml
+from ruamel.yaml import YAML
+
+from tests.conftest import ROOT, SMOKE, commit
+
+# Commands that run until they are stopped, and where they answer.
+SERVERS = {
+    r"make server": "http://127.0.0.1:4200/api/health",
+    r"make worker": "",
+    r"mlflow ui": "http://127.0.0.1:5000/health",
+    r"make ui": "http://127.0.0.1:5000/health",
+    r"electra play.*": "printed",
+}
+STAY = {"make server", "make worker"}  # until the last page is read
+ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=10)"
+
+# Commands that cannot be run in a small clone without a network, and why.
+NOT_RUN = {
+    r"OWNER=.*|git clone .*": "needs a network; the test's project is a clone",
+    r"make (demo|test|test-all|lint)|\.ci/run": "takes minutes; continuous integration runs it",
+    r"make lock|pip install .*": "needs a package index",
+    r"make setup TORCH.*": "needs a package index; tests/test_setup.py",
+    r"electra gpu-check .*|make gpu": "needs a GPU, or takes ten minutes",
+    r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",
+    r"dask .*|ELECTRA_DASK=\S+ dvc .*|sbatch .*--wrap.*": "needs a cluster",
+    r".*(team\.env|docker|TEAM_|make team).*|make lead": "needs Docker; deploy/rehearse",
+    r"ssh .*|export .*|.*http://server:.*|dvc remote add .* s3://.*": "needs a team's server",
+    r".*(team/electra|--tag user:).*": "needs a team's server; tests/test_team.py",
+    r"python deploy/notify\.py .*": "needs a team's server; tests/test_deploy.py",
+    r"python -c .*google/.*": "needs a model hub",
+    r"electra pairs .*": "reads the hub's sentences",
+    r"python -m (benchmarks\.reliability|tests\.golden).*|python benchmarks/.*": "takes minutes, or writes records",
+    r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
+    r".*1f0c52d3.*": "names a run of somebody's",
+    r"electra replay .*": "needs a run that ended in NaN",
+    r"dvc gc .*": "deletes; needs a store",
+    r"dvc exp (list|pull) .*origin.*|dvc exp (apply|remove|branch) .*": "needs an experiment's name",
+    r"electra <stage> <name>|.*<model>.*|prefect flow-run cancel .*": "a pattern, not a command",
+    r"git (show|pull|switch) .*|git pull|pre-commit .*": "git's own",
+}
+
+# Commands that are refused where there is no hub, no GPU, no cluster: the exit code and a part of the sentence.
+REFUSED = {
+    r"electra check electra-small": (69, "published/electra-small"),
+    r"electra gpu-check": (69, "GPU"),
+    r"electra score hub .*": (69, ""),
+    r"dvc repro .*@electra-small": (255, "published/electra-small"),
+    r"dvc repro pipelines/dvc\.yaml:tokens@crawl": (255, "crawl"),
+    r"ELECTRA_DASK=\S+ electra corpus .*": (69, "tcp://node1:8786"),
+    r"electra contamination .*": (74, ""),
+    r"sbatch .*|kubectl .*": (127, "command not found"),
+    r"electra clean": (0, ""),
+}
+
+# The rest is run as it stands and has to end with code 0.
+RUN = [
+    r"source .*",
+    r"cp .*",
+    r"make (setup|deploy)",
+    r"electra (--help|check|clean|estimate|flow|new|params|predict|pretrain|report|runs|sync)\b.*",
+    r"python -m pipelines (report|tasks|corpus)\b.*",
+    r"dvc (commit|dag|exp run|exp show|metrics|plots|pull|push|remote|repro|stage|status)\b.*",
+    r"prefect (deployment run|work-pool inspect|flow-run ls)\b.*",
+]
+
+
+def first_match(command: str, patterns: Any) -> str | None:
+    """Return the first pattern that describes a whole command."""
+    return next((pattern for pattern in patterns if re.fullmatch(pattern, command)), None)
+
+
+def treatment(command: str) -> str | None:
+    """Return what the test does with a command: `server`, `not run`, `refused`, `run`; None if it does not know it."""
+    tables = {"refused": REFUSED, "not run": NOT_RUN, "server": SERVERS, "run": RUN}
+    return next((name for name, patterns in tables.items() if first_match(command, patterns)), None)
+
+
+def typed(page: Path) -> list[str]:
+    """Return what a reader of a page types: the lines of its sh blocks, and the commands in its tables."""
+    text = page.read_text(encoding="utf-8")
+    lines = []
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
+        lines += block.replace("\\\n", " ").splitlines()
+    commands = [re.split(r" +#", line)[0].strip() for line in lines]
+    for row in re.findall(r"^\|.*\|$", text, re.M):
+        commands += re.findall(r"`((?:dvc|electra|prefect) [^`]+)`", row)
+    return [command for command in commands if command and not command.startswith("#")]
+
+
+def small_settings() -> dict[str, Any]:
+    """Return params.yaml with every model so small that it trains in a second, on the made-up text."""
+    yaml = YAML(typ="safe")
+    shipped = yaml.load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    smoke = yaml.load(SMOKE)
+    values = dict(shipped)
+    for section in ("corpora", "tokenizers", "tokens", "tasks", "encoders"):
+        values[section] = {**shipped[section], **smoke[section]}
+    once: Mapping[str, Any] = {"run": ["cola", "rte"], "defaults": {"epochs": 1, "seeds": [1]}}
+    values["recipes"] = {**shipped["recipes"], "smoke": once}
+    values["models"] = dict.fromkeys(shipped["models"], smoke["models"]["smoke"])
+    own = {"tasks": "smoke", "recipe": "smoke", "arms": ["pretrained", "scratch"]}
+    values["finetunings"] = {name: {"model": name, **own} for name in shipped["models"]}
+    for name in shipped["published"]:
+        if name in shipped["finetunings"]:
+            values["finetunings"][name] = shipped["finetunings"][name]
+    base = {"model": "tiny", "tokens": "smoke", "data": "smoke", "recipe": "smoke"}
+    values["ablations"] = {name: {**shipped["ablations"][name], "base": base} for name in ("table5", "generator_size")}
+    values["run"] = {"models": ["tiny"], "ablations": []}
+    return values
+
+
+def write_settings(folder: Path) -> None:
+    """Write the small params.yaml of a project, as DVC would write it."""
+    (folder / "params.yaml").write_text(dumps_yaml(small_settings()))
+
+
+def write_data(folder: Path) -> None:
+    """Write the files of a reader's own that the pages name."""
+    (folder / "data" / "text").mkdir(parents=True)
+    text = (folder / "text" / "a.txt").read_text()
+    (folder / "data" / "a.txt").write_text(text)
+    documents = [document.replace("\n", " ") for document in text.split("\n\n")]
+    lines = [json.dumps({"text": document}) for document in documents]
+    (folder / "data" / "text" / "a.jsonl").write_text("\n".join(lines) + "\n")
+    moods = [json.dumps({"text": f"a {word} day", "mood": mood}) for word, mood in (("fine", "good"), ("cold", "bad"))]
+    for name in ("train", "dev", "new"):
+        (folder / "data" / f"{name}.jsonl").write_text("\n".join(moods * 20) + "\n")
+    (folder / "rows.tsv").write_text("sentence1\tsentence2\nthe old miller keeps a cat\tthe miller keeps bread\n")
+    (folder / "sentences.txt").write_text("the old miller keeps a cat\n")
+    question = {"id": "1", "context": "the old miller keeps a grey cat", "question": "who keeps a cat"}
+    (folder / "questions.jsonl").write_text(json.dumps(question) + "\n")
+
+
+def here(folder: Path, command: str) -> str:
+    """Return a command with the test's places instead of a reader's."""
+    return command.replace("/mnt/team/electra", str(folder.parent / "store"))
+
+
+def prepare(folder: Path, command: str) -> None:
+    """Do before a command what its page asks for in words."""
+    if command.startswith("dvc exp run"):  # a clean tree
+        commit(folder, "What runs have changed")
+    if command.startswith("electra play some/folder"):
+        shutil.copytree(folder / "build" / "models" / "tiny", folder / "some" / "folder")
+
+
+def follow_up(folder: Path, command: str) -> None:
+    """Do after a command what keeps the next ones short: settings that `electra new` writes are for hours."""
+    if command.startswith("electra new"):
+        yaml = YAML(typ="safe")
+        values = yaml.load((folder / "params.yaml").read_text(encoding="utf-8"))
+        smoke = yaml.load(SMOKE)
+        if "mine" in values["models"]:
+            own = {"tokens": values["models"]["mine"]["tokens"]}
+            values["models"]["mine"] = smoke["models"]["smoke"] | own
+            values["tokens"]["mine"] |= {"lengths": [16]}
+        if "mine" in values["finetunings"]:
+            values["finetunings"]["mine"] |= {"model": "tiny", "recipe": "smoke"}
+        (folder / "params.yaml").write_text(dumps_yaml(values))

@@ -1,0 +1,303 @@
+"""The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+
+import electra
+from electra.errors import BadConfig, BadInput, Stopped
+from pipelines import tracking
+from pipelines.cli import main, run_stage
+from tests.conftest import ROOT, SMOKE, environment
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MODULE = [sys.executable, "-m", "pipelines"]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> list[str]:
+    """The script that pip would write."""
+    module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")
+    script = tmp_path / "bin" / "electra"
+    script.parent.mkdir()
+    script.write_text(f"import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n")
+    return [sys.executable, str(script)]
+
+
+def run(words: list[str], folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, cwd=folder, env=environment(ROOT), capture_output=True, text=True, check=False)
+
+
+def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replace every stage by one that notes its name and raises."""
+    ran: list[str] = []
+
+    def run(name: str, params: object, tracker: tracking.Tracker) -> None:
+        ran.append(name)
+        tracker.metrics(0, {"valid/loss": 2.5})
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(run_stage.importlib, "import_module", lambda name: types.SimpleNamespace(run=run))
+    return ran
+
+
+def test_help_imports_nothing_heavy_and_lists_commands_by_group() -> None:
+    heavy = ("torch", "mlflow", "datasets", "prefect", "matplotlib", "numpy", "dvc", "gradio")
+    code = (
+        "import sys\nfrom pipelines.cli import main\nmain(['--help'])\n"
+        f"print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = run([sys.executable, "-c", code])
+    assert done.stdout.endswith("HEAVY []\n"), done.stdout + done.stderr
+    listed = ("Set up", " new ", "Train", " pretrain ", "Use", " play ", "Maintain")
+    places = [done.stdout.index(word) for word in listed]
+    assert places == sorted(places)
+    assert " sync " not in done.stdout and run([*MODULE, "sync", "--help"]).returncode == 0, "hidden"
+
+
+def test_stages_on_text_do_without_torch() -> None:
+    modules = "pipelines.cli.run_stage, pipelines.stages.corpus, pipelines.stages.tasks, pipelines.stages.tokens"
+    assert run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout == "False\n"
+
+
+def test_a_bare_call_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["--help"]):
+        assert main(words) == 0
+        assert "electra new mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "smoke"], "No such command 'train'. Did you mean 'pretrain'?"),
+        (["fine-tune", "smoke"], "Did you mean 'finetune'?"),
+        (["pretrain"], "Missing argument 'name'"),
+        (["pretrain", "smoke", "--nproc-per-node", "many"], "should be a valid integer"),
+        (["pretrain", "smoke", "--nproc-per-node", "0"], "greater than or equal to 1"),
+        (["pretrain", "smoke", "--nodes", "2"], "No such option"),
+        (["flow", "training", "smoke"], "'training' is not one of"),
+        (["play", "--port", "70000"], "less than or equal to 65535"),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_code_64(words: list[str], sentence: str, capsys) -> None:
+    assert main(words) == 64
+    said = capsys.readouterr().err
+    assert sentence in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_finetune_runs_glue_then_squad(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(run_stage, "run", lambda stage, *_: ran.append(stage) or 0)
+    assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
+
+
+def test_the_script_is_the_command_line_under_its_own_name(installed: list[str], here: Path) -> None:
+    assert run([*installed, "--version"]).stdout == f"electra {electra.__version__}\n"
+    assert "Usage: electra params " in run([*installed, "params", "--help"]).stdout
+    assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
+    ours, same = (run([*words, "params", "smoke"], here) for words in (installed, MODULE))
+    assert ours.returncode == 0 and ours.stdout == same.stdout != ""
+    wrong = run([*installed, "corpus", "smokey"], here)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (64, 1) and "did you mean smoke?" in wrong.stderr
+
+
+def test_a_stage_runs_and_its_duration_is_noted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = stage_that(None, monkeypatch)
+    assert main(["tasks", "smoke"]) == 0
+    assert ran == ["smoke"]
+    noted = json.loads((here / "runs" / "timings.json").read_text())["tasks-smoke"]
+    assert noted["seconds"] >= noted["clock"]["0"] >= 0
+    (here / "runs" / "timings.json").write_text("broken")
+    assert main(["tasks", "smoke"]) == 0
+
+
+REFUSALS = [(errno.ENAMETOOLONG, "File name too long"), (errno.ENOENT, "No such file or directory")]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (BadConfig("a.b: is 1"), 64, "a.b: is 1"),
+        (BadInput("file: is empty"), 65, "file: is empty"),
+        (Stopped("run: was stopped"), 75, "run: was stopped"),
+        (MemoryError(), 71, "tasks: the system says: out of memory; fix that and run the same command again"),
+        *((OSError(n, text, "a file"), 71, f"a file: the system says: {text}; fix that") for n, text in REFUSALS),
+    ],
+)
+def test_a_mistake_is_one_line_and_its_code(error, code, sentence, here, monkeypatch, capsys):
+    stage_that(error, monkeypatch)
+    assert main(["tasks", "smoke"]) == code
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {sentence}") and said.count("\n") == 1
+    assert not (here / "runs" / "timings.json").exists()
+    assert main(["--debug", "tasks", "smoke"]) == code
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_python_without_our_packages_is_told_what_to_do(here: Path) -> None:
+    """As of `.venv/bin/dvc repro` without the environment: DVC starts whatever `python` is on the path."""
+    command = [sys.executable, "-S", "-m", "pipelines", "runs"]
+    done = subprocess.run(command, env=environment(ROOT), capture_output=True, text=True, check=False)
+    assert done.returncode == 69 and "source .venv/bin/activate" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    stage_that(ZeroDivisionError("x"), monkeypatch)
+    assert main(["tasks", "smoke"]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "codes", "sentence"),
+    [
+        (["corpus", "smokey"], {64}, "did you mean smoke?"),
+        (["flow", "pretrain", "smoky"], {64}, "models: has no 'smoky'"),
+        (["runs", "remove", "x" * 300], {65}, "there is no such run"),
+        (["check", "base"], {65, 69}, "nowhere/*.jsonl"),
+    ],
+)
+def test_a_wrong_name_is_one_line(words: list[str], codes: set[int], sentence: str, here: Path, capsys) -> None:
+    (here / "runs").mkdir()
+    assert main(words) in codes
+    said = capsys.readouterr().err
+    assert sentence in said and said.count("\n") == 1
+
+
+def test_params_shows_what_a_run_would_use(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", "smoke"]) == 0
+    assert json.loads(capsys.readouterr().out)["objective"]["discriminator_weight"] == 50.0
+    assert main(["params"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["models"]) == {"smoke", "base"}
+
+
+MINE = """
+models:
+  mine: {tokens: smoke, encoder: smoke, pretrain: {length: 16, batch: 8, learning_rate: 1e-3, steps: 9, warmup: 0}}
+"""
+
+
+def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypatch, capsys):
+    from pipelines import flows
+
+    started: list[tuple[object, ...]] = []
+    monkeypatch.setattr(flows, "start", lambda *given: started.append(given) or 0)
+    (here / "mine.yaml").write_text(MINE)
+    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
+    ((flow, model, settings),) = started
+    assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
+    (here / "mine.yaml").write_text(MINE.replace("batch", "bach"))
+    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
+    assert "params.yaml with mine.yaml: models.mine.pretrain.bach" in capsys.readouterr().err and len(started) == 1
+
+
+def test_signals_are_left_to_others_once_the_command_is_no_stage(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        monkeypatch.setattr(sys, "argv", ["electra", "runs"])
+        assert main() == 0
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        signal.signal(signal.SIGTERM, ours := lambda number, frame: None)
+        assert main(["runs"]) == 0
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("module", [False, True], ids=["electra", "python -m pipelines"])
+def test_a_stop_while_it_is_loaded_is_a_sentence(module: bool, installed: list[str], here: Path) -> None:
+    (here / "slow" / "ruamel").mkdir(parents=True)
+    slow = "import time\nprint('here', flush=True)\ntime.sleep(60)\n"
+    (here / "slow" / "ruamel" / "__init__.py").write_text(slow)
+    where = environment(ROOT, PYTHONPATH=f"{here / 'slow'}{os.pathsep}{ROOT}")
+    words = [*(MODULE if module else installed), "corpus", "smoke"]
+    with subprocess.Popen(words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None and started.stdout.readline() == "here\n"
+        time.sleep(0.1)
+        started.send_signal(signal.SIGTERM)
+        _, said = started.communicate(timeout=30)
+    assert (started.returncode, said) == (75, "error: stopped by signal 15; run the same command to go on\n")
+
+
+def offered(folder: Path, words: str) -> set[str]:
+    """What bash would offer for the last of the words, asked of the completion as Typer's script asks it."""
+    count = str(len(words.split(" ")) - 1)
+    asked = {"_ELECTRA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
+    code = "import sys; sys.argv[0] = 'electra'; from pipelines.cli import main; main()"
+    where = environment(ROOT) | asked
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=where, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("electra pre", {"pretrain", "predict"}),
+        ("electra pretrain ", {"smoke", "base"}),
+        ("electra params ", {"smoke", "base", "theirs"}),
+        ("electra corpus a", {"absent"}),
+        ("electra pretrain --n", {"--nproc-per-node", "--nnodes"}),
+        ("electra flow ", {"pretrain", "finetune", "ablations", "workflow"}),
+    ],
+)
+def test_completion_offers_commands_options_and_names(words: str, expected: set[str], here: Path) -> None:
+    (here / "params.yaml").write_text(SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}"))
+    assert offered(here, words) == expected
+
+
+def test_completion_without_settings_offers_no_name(tmp_path: Path) -> None:
+    assert offered(tmp_path, "electra pretrain ") == set()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"PYTHONOPTIMIZE": "2"},
+        {"LC_ALL": "C", "LANG": "C"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"TERM": "dumb"},
+        {"COLUMNS": "10"},
+    ],
+    ids=str,
+)
+def test_help_and_errors_survive_any_terminal(more: dict[str, str], here: Path) -> None:
+    (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"), encoding="utf-8")
+    for words, code in ((["--help"], 0), (["pretrain", "--help"], 0), (["params"], 64), (["corpus", "größer"], 64)):
+        done = subprocess.run(
+            [*MODULE, *words], cwd=here, env=environment(ROOT, **more), capture_output=True, check=False
+        )
+        assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
+        assert done.stderr.count(b"\n") == int(code > 0), done.stderr
+
+
+def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    from pipelines.cli import new
+
+    given: list[object] = []
+    monkeypatch.setattr(new, "add_entries", lambda *values, **_: given.append(values) or "")
+    assert main(["new", "mine", "--text", "a", "b", "--task", "c", "d", "--a", "x"]) == 0
+    assert given == [("mine", ["a", "b"], ["c", "d"], {"a": "x", "b": "", "label": ""})]
+
+
+@pytest.mark.parametrize(
+    ("words", "origin"),
+    [(["--continue"], ""), (["--continue", "1a2b"], "1a2b"), (["--continue", "--restart"], ""), ([], None)],
+)
+def test_continue_takes_a_run_or_nothing(words: list[str], origin: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr(run_stage, "run", lambda *_, **options: given.append(options) or 0)
+    assert main(["pretrain", "smoke", *words]) == 0
+    assert given[0]["origin"] == origin

@@ -1,0 +1,91 @@
+"""Model cards are true, a hub takes them, and transformers is named only where it loads the whole model."""
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import transformers
+from huggingface_hub import ModelCard
+
+from electra.finetuning.folder import load_model
+from pipelines.cli import main
+from pipelines.config.params import Params, load
+from pipelines.report import cards
+from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
+from tests.pipelines.stages.test_glue import workspace  # noqa: F401
+
+COLA, MNLI = (Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli"))
+
+
+@pytest.fixture
+def params(workspace: Path) -> Params:  # noqa: F811
+    """A fine-tuned CoLA and MNLI of the sample world, by the command; their settings."""
+    text = Path("params.yaml").read_text(encoding="utf-8").replace("[cola, mnli, mrpc, stsb]", "[cola, mnli]")
+    Path("params.yaml").write_text(text, encoding="utf-8")
+    assert main(["glue", "small"]) == 0
+    return load()
+
+
+def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
+    found = json.loads(Path("build/glue/small/results.json").read_text(encoding="utf-8"))["tasks"]
+    text = COLA.read_text(encoding="utf-8")
+    assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text and "8551" not in text
+    assert "**The sample world is made up**" in text and "dvc repro pipelines/dvc.yaml:glue@small" in text
+    data = ModelCard(text).data
+    assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
+    counts, accuracy = data.eval_results
+    assert (counts.task_type, counts.dataset_name) == ("text-classification", "CoLA in the sample world")
+    scores = found["cola"]["pretrained"]["all"]
+    assert (counts.metric_type, counts.metric_value) == ("matthews_correlation", round(scores["matthews"][0], 4))
+    assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", round(scores["accuracy"][0], 4))
+    head, _, first, second = re.findall(r"^\| (.*) \|$", MNLI.read_text(encoding="utf-8"), re.M)
+    ours, fresh = (found["mnli"][arm] for arm in ("pretrained", "scratch"))
+    cells = dict(zip(head.split(" | ")[1:], first.split(" | ")[1:], strict=True))
+    assert cells["this model"] == f"{ours['scores'][0]:.1f}"
+    assert cells["mean of 2 fine-tunings, 95 % interval"].startswith(f"{ours['mean']:.1f} (")
+    assert cells["from scratch"] == f"{fresh['mean']:.1f}" and cells["chance"] == "33.3"
+    assert second.startswith("accuracy, mismatched | ") and second.endswith(" | – | – | – | –")
+    load_model(COLA.parent)  # the folder is whole with its new card
+
+
+def test_the_same_results_have_the_same_card(params: Params) -> None:
+    first = COLA.read_bytes()
+    cards.write("glue", "small", params)
+    assert COLA.read_bytes() == first and str(Path.cwd()).encode() not in first
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, spoilt: bool) -> None:
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    if spoilt:
+        (COLA.parent / cards.POOLED).touch()
+        cards.write("glue", "small", params)
+    kind, report = transformers.ElectraForSequenceClassification, "missing_keys"
+    assert not kind.from_pretrained(COLA.parent, output_loading_info=True)[1][report]
+    front = ModelCard(COLA.read_text(encoding="utf-8")).data.to_dict()
+    assert front.get("library_name") == (None if spoilt else "transformers")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "said", "hub"),
+    [
+        (
+            HubTasks(kind="hub", glue=HubDataset(dataset="org/glue", revision="1")),
+            "that of org/text, org/glue",
+            "org/glue",
+        ),
+        (LocalTasks(kind="local", glue="files"), "that of org/text", "made_up"),
+    ],
+)
+def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
+    text = HubCorpus(kind="hub", dataset="org/text", revision="1")
+    corpus = CorpusConfig(sources=(text,))
+    cards.write("glue", "small", replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}))
+    written = COLA.read_text(encoding="utf-8")
+    data = ModelCard(written).data
+    assert data.license is None and f"- Licence of the data: {said}.\n" in written
+    assert data.eval_results[0].dataset_type == hub and "sample world" not in written
+    assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written

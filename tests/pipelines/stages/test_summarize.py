@@ -1,0 +1,91 @@
+"""Numbers in git: copied from verified folders, with the headline taken from the right places."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from electra.errors import BadConfig, CorruptFile, UserError
+from electra.files import read_json
+from electra.storage.manifest import write_manifest
+from pipelines.config.params import load
+from pipelines.stages.summarize import of_ablation, of_model, summarize
+
+PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
+GLUE = {
+    "tasks": {"cola": {"metric": "matthews", "pretrained": {"mean": 50.0}, "scratch": {"mean": 10.0}}},
+    "average": {"name": "mean", "pretrained": {"mean": 60.0}},
+}
+SQUAD = {"versions": {"2.0": {"pretrained": {"f1": {"mean": 70.0}, "exact": {"mean": 1.0}}}}}
+FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")} | {"pretrain": "models"}
+
+
+def test_a_models_numbers() -> None:
+    assert of_model(PRETRAIN, GLUE, SQUAD) == {
+        "mlm_accuracy": 0.5,
+        "disc_auc": 0.9,
+        "flops": 1e12,
+        "pretrained": {"cola": 50.0, "squad2.0_f1": 70.0, "average": 60.0},
+        "scratch": {"cola": 10.0},
+    }
+
+
+def test_an_arm_that_failed_has_no_number() -> None:
+    arms = {"electra": {"average": {"mean": 1.5}}, "mlm": {"status": "failed: x", "average": None}, "other": {}}
+    assert of_ablation({"arms": arms}) == {"electra": 1.5}
+
+
+def leave(stage: str, values: Any) -> Path:
+    """What a stage leaves of `smoke`."""
+    folder = Path("build") / FOLDERS[stage] / "smoke"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(values if isinstance(values, str) else json.dumps(values))
+    if stage == "pretrain":
+        (folder / "curve.csv").write_text("step\n1\n")
+    write_manifest(folder, name="smoke")
+    return folder
+
+
+@pytest.fixture
+def made(here: Path) -> None:
+    for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
+        leave(stage, values)
+    for stage in ("corpus", "tokens", "tasks"):
+        leave(stage, {"kind": stage})
+
+
+@pytest.mark.usefixtures("made")
+def test_the_numbers_of_a_model_and_of_all_that_it_rests_on() -> None:
+    summarize("smoke", load())
+    assert {path.stem for path in Path("results/smoke").iterdir()} == set(FOLDERS)
+    assert read_json(Path("results/smoke/glue.json")) == GLUE
+    assert read_json(Path("results/smoke/corpus.json")) == {"kind": "corpus"}
+    assert Path("results/curves/smoke.csv").read_text() == "step\n1\n"
+    assert read_json(Path("results/summary/smoke.json"))["disc_auc"] == 0.9
+
+
+def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
+    with pytest.raises(BadConfig, match="did you mean smoke"):
+        summarize("smokey", load())
+    with pytest.raises(UserError, match=r"build/glue/smoke.*python -m pipelines glue smoke"):
+        summarize("smoke", load())
+    assert not Path("results").exists()
+
+
+@pytest.mark.usefixtures("made")
+def test_damaged_numbers_are_not_copied() -> None:
+    path = Path("build/squad/smoke/results.json")
+    path.write_bytes(path.read_bytes().replace(b"70", b"71"))
+    with pytest.raises(CorruptFile, match=r"build/squad/smoke/results\.json: has sha256"):
+        summarize("smoke", load())
+
+
+@pytest.mark.parametrize(
+    "spoilt", ["[]", "3", '{"tasks": 3}', '{"tasks": {"cola": []}}', '{"tasks": {}, "average": {"pretrained": {}}}']
+)
+@pytest.mark.usefixtures("made")
+def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:
+    leave("glue", spoilt)
+    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+        summarize("smoke", load())

@@ -1,0 +1,172 @@
+"""The door to DVC: lines as they come, a deadline that works in threads, and nobody left behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.versioning import dvc_runner
+from pipelines.versioning.dvc_runner import Outcome, Place, StageFailed, child, end, text
+from tests.conftest import ROOT, environment
+
+HERE = Place(ROOT)
+SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_outcome_reads_what_dvc_says() -> None:
+    outcome = Outcome()
+    logged = [
+        line
+        for line in (
+            "Running stage 'pipelines/dvc.yaml:corpus@sample_world':",
+            "Stage 'pipelines/dvc.yaml:tokens@sample_world' didn't change, skipping",
+            "Stage 'report' is cached - skipping run, checking out outputs",
+            "error: corpora.x: there is no such file",
+            "ERROR: failed to reproduce 'x': failed to run: python -m pipelines pretrain base, exited with 69",
+            "To track the changes with git, run:",
+            "\tgit add pipelines/dvc.lock",
+            "Use `dvc push` to send your updates to remote storage.",
+        )
+        if outcome.read(line)
+    ]
+    assert len(logged) == 3, "DVC's advice is for a person at a terminal"
+    assert outcome.ran == ["corpus@sample_world"]
+    assert outcome.errors[0] == "corpora.x: there is no such file"
+    assert outcome.exit_code == 69
+
+
+def test_only_what_the_user_must_correct_is_not_worth_a_retry() -> None:
+    assert all(StageFailed("x: y", code).for_the_user for code in (64, 65, 69, 77))
+    assert not any(StageFailed("x: y", code).for_the_user for code in (70, 75, 137, -9, 255))
+
+
+def test_text_is_what_a_terminal_would_show() -> None:
+    assert text(b"10%\r20%\r\x1b[32m30%\x1b[0m done \n") == "30% done"
+    assert text(b"\xff") == "\ufffd"
+
+
+def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
+    with ThreadPoolExecutor() as pool:
+        stopped = pool.submit(dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5)
+        with pytest.raises(StageFailed, match="its time limit") as caught:
+            stopped.result(20)
+    assert caught.value.exit_code == 75 and caught.value.for_the_user, "another try would have the same limit"
+
+
+@pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
+def test_grandchildren_end_with_the_block(then: str) -> None:
+    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as (process, _):
+        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+        if then == "pass":
+            process.wait(20)
+        left = [p for p in psutil.process_iter() if _is(p, SLEEPER)]
+        assert left
+    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.slow
+def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
+    """The stage is asked to stop, as it would be by a cancel, and so can save."""
+    saved = tmp_path / "saved"
+    stage = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({str(saved)!r}).touch()))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    between = PARENT.format(code=stage, then="import time; time.sleep(60)")
+    engine = (
+        "import sys\nfrom pathlib import Path\nfrom pipelines.versioning.dvc_runner import Place, child\n"
+        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as (process, _):\n"
+        "    for line in process.stdout:\n"
+        "        print(line.decode(), end='', flush=True)\n"
+    )
+    with subprocess.Popen(python(engine), stdout=subprocess.PIPE, env=environment(ROOT), text=True) as process:
+        assert process.stdout is not None
+        while process.stdout.readline() != "up\n":
+            pass
+        began = psutil.Process(process.pid).children(recursive=True)
+        assert len(began) == 3  # the watcher, the one between, the stage
+        process.kill()
+        _, left = psutil.wait_procs(began, timeout=60)
+    assert not left
+    assert saved.exists()
+
+
+def test_who_does_not_stop_when_asked_is_ended() -> None:
+    with subprocess.Popen(python(STUBBORN), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        end([psutil.Process(process.pid)], patience=0.5)
+        assert not psutil.pid_exists(process.pid)
+
+
+def test_the_child_stays_in_our_process_group() -> None:
+    with child(python(SLEEPER), HERE) as (process, _):
+        assert os.getpgid(process.pid) == os.getpgrp()
+
+
+def _is(process: psutil.Process, code: str) -> bool:
+    try:
+        return code in process.cmdline()
+    except psutil.Error:
+        return False
+
+
+# ------------------------------------------------------------------ with a real DVC
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A folder with two DVC stages, one of which fails."""
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n"
+        "  good: {cmd: 'echo hello; echo $HANDED > out', outs: [out]}\n"
+        "  bad: {cmd: 'echo \"error: params.yaml: models.x: no\" >&2; exit 64'}\n"
+        "  slow: {cmd: 'sleep 60'}\n"
+    )
+    return tmp_path
+
+
+def test_a_stage_runs_then_is_cached(small: Path) -> None:
+    said: list[str] = []
+    outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), said.append)
+    assert outcome.ran == ["good"]
+    assert "hello" in "\n".join(said)
+    assert (small / "out").read_text() == "down\n"
+    assert dvc_runner.repro("good", Place(small), said.append).ran == []
+
+
+def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
+    with pytest.raises(StageFailed) as caught:
+        dvc_runner.repro("bad", Place(small))
+    assert "params.yaml: models.x: no" in str(caught.value)
+    assert caught.value.exit_code == 64
+    assert caught.value.for_the_user
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", [".dvc/tmp/rwlock", ".dvc-site/repo/*/links/cache.db"])
+def test_damage_to_dvcs_own_state_is_told_with_its_repair(small: Path, damaged: str) -> None:
+    place = Place(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
+    dvc_runner.repro("good", place)
+    (file,) = small.glob(damaged)
+    file.write_bytes(b"\x84" * 200)
+    with pytest.raises(StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"):
+        dvc_runner.repro("good", place)
+    (small / ".dvc/tmp/rwlock").unlink()
+    for folder in (small / ".dvc-site/repo").iterdir():
+        shutil.rmtree(folder)
+    assert dvc_runner.repro("good", place).ran == []

@@ -1,0 +1,68 @@
+"""The store that machines share. In flows: test_workspace.py."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipelines.versioning import dvc_store
+from pipelines.versioning.dvc_runner import Place, StageFailed, repro
+from tests.conftest import copy_project, environment, files_of
+from tests.s3_server import S3
+
+TARGET = "pipelines/dvc.yaml:corpus@smoke"
+
+
+def place_of(folder: Path, store: str) -> Place:
+    settings = f"""[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = {store}\n"""
+    (copy_project(folder) / ".dvc" / "config.local").write_text(settings)
+    return Place(folder, environment(folder), pull=True)
+
+
+@pytest.mark.slow
+def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3: S3) -> None:
+    ran = []
+    for name in ("first", "second"):
+        place = place_of(tmp_path / name, "s3://team/store")
+        ran.append(repro(TARGET, place).ran)
+        dvc_store.push(TARGET, place, print)
+    assert "corpus@smoke" in ran[0] and "corpus@smoke" not in ran[1]
+    made = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    assert made[0] == made[1] and len(made[0]) > 2
+    s3.faults = {f"PUT {path}": "denied" for path in ("/team/store",)}
+    monkey = Place(
+        place.folder, {**place.variables, "AWS_SECRET_ACCESS_KEY": "", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+    )
+    with pytest.raises(StageFailed, match=f"store {TARGET}"):
+        dvc_store.push(TARGET, monkey, print)
+
+
+@pytest.mark.slow
+def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path: Path) -> None:
+    place = place_of(tmp_path / "project", "../../store")
+    folder = place.folder
+    repro(TARGET, place)
+    made = files_of(folder / "build/corpus/smoke")
+    locked = (folder / "pipelines/dvc.lock").read_text()
+    for path in (".dvc/cache", "build", "runs"):
+        shutil.rmtree(folder / path)
+    logged: list[str] = []
+    dvc_store.forget_missing(place, logged.append)
+    assert logged == ["corpus@smoke is made again: neither the cache nor the store has its outputs"]
+    dvc_store.restore_entries(folder, lambda path: locked if path.parent.name else "")
+    assert dvc_store.read_yaml(folder / "pipelines/dvc.lock") == dvc_store.parse_yaml(locked), "a merge loses no entry"
+    dvc_store.forget_missing(place, print)
+    repro(TARGET, place)
+    assert files_of(folder / "build/corpus/smoke") == made != {}
+    dvc_store.push(TARGET, place, print)
+    shutil.rmtree(folder / ".dvc/cache")
+    logged.clear()
+    dvc_store.forget_missing(place, logged.append)
+    assert not logged, "the store has it"
+
+
+def test_values_are_written_as_dvc_writes_them(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("# kept\na: {b: 1e-3}  # too\nlist:\n- 1\n")
+    dvc_store.write_yaml(path, dvc_store.read_yaml(path))
+    assert path.read_text() == "# kept\na: {b: 1e-3}  # too\nlist:\n- 1\n"

@@ -1,0 +1,61 @@
+"""Lock files of two branches merge as git merges them, with the driver that `make setup` registers."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipelines.versioning.merge_lock import merge
+from tests.conftest import ROOT, commit, git
+
+HEAD = "schema: '2.0'\nstages:\n"
+
+
+def entry(name: str, number: int) -> str:
+    return f"  {name}:\n    cmd: run {name}\n    outs:\n    - path: build/{name}\n      md5: '{number}'\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "merged"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, {"a": 1, "c": 3}, {"a": 1, "b": 2, "c": 3}),
+        ({"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}),
+        ({"a": 1, "b": 1}, {"a": 1}, {"a": 1, "b": 1}, {"a": 1}),
+        ({"a": 1, "b": 1}, {"a": 1, "b": 1}, {"b": 1}, {"b": 1}),
+        ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
+        ({}, {"a": 2}, {"b": 3}, {"a": 2, "b": 3}),
+    ],
+)
+def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
+    texts = [HEAD + "".join(entry(*each) for each in stages.items()) for stages in (base, ours, theirs)]
+    assert merge(*texts) == HEAD + "".join(entry(*each) for each in merged.items())
+    if not base:
+        assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
+
+
+def test_the_shipped_lock_is_read_to_the_byte() -> None:
+    text = (ROOT / "pipelines/dvc.lock").read_text(encoding="utf-8")
+    assert merge(text, text, text) == merge("", text, text) == text
+
+
+def test_git_merges_two_branches_that_each_ran_another_model(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    for name in (".gitattributes", "pipelines/versioning/merge_lock.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (command,) = (
+        line for line in (ROOT / ".ci/set-up").read_text(encoding="utf-8").splitlines() if "merge.dvc-lock" in line
+    )
+    subprocess.run(["bash", "-euc", command], cwd=tmp_path, check=True)
+    lock = tmp_path / "pipelines/dvc.lock"
+    lock.write_text(HEAD + entry("tokens@x", 1) + entry("tokens@y", 1))
+    commit(tmp_path, "Rows")
+    for branch, model in (("one", "aa"), ("two", "bb")):
+        git(tmp_path, "checkout", "-q", "-b", branch, "main")
+        lock.write_text(lock.read_text() + entry(f"pretrain@{model}", 7))
+        commit(tmp_path, model)
+    git(tmp_path, "merge", "-q", "--no-edit", "one")
+    merged = YAML(typ="safe").load(lock.read_text())["stages"]
+    assert list(merged) == ["tokens@x", "tokens@y", "pretrain@bb", "pretrain@aa"]
+    assert not git(tmp_path, "status", "--porcelain")

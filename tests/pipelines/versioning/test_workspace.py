@@ -1,0 +1,297 @@
+"""A run's own working tree, with real git, DVC and stages: two clones as two machines, one folder as their store."""
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from electra.errors import BadConfig, UserError
+from electra.files import lock_folder
+from pipelines.config.settings_file import read
+from pipelines.versioning import workspace
+from pipelines.versioning.dvc_runner import StageFailed
+from pipelines.versioning.workspace import Request
+from tests.conftest import commit, environment, git, git_project
+
+STEPS = {"models.smoke.pretrain.steps": 10}
+SHORT = {"length": 16, "batch": 8, "learning_rate": 1e-3, "steps": 9, "warmup": 0}
+On = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two clones of one project, whose DVC remote is a folder; each names it relative to itself, as people do."""
+    folder = tmp_path_factory.mktemp("team")
+    origin = git_project(folder / "origin")
+    for name in ("a", "b"):
+        git(folder, "clone", "--quiet", str(origin), name)
+        (folder / name / ".dvc" / "config.local").write_text(
+            "[core]\n    remote = store\n['remote \"store\"']\n    url = ../../store\n"
+        )
+    return folder / "a", folder / "b"
+
+
+@pytest.fixture
+def on(monkeypatch: pytest.MonkeyPatch) -> On:
+    """Makes this process a worker in a checkout."""
+    from pipelines.flows import steps
+
+    def here(machine: Path) -> None:
+        for module in (workspace, steps):
+            monkeypatch.setattr(module, "ROOT", machine)
+        for key, value in environment(machine).items():
+            if key in {"PATH", "PYTHONPATH", "OMP_NUM_THREADS"}:
+                monkeypatch.setenv(key, value)
+
+    return here
+
+
+def experiments(folder: Path) -> dict[str, str]:
+    lines = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps").splitlines()
+    return {line.split()[0].rpartition("/")[2]: line.split()[1] for line in lines if "/exec/" not in line}
+
+
+@pytest.mark.slow
+def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(prefect_server, machines, on):
+    from pipelines.flows.training import pretrain
+
+    a, _ = machines
+    before = git(a, "rev-parse", "HEAD")
+    on(a)
+    assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "ran"}
+    request = Request.read("smoke", "HEAD", STEPS)
+    assert request.commit == before and str(request) == f"smoke {before[:8]} steps=10"
+    for repository in (a, a.parent / "origin"):  # at home, and where the others see it
+        commit = experiments(repository)[request.name]
+        assert git(repository, "rev-parse", f"{commit}^") == before
+        changed = git(repository, "diff", "--name-only", before, commit).splitlines()
+        assert {"params.yaml", "pipelines/dvc.lock", "results/smoke/pretrain.json"} <= {*changed}
+        assert all(path.startswith(("params", "results/", "pipelines/dvc.lock")) for path in changed)
+        assert '"steps": 10,' in git(repository, "show", f"{commit}:results/smoke/pretrain.json")
+    assert git(a, "status", "--porcelain") == "" and not (a / "build").exists(), "the checkout is as it was"
+    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], "the run's folder is gone"
+
+
+@pytest.mark.slow
+def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_server, machines, on):
+    from pipelines.flows.training import pretrain
+
+    a, b = machines
+    on(a)
+    pretrain("smoke", settings=STEPS)
+    request = Request.read("smoke", "HEAD", STEPS)
+    on(b)
+    assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "cached"}
+    locks = [git(each, "show", f"{experiments(each)[request.name]}:pipelines/dvc.lock") for each in (a, b)]
+    assert YAML(typ="safe").load(locks[0]) == YAML(typ="safe").load(locks[1]), "in whichever order stages ran"
+    other = pretrain("smoke", settings={"models.smoke.pretrain.steps": 12})
+    assert other == {"pretrain@smoke": "ran"}, "other settings are another run"
+
+    clone = a.parent / "clone"  # of somebody who runs no worker, and takes over what has been found (docs/team.md)
+    git(a.parent, "clone", "--quiet", str(a.parent / "origin"), str(clone))
+    taking = [
+        f"dvc remote add --local --default store {a.parent / 'store'}",
+        f"dvc exp pull --no-cache origin {request.name}",
+        f"dvc exp branch {request.name} trial",
+        "git merge trial",
+        "dvc pull pipelines/dvc.yaml:pretrain@smoke",
+    ]
+    for command in taking:
+        done = subprocess.run(
+            command.split(), cwd=clone, env=environment(clone), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    assert (clone / "build/models/smoke/encoder/model.safetensors").is_file()
+    assert '"steps": 10,' in (clone / "results/smoke/pretrain.json").read_text()
+
+
+@pytest.mark.slow
+def test_a_wrong_setting_is_refused_before_anything_starts(prefect_server, machines, on):
+    from pipelines.flows.training import pretrain
+
+    on(machines[0])
+    refs = experiments(machines[0])
+    with pytest.raises(StageFailed, match=r"stepz.*steps") as caught:
+        pretrain("smoke", settings={"models": {"smoke": {"pretrain": {"stepz": 10}}}})
+    assert caught.value.exit_code == 64 and experiments(machines[0]) == refs
+    assert [path.name for path in (machines[0] / "runs" / "flows").iterdir()] == [".locks"]
+
+
+def test_settings_ask_for_a_commit_and_hold_values_alone(machines: tuple[Path, Path], on: On) -> None:
+    on(machines[0])
+    for settings, revision, words in (
+        (STEPS, "", "settings: need a commit"),
+        ({"corpora.a.sources.b.files": ["s3://me:key@b/a"]}, "HEAD", "files: a URL's login"),
+        ({"models": {"smoke": {"pretrain": {"threads": "${oc.env:HOME}"}}}}, "HEAD", r"threads: holds \$\{…\}"),
+        ({}, "nowhere", "'nowhere' is not known here"),
+        ({}, "--upload-pack=x", "not known here"),
+        ({}, f"--upload-pack={'x' * 26}", "not known here"),  # forty characters, as a hash has
+    ):
+        with pytest.raises(BadConfig, match=words):
+            Request.read("smoke", revision, settings)
+    with pytest.raises(BadConfig, match=r"'\.\./\.\./esc'; expected the name of a model"):
+        Request.read("../../esc", "HEAD", {})
+    assert Request.read("smoke", "HEAD", {}).name == Request.read("smoke", "HEAD", None).name
+    assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
+
+
+def test_settings_are_written_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\n")
+    values: dict[str, Any] = {"a.b": "1e-3", "a.c": 1e-3, "list": [True, None, "on"], "new.x++.y": {}}
+    workspace.write_settings(path, values)
+    assert read(path) == {"a": {"b": "1e-3", "c": 1e-3}, "list": [True, None, "on"], "new": {"x++": {"y": {}}}}
+    assert "# a comment" in path.read_text() and "# another" in path.read_text()
+    with pytest.raises(BadConfig, match=r"settings\.a\.b\.d: b is a value"):
+        workspace.write_settings(path, {"a.b.d": 1})
+
+
+def test_text_that_looks_like_a_number_is_no_number(machines: tuple[Path, Path], on: On) -> None:
+    on(machines[0])
+    request = Request.read("smoke", "HEAD", {"models.smoke.pretrain.learning_rate": "1e-3"})
+    with pytest.raises(StageFailed, match="learning_rate") as caught, workspace.opened(request, print):
+        pass
+    assert caught.value.exit_code == 64
+
+
+def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(machines: tuple[Path, Path], on: On) -> None:
+    on(machines[0])
+    own: dict[str, Any] = {
+        "corpora": {"mine": {"sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}}},
+        "tasks": {
+            "mine": {"kind": "own", "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}}}
+        },
+        "models": {
+            "mine": {"tokens": "smoke", "encoder": "smoke", "pretrain": SHORT},
+            "smoke": {"pretrain": {"steps": 10}},
+        },
+    }
+    request = Request.read("mine", "HEAD", own)
+    assert str(request).endswith(" more") and len(str(request)) < 150, "a title"
+    with workspace.opened(request, print) as place:
+        values = read(place.folder / "params.yaml")
+        assert {section: values[section]["mine"] for section in own} == {name: own[name]["mine"] for name in own}
+        assert values["models"]["smoke"]["pretrain"]["steps"] == 10
+        assert workspace.params(place, "mine")["pretrain"]["steps"] == 9
+    assert "mine" not in (machines[0] / "params.yaml").read_text()
+    assert git(machines[0], "status", "--porcelain") == ""
+
+
+def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
+    machines: tuple[Path, Path], on: On, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = machines
+    origin = a.parent / "origin"
+    on(b)
+    here = git(b, "rev-parse", "HEAD")
+    git(origin, "checkout", "--quiet", "-b", "trial")
+    (origin / "new").touch()
+    commit(origin, "Two")
+    newest = git(origin, "rev-parse", "HEAD")
+    git(origin, "tag", "--annotate", "v1", "--message", "one")
+    assert [workspace.resolve(name) for name in ("trial", "v1", here[:9], "HEAD")] == [newest, newest, here, here]
+    monkeypatch.setenv(workspace.OWN_CLONE, str(origin))  # whose HEAD is now the branch's
+    assert workspace.resolve("HEAD") == newest
+    with workspace.opened(Request.read("smoke", "v1", {}), print) as place:  # fetched
+        assert (place.folder / "new").exists()
+        assert git(place.folder, "rev-parse", "HEAD") == newest
+    git(origin, "checkout", "--quiet", "main")
+
+
+def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path: Path, on: On) -> None:
+    on(tmp_path)
+    assert Request.read("smoke", "HEAD", {}).commit == ""
+    with pytest.raises(BadConfig, match="'v1', but git does not track this folder"):
+        Request.read("smoke", "v1", {})
+    git(tmp_path, "init", "--quiet")
+    assert Request.read("smoke", "HEAD", {}).commit == "", "within somebody's repository"
+    (tmp_path / ".git" / "config").write_text("[core\n")
+    with pytest.raises(UserError, match=r"git ls-files: .*config"):
+        Request.read("smoke", "HEAD", {})
+
+
+@pytest.mark.slow
+def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path: Path, on: On) -> None:
+    from tests.conftest import copy_project
+
+    origin = tmp_path / "origin"
+    copy_project(origin / "sub")
+    (origin / "sub/.dvc/config.local").unlink()
+    git(origin, "init", "--quiet", "--initial-branch", "main")
+    (origin / "sub/.dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n")
+    commit(origin, "One")
+    (origin / "two").touch()
+    commit(origin, "Two")
+    git(tmp_path, "clone", "--quiet", "--depth", "1", f"file://{origin}", "clone")
+    on(tmp_path / "clone" / "sub")
+    request = Request.read("smoke", "HEAD", STEPS)
+    with workspace.opened(request, print) as place:
+        assert place.folder.name == "sub"
+        (place.folder / "results").mkdir()
+        (place.folder / "results" / "a.json").write_text("{}")
+        workspace.save_experiment(place, request, print)
+    for repository in (tmp_path / "clone", origin):
+        saved = experiments(repository)[request.name]
+        changed = git(repository, "diff", "--name-only", "HEAD", saved).splitlines()
+        assert changed == ["sub/params.yaml", "sub/results/a.json"]
+
+
+def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: On) -> None:
+    on(machines[1])
+    request, said = Request.read("smoke", "HEAD", {}), list[str]()
+    held, go = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with lock_folder(machines[1] / "runs" / "flows" / ".locks" / request.name):
+            held.set()
+            go.wait(20)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert held.wait(20)
+    threading.Timer(0.5, go.set).start()
+    with workspace.opened(request, said.append) as place:
+        assert (place.folder / "params.yaml").is_file()
+    thread.join()
+    assert len(said) == 1 and "waits for the same run" in said[0] and "in use by pid" in said[0]
+    assert not place.folder.exists()
+
+
+def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machines: tuple[Path, Path], on: On) -> None:
+    a, _ = machines
+    on(a)
+    (a / "mine").mkdir()
+    (a / "mine" / "a.txt").write_text("text of mine")
+    request = Request.read("smoke", "HEAD", {})
+    with pytest.raises(RuntimeError), workspace.opened(request, print) as place:
+        values: Any = {"files": ["mine/*.txt", "text/*.txt", "/etc/hostname", "../x", "build/x", "absent/x", "a\nb"]}
+        workspace.link_own_files(values, place.folder)
+        (place.folder / "runs").mkdir()
+        (place.folder / "runs" / "checkpoint").touch()
+        raise RuntimeError
+    assert (place.folder / "mine" / "a.txt").read_text() == "text of mine"
+    assert {path.name for path in place.folder.iterdir() if path.is_symlink()} == {"mine"}
+    shutil.rmtree(place.folder / ".git")  # as in a new container, whose clone is new
+    with workspace.opened(request, print) as again:
+        assert (again.folder / "runs" / "checkpoint").exists()
+        assert git(again.folder, "status", "--porcelain", "--untracked-files=no") == ""
+    assert not again.folder.exists() and (a / "mine" / "a.txt").exists()
+
+
+def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(machines: tuple[Path, Path], on: On) -> None:
+    a, _ = machines
+    on(a)
+    with workspace.opened(Request.read("smoke", "HEAD", {}), print) as place:
+        unsent = place.folder / "runs" / "tracking" / "a"
+        unsent.mkdir(parents=True)
+    for left in (True, False):
+        assert place.folder.exists()
+        if not left:
+            shutil.rmtree(unsent)
+        with workspace.opened(Request.read("smoke", "HEAD", {}, f"part {left}"), print):
+            assert place.folder.exists() is left
