@@ -33,9 +33,7 @@ LIMITS = {"fp32": 1e-3, "bf16": 3e-2}
 
 def settings(**changes: Any) -> ElectraConfig:
     """The small preset's width in two layers, a batch in two slices, without dropout: a GPU draws other numbers."""
-    encoder = EncoderConfig(
-        layers=2, hidden=256, heads=4, ffn=1024, embedding=128, dropout=0.0, attention_dropout=0.0
-    )
+    encoder = EncoderConfig(layers=2, hidden=256, heads=4, ffn=1024, embedding=128, dropout=0.0, attention_dropout=0.0)
     schedule: dict[str, Any] = {"length": 128, "batch": 16, "accumulate": 2, "steps": STEPS, "warmup": 4}
     schedule |= {"learning_rate": 5e-4, "log_every": 1, "eval_every": STEPS, "eval_batches": 1, "save_every": SAVED}
     schedule |= {"min_save_interval_minutes": 0, "threads": 1, **changes}

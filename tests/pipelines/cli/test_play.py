@@ -144,9 +144,7 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
             tab.run(WRITE % repr(f"{SURROGATES} {TEXT} " + "word " * 600))
             tab.run(PRESS % "'Detect'")
             tab.wait("[...document.querySelectorAll('.scrolls .token')].some(e => e.innerText.includes('not read'))")
-            said = tab.run(
-                "[...document.querySelectorAll('.scrolls .token .text')].map(e => e.textContent).join('')"
-            )
+            said = tab.run("[...document.querySelectorAll('.scrolls .token .text')].map(e => e.textContent).join('')")
             assert said.startswith(SURROGATES), said[:99]
             assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
             assert tab.run("document.querySelector('.scrolls').clientHeight < 500"), "a long text scrolls in its box"
