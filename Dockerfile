@@ -14,9 +14,10 @@ ARG BASE=python:3.11.15-slim-bookworm
 FROM ${BASE} AS packages
 ENV UV_CACHE_DIR=/var/cache/uv UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
 RUN python -m pip install --no-cache-dir uv==0.13.9 && uv venv /opt/venv
-COPY requirements.lock pyproject.toml ./
+COPY requirements.lock ./
 ARG TORCH=torch==2.13.0
 RUN --mount=type=cache,target=/var/cache/uv uv pip install --constraint requirements.lock "${TORCH}"
+COPY pyproject.toml ./
 RUN --mount=type=cache,target=/var/cache/uv \
     uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra crawl --extra gpu setuptools \
     && find /opt/venv -type d \( -name tests -o -path '*/torch/test' \) -prune -exec rm -r {} +

@@ -223,11 +223,12 @@ def gpu_hour() -> str:
     """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
     config = params().models["small"].electra()
     vocab_size = cost_of.vocabulary(params().tokens[params().models["small"].tokens].tokenizer)
-    hours = training_flops(config, vocab_size, "matmul") / cost_of.CARDS["h100"].flops / 3600
+    flops = training_flops(config, vocab_size, "matmul")
+    card = cost_of.CARDS["h100"]
+    most, least = (3600 * card.flops * share / flops for share in cost_of.utilisation(card, config.encoder.hidden))
     scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
-    half, whole = scores["ELECTRA-Small, 50 % trained"], scores["ELECTRA-Small"]
-    least = 100 * min(cost_of.UTILISATION) / hours
-    return f"{least:.0f} % of `small`'s or more; the paper has {half} after 50 % and {whole} after all of it"
+    near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
+    return f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
 
 
 def aligned() -> str:
@@ -309,7 +310,7 @@ def cost() -> str:
         memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
-        cells += [cost_of.span(flops, card) for card in cards]
+        cells += [cost_of.span(flops, card, config.encoder.hidden) for card in cards]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n"
 

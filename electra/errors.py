@@ -129,6 +129,6 @@ class OutOfRoom(UserError):
 
 
 class Stopped(UserError):
-    """The process was asked to stop (SIGTERM, SIGINT, SIGHUP, SIGUSR1); all progress is saved, and the same command resumes."""
+    """The process was asked to stop by a signal; all progress is saved, and the same command resumes."""
 
     exit_code = 75

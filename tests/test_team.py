@@ -126,9 +126,8 @@ def test_make_team_and_plain_compose_give_the_same_containers(team: Team) -> Non
 
 
 def test_logins_are_on_no_command_line_and_out_of_reach_of_a_run(team: Team) -> None:
-    lists = [
-        team.run("docker", "top", container, "-eo", "pid,args") for container in team.run("docker", "ps", "-q").split()
-    ]
+    running = team.run("docker", "compose", "ps", "--quiet").split()
+    lists = [team.run("docker", "top", container, "-eo", "pid,args") for container in running]
     for name, value in team.values.items():
         assert name.startswith("TEAM_") or value not in "".join(lists), name
     for name in ("POSTGRES_PASSWORD", "MLFLOW_SECRET"):
@@ -148,7 +147,6 @@ def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(team: Team
     tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in runs]
     assert {"anna"} == {each["mlflow.user"] for each in tags}
     assert all(each["prefect.url"].startswith("http://127.0.0.1:4200/") for each in tags), "opens on this machine"
-    assert not team.inside("lead", "find", "runs/flows", "-mindepth", "1", "-maxdepth", "1", "-name", "smoke*")
 
 
 def test_a_worker_that_cannot_write_ends(team: Team) -> None:
@@ -160,7 +158,7 @@ def test_a_worker_that_cannot_write_ends(team: Team) -> None:
 def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(team: Team) -> None:
     """Prefect holds events back that follow one of before its start: the part must not wait for that."""
     team.run("docker", "compose", "up", "--detach", "--wait", "--scale", "worker=2", "--no-recreate", "worker")
-    run = team.start("team/electra-smoke", steps=1500, save_every=50)
+    run = team.start("team/electra-smoke", steps=12_000, save_every=200)
     until(team.saved, 900)
     team.run("docker", "compose", "restart", "prefect")
     team.run("docker", "kill", until(team.trains))
@@ -172,7 +170,7 @@ def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(t
 
 
 def test_a_run_goes_on_from_its_checkpoint_after_the_team_was_stopped(team: Team) -> None:
-    run = team.start("pretrain/electra-smoke", steps=1600, save_every=50)
+    run = team.start("pretrain/electra-smoke", steps=6_000, save_every=100)
     until(team.saved, 900)
     team.run("make", "team-down")
     team.run("make", "team")

@@ -121,7 +121,7 @@ FACTS = "task.json"
 
 
 def find(rows: Path, name: str) -> Task:
-    """A task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
+    """Return a task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
     return TASKS[name] if name in TASKS else build(Task, read_json(rows / FACTS), str(rows / FACTS))
 
 
@@ -176,7 +176,7 @@ class FinetuneConfig(Settings):
             require_once(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
-        """These settings with what `scratch` changes, for the arm that starts from fresh weights.
+        """Return these settings with what `scratch` changes, for the arm that starts from fresh weights.
 
         What does not bear on a single run's result (which arms, which seeds) is set to its default, so that two runs
         with equal results have equal configs.
@@ -186,7 +186,7 @@ class FinetuneConfig(Settings):
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
-        """What of these settings bears on the arrays of a split."""
+        """Return what of these settings bears on the arrays of a split."""
         keys = ("length", "stride", "question_length", *(("both_orders", "max_train_rows") if train else ()))
         return type(self)(**{key: getattr(self, key) for key in keys if hasattr(self, key)})
 
@@ -210,10 +210,14 @@ class SquadConfig(FinetuneConfig):
     null_threshold: Annotated[float, Field(ge=-1e9, le=1e9)] = -2.75
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
-        """Refuse windows that hold no text or skip some, and settings of sentence tasks; asked once all is merged."""
+        """Raise BadConfig for windows that hold no text or skip some, and for settings of sentence tasks.
+
+        It is called once all layers are merged.
+        """
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             value = getattr(self, key)
             fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
@@ -239,16 +243,16 @@ class FinetuneSection(Settings):
     def __post_init__(self) -> None:
         require_once(self.run, "run", empty=True)
         for name in self.run:
-            _known_task(name, "run")
+            _require_task(name, "run")
         for name in self.tasks:
-            _known_task(name, "tasks")
-            self._resolve(name, {}, "")
-        self._resolve("squad", {}, "")
+            _require_task(name, "tasks")
+            self._merge(name, {}, "")
+        self._merge("squad", {}, "")
 
     def resolve(
         self, task: str, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> FinetuneConfig:
-        """One task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` give a SquadConfig.
+        """Return one task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` for SQuAD.
 
         `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the layer (below
         `finetune` or below `where`) that holds the faulty key.
@@ -260,20 +264,20 @@ class FinetuneSection(Settings):
         if not isinstance(tasks, Mapping):
             raise BadConfig(f"{where}.tasks: is {shown(tasks)}, should be task names, each with a section")
         for name in tasks:
-            _known_task(name, f"{where}.tasks", own)
-        config = self._resolve(task, overrides, "recipes.paper.", where)
+            _require_task(name, f"{where}.tasks", own)
+        config = self._merge(task, overrides, "recipes.paper.", where)
         if config.start is not None:
-            _known_task(config.start, f"{where}.tasks.{task}.start", own)
+            _require_task(config.start, f"{where}.tasks.{task}.start", own)
         return config
 
     def check(self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()) -> None:
-        """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
+        """Raise BadConfig if anything is wrong with a model's overrides, before anything is trained."""
         for name in (*GLUE, *own, "squad"):
             self.resolve(name, overrides, where, own)
         self.selected(overrides, where, own)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "recipes.*") -> SquadConfig:
-        """SQuAD's settings."""
+        """Return SQuAD's settings."""
         config = self.resolve("squad", overrides, where)
         assert isinstance(config, SquadConfig)
         config.check_merged(f"{where}.squad" if overrides else "recipes.paper.squad")
@@ -282,14 +286,14 @@ class FinetuneSection(Settings):
     def selected(
         self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> tuple[str, ...]:
-        """The tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
+        """Return the tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
 
         A task that starts from another one comes after it.
         """
         names = overrides.get("run", own or self.run)
         require(isinstance(names, list | tuple), f"{where}.run: is {shown(names)}, should be a list of tasks")
         for name in names:
-            _known_task(name, f"{where}.run", own)
+            _require_task(name, f"{where}.run", own)
         require_once(names, f"{where}.run", empty=True)
         configs = {name: self.resolve(name, overrides, where, own) for name in names}
         for name, config in configs.items():
@@ -304,15 +308,13 @@ class FinetuneSection(Settings):
             require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
-    def _resolve(
-        self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*"
-    ) -> FinetuneConfig:
+    def _merge(self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*") -> FinetuneConfig:
         squad = task.startswith("squad")
         kind, section = (SquadConfig, "squad") if squad else (FinetuneConfig, f"tasks.{task}")
         layers: list[tuple[str, Any]] = []
         for before, sections in ((prefix, vars(self)), (f"{where}.", overrides)):
-            own = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
-            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", own)]
+            specific = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
+            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", specific)]
         values: dict[str, Any] = {}
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
@@ -324,7 +326,7 @@ class FinetuneSection(Settings):
         return config
 
 
-def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
+def _require_task(name: str, where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
     do = nearest(str(name), known) or f"the tasks are {', '.join(known)}"
     require(name in known, f"{where}.{name}: no such task; {do}")

@@ -55,11 +55,11 @@ class EncoderConfig(Settings):
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
-        """Feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
+        """Return the feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
     def reach(self, layer: int, length: int) -> int:
-        """Tokens that one token attends to in a layer, of a row of `length`."""
+        """Return how many tokens one token attends to in a layer, of a row of `length`."""
         return length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
@@ -118,7 +118,7 @@ class ModernConfig(Settings):
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:
-        """Feed-forward size of a generator of `width` times the hidden size: as many times this one's.
+        """Return the feed-forward size of a generator of `width` times the hidden size: as many times this one's.
 
         In eights where this one's is, which the matrix units of GPUs need.
         """

@@ -31,6 +31,7 @@ from pipelines.sources import own
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.text.cleaning import Rejected
+from pipelines.versioning.dvc_store import dump_yaml
 
 ROWS = 5_000  # read to infer columns and labels
 MANY = 50  # with more distinct numbers than this, a label is a score rather than a class
@@ -234,10 +235,7 @@ def _add(name: str, entries: dict[str, Any]) -> None:
 
 def _written(name: str, entry: dict[str, Any]) -> list[str]:
     """Return an entry's lines as DVC's dumper writes them, which drops a comment that follows a list."""
-    from dvc.utils.serialize import dumps_yaml
-
-    text: str = dumps_yaml({"section": {name: _lists_first(entry)}})
-    return text.splitlines()[1:]
+    return dump_yaml({"section": {name: _lists_first(entry)}}).splitlines()[1:]
 
 
 def _lists_first(values: dict[str, Any]) -> dict[str, Any]:

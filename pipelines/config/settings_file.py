@@ -42,7 +42,7 @@ def require_plain(value: Any, where: str, dot: str = "") -> None:
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and hidden(value) != value:
-        do = "leave its login and `?name=value` out, and give them to the environment (docs/corpora.md, Behind a URL)"
+        do = "settings hold no login; `dvc import-url` brings a file here (docs/corpora.md, Behind a URL)"
         raise BadConfig(f"{where}: holds the URL {shown(hidden(value))}; {do}")
 
 

@@ -15,6 +15,7 @@ from pipelines.stages import STAGES
 from pipelines.stages.summarize import headline
 from pipelines.tracking import leaves
 
+WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 Rows = list[dict[str, Any]]
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
 EVERY = 5.0  # seconds between two updates of a bar
@@ -23,7 +24,7 @@ EVERY = 5.0  # seconds between two updates of a bar
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
     """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`: Markdown."""
     kind, _, name = stage.partition("@")
-    if kind not in {"pretrain", "glue", "squad", "ablation"}:
+    if kind not in WITH_NUMBERS:
         return
     path = STAGES[kind].results(name)
     if (folder / path).exists():

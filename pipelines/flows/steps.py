@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -16,8 +17,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
 from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, hidden
+from electra.files import read_json, write_json
 from pipelines import ROOT, tracking
+from pipelines.config.params import UNREAD
 from pipelines.flows import artifacts, server
+from pipelines.stages import STAGES
 from pipelines.tracking import lineage
 from pipelines.versioning import dvc_store, workspace
 from pipelines.versioning.dvc_runner import Place, StageFailed, repro, would_run
@@ -120,7 +124,11 @@ def require_gpu(model: str, running: Run) -> None:
     config = running.params["models"].get(model)
     if config is None or config["pretrain"].get("precision") == "fp32" or lineage.gpus():
         return
-    if f"pretrain@{model}" in would_run(target, running.place):
+    try:
+        runs = f"pretrain@{model}" in would_run(target, running.place)
+    except StageFailed:  # in a new clone DVC cannot tell, since its inputs are missing
+        runs = True
+    if runs:
         do = f"start a worker on a machine with one, or set models.{model}.pretrain.precision: fp32 to train on a CPU"
         raise StageFailed(f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69)
 
@@ -129,8 +137,9 @@ def time_here(model: str, place: Place) -> str:
     """Return how long a model's pre-training would take on this machine, as the end of a sentence."""
     with contextlib.suppress(UserError):
         for line in workspace.ask(place, "estimate", model):
-            if line.startswith("on this machine"):
-                return f"; pre-training would take, {line}"
+            machine, _, time = line.partition(": ")
+            if machine.startswith("on this machine"):
+                return f"; pre-training {machine} would take {time.partition(',')[0]}"
     return ""
 
 
@@ -155,7 +164,7 @@ def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
 
 @task(name="stage", task_run_name="{stage}", **RESUMED)
 def run_stage(stage: str, running: Run) -> str:
-    """`dvc repro` of one stage (`glue@base`) with all that it depends on. Returns `ran` or `cached`.
+    """Bring one stage (`glue@base`) up to date by `dvc repro`; return `ran` or `cached`.
 
     Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in MLflow.
     """
@@ -170,7 +179,16 @@ def run_stage(stage: str, running: Run) -> str:
         store(target, place)
     word = "ran" if stage in outcome.ran else "cached"
     artifacts.show_numbers(stage, word, place.folder, running.origin)
+    if running.request.commit:
+        keep_numbers(stage, place.folder)
     return word
+
+
+def keep_numbers(stage: str, folder: Path) -> None:
+    """Copy the numbers of a stage to results/, as `summarize` does for whole models, for the run's experiment."""
+    kind, _, name = stage.partition("@")
+    if kind in artifacts.WITH_NUMBERS and (source := folder / STAGES[kind].results(name)).exists():
+        write_json(folder / "results" / name / f"{kind}.json", read_json(source))
 
 
 @task(name="store", task_run_name="store {target}", retries=len(STORED_AGAIN), retry_delay_seconds=STORED_AGAIN, **ONCE)
@@ -189,7 +207,8 @@ def opened_run(
 ) -> Iterator[Run]:
     """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its results are saved.
 
-    A part of a run hangs below the `parent` of the whole and saves its results to the store alone.
+    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part of a run hangs below
+    the `parent` of the whole and saves its results to the store alone.
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:
@@ -198,15 +217,18 @@ def opened_run(
         raise BadConfig(f"nproc_per_node: is {nproc_per_node}; expected a number of processes, one for each GPU")
     if flow_run.run_count > LIVES:
         raise Refused(f"{request}: its process has died {LIVES} times; see the log, and start another run")
+    variables = {"PET_NPROC_PER_NODE": str(nproc_per_node)}
+    if flow in {"pretrain", "finetune"}:
+        variables[UNREAD] = "1"
     try:
-        with server.stopped_when_unwanted(log), workspace.opened(request, log) as place:
+        with server.stopped_when_unwanted(log), workspace.opened(request, log, variables) as place:
             params = workspace.params(place)
             if place.folder != ROOT:
                 for section in ("corpora", "tokens", "tasks", "published"):
                     workspace.link_own_files(params[section], place.folder)
             if place.pull:
                 dvc_store.forget_missing(place, log)
-            place = place.also({lineage.TAGS: json.dumps(tags(request)), "PET_NPROC_PER_NODE": str(nproc_per_node)})
+            place = place.also({lineage.TAGS: json.dumps(tags(request))})
             running = Run(request, place, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):
                 yield running

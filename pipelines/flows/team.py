@@ -9,7 +9,7 @@ its own, so that it takes no worker from its parts. Prefect's server cancels the
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from prefect import flow, task
@@ -23,7 +23,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.types._datetime import now
 
 from pipelines.flows import server, steps
-from pipelines.flows.training import Model, stages_of
+from pipelines.flows.training import Model, inputs_of, stages_of
 from pipelines.versioning.dvc_runner import StageFailed
 from pipelines.versioning.workspace import Request
 
@@ -98,7 +98,7 @@ def team(
 
         def send(part: str, stages: Sequence[str] = ()) -> Future:
             if part not in sent:
-                after = [send(stage) for stage in needs(part, wanted[0], running.params)]
+                after = [send(stage) for stage in inputs_of(part, running.params) if not stage.startswith("corpus@")]
                 where = queue if part.partition("@")[0] in TRAINING else "cpu"
                 work = (part, stages or [part], where, running.parent, model, given)
                 sent[part] = hand_out.submit(*work, wait_for=after, return_state=False)
@@ -115,19 +115,6 @@ def team(
             count = f"{len(failed)} of {len(stages)}"
             raise StageFailed(f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1)
         return whole
-
-
-def needs(stage: str, first: str, params: Mapping[str, Any]) -> list[str]:
-    """Return the stages that a stage reads. `first` makes the model."""
-    kind, _, name = stage.partition("@")
-    if kind == "pretrain":
-        return [f"tokens@{params['models'][name]['tokens']}"]
-    if kind in {"glue", "squad"}:
-        return [first, f"tasks@{params['finetunings'][name]['tasks']}"]
-    if kind == "ablation":
-        ablation = params["ablations"][name]
-        return [f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}"]
-    return []
 
 
 def has_succeeded(future: Future) -> bool:

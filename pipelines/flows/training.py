@@ -7,7 +7,7 @@ workflow     all of it, and the report if params.yaml `run` names the model
 part         some of these stages, for a run that several machines share (team.py)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from prefect import Flow, flow
@@ -50,6 +50,31 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     return stages[flow]
 
 
+def inputs_of(stage: str, params: Mapping[str, Any]) -> list[str]:
+    """Return the stages that a stage reads."""
+    kind, _, name = stage.partition("@")
+    if kind == "tokens":
+        return [f"corpus@{params['tokens'][name]['corpus']}"]
+    if kind == "pretrain":
+        return [f"tokens@{params['models'][name]['tokens']}"]
+    if kind in {"glue", "squad"}:
+        entry = params["finetunings"][name]
+        first = "published" if entry["model"] in params["published"] else "pretrain"
+        return [f"{first}@{entry['model']}", f"tasks@{entry['tasks']}"]
+    if kind == "ablation":
+        ablation = params["ablations"][name]
+        return [f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}"]
+    return []
+
+
+def with_inputs(stages: Iterable[str], params: Mapping[str, Any]) -> list[str]:
+    """Return stages and all that they rest on, each once, inputs first."""
+    ordered = dict[str, None]()
+    for stage in stages:
+        ordered |= dict.fromkeys([*with_inputs(inputs_of(stage, params), params), stage])
+    return list(ordered)
+
+
 def declare(name: str, purpose: str) -> Flow[..., Done]:
     """Return one of `FLOWS`."""
 
@@ -73,7 +98,8 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
             steps.check(model, running.place, stages)
             if f"pretrain@{model}" in stages:
                 steps.require_gpu(model, running)
-            return steps.run_stages(stages, running)
+            done = steps.run_stages(with_inputs(stages, running.params), running)
+            return {stage: done[stage] for stage in stages}
 
     run.description = f"{purpose} {run.description}"
     run.__name__ = name  # type: ignore[attr-defined]  # by which workers find it in this module

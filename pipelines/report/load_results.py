@@ -141,21 +141,17 @@ def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
 
 
 def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Measured:
-    """The scores of both arms: those of `metric` where they hold several."""
+    """The scores of both arms: those of the metric that counts, and of all."""
     scores, failed, others = {}, {}, dict[str, dict[str, tuple[float, ...]]]()
     for arm in ARMS:
         part = values.get(arm) or {}
-        every = part.get("all") or {
-            other: of["scores"] for other, of in part.items() if isinstance(of, dict) and "scores" in of
-        }
-        for other, found in every.items():
+        for other, found in (part.get("all") or {}).items():
             others.setdefault(other, {})[arm] = tuple(map(float, found))
-        found = part.get("scores", every.get(metric, []))
-        scores[arm] = tuple(float(score) for score in found if score is not None)
+        scores[arm] = tuple(float(score) for score in part.get("scores", []) if score is not None)
         failed[arm] = tuple(map(str, part.get("failed", [])))
     ground = dict(values.get("baselines") or {})
-    if isinstance(values.get("never_answering"), int | float):
-        ground["chance"] = float(values["never_answering"])
+    if "never_answering" in ground:
+        ground["chance"] = float(ground.pop("never_answering"))
     rows = values.get("train_rows"), values.get("dev_rows")
     return Measured(name, title, metric, scores, failed, *rows, others, ground)
 

@@ -6,6 +6,7 @@ threshold. Finished runs are in runs/finetune, as in the glue stage.
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
@@ -33,9 +34,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
-            versions = {version: summary.of_squad(records[SQUAD[version]]) for version in wanted}
+            versions = {place(job): summary.of_task(job.task, records[job.task.name]) for job in jobs}
             for version in wanted:
-                versions[version]["never_answering"] = never_answering(rows / SQUAD[version])
+                versions[version]["baselines"] = {"never_answering": never_answering(rows / SQUAD[version])}
             for version, figures in together.items():
                 versions[version]["ensemble"] = figures
             result = {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)}
@@ -43,7 +44,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
             write_manifest(folder, kind="squad", name=name)
     for version, values in versions.items():
         for arm in {"pretrained", "scratch"} & values.keys():
-            tracker.summary({f"{version}/{arm}/{metric}": values[arm][metric]["mean"] for metric in ("exact", "f1")})
+            scores = values[arm]["all"]
+            tracker.summary({f"{version}/{arm}/{metric}": fmean(scores[metric]) for metric in ("exact", "f1")})
 
 
 def never_answering(rows: Path) -> float:

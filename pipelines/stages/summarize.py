@@ -33,7 +33,8 @@ def summarize(name: str, params: Params) -> None:
     for key in dict.fromkeys(keys):
         stage, _, of = key.partition("@")
         source = STAGES[stage].results(of)
-        verify_manifest(source.parent, only=[RESULTS], do=again(stage, of), name=of)
+        files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
+        verify_manifest(source.parent, only=files, do=again(stage, of), name=of)
         write_json(target / f"{stage}.json", read_json(source))
         if stage == "pretrain":
             write_atomic(results / "curves" / f"{name}.csv", source.with_name(CURVE).read_bytes())
@@ -52,7 +53,7 @@ def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, An
         scores = {task: facts[arm]["mean"] for task, facts in glue["tasks"].items() if arm in facts}
         for version, facts in squad.get("versions", {}).items():
             if arm in facts:
-                scores[f"squad{version}_f1"] = facts[arm]["f1"]["mean"]
+                scores[f"squad{version}_f1"] = facts[arm]["mean"]
         if arm in glue["average"]:
             scores["average"] = glue["average"][arm]["mean"]
         values[arm] = scores

@@ -91,10 +91,15 @@ def parse_yaml(text: str) -> Any:
 
 def write_yaml(path: Path, values: Any) -> None:
     """Write values as DVC writes its own files and params.yaml."""
+    write_atomic(path, dump_yaml(values))
+
+
+def dump_yaml(values: Any) -> str:
+    """Return values as DVC writes its own files and params.yaml."""
     from ruamel.yaml import YAML
 
     yaml = YAML()
     yaml.default_flow_style = False
     text = io.StringIO()
     yaml.dump(values, text)
-    write_atomic(path, text.getvalue())
+    return text.getvalue()

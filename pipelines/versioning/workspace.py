@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from electra.errors import BadConfig, Busy, UserError, hidden
@@ -132,22 +133,22 @@ def has_git() -> bool:
 
 
 @contextlib.contextmanager
-def opened(request: Request, log: Log) -> Iterator[Place]:
-    """Open the place where a run's stages run; its folder is removed at the end.
+def opened(request: Request, log: Log, variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[Place]:
+    """Open the place where a run's stages run, with these variables; its folder is removed at the end.
 
-    It stays if the block raises, and until MLflow has received everything: then the next run removes it.
+    The folder stays if the block raises, and until MLflow has received everything: then the next run removes it.
     """
     if not request.commit:
-        yield Place(ROOT)
+        yield Place(ROOT, variables)
         return
     for mark in sorted((ROOT / FOLDER).glob(f"*/{FINISHED}")):
         with contextlib.suppress(Busy), lock_folder(_lock(mark.parents[1])):
             _remove_if_sent(mark.parents[1])
     folder = ROOT / FOLDER / request.name
     with _exclusive(folder, request, log):
-        _make(folder, request, log)
+        _make(folder, request, log, variables)
         project = folder / git("rev-parse", "--show-prefix")  # this project may be a part of a larger repository
-        yield Place(project, _variables(project), pull=dvc_store.share(ROOT, project))
+        yield Place(project, _variables(project) | variables, pull=dvc_store.share(ROOT, project))
         (folder / FINISHED).touch()
         _remove_if_sent(folder)
 
@@ -158,7 +159,7 @@ def _remove_if_sent(folder: Path) -> None:
         remove(folder)
 
 
-def _make(folder: Path, request: Request, log: Log) -> None:
+def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]) -> None:
     """Clone the commit and change its settings, under another name until both have worked.
 
     A folder that exists gets the clone's new .git alone: the project may have moved, or be a new container's.
@@ -181,7 +182,7 @@ def _make(folder: Path, request: Request, log: Log) -> None:
         git("checkout", "--quiet", "--detach", request.commit, folder=beside)
         if request.settings:
             write_settings(beside / prefix / "params.yaml", request.settings)
-            place = Place(beside / prefix, _variables(beside / prefix))
+            place = Place(beside / prefix, _variables(beside / prefix) | variables)
             ask(place, "params")  # the commit's own code refuses what it does not know
         rename(beside, folder)
     finally:

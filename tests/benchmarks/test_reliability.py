@@ -61,13 +61,13 @@ def test_a_sentence_has_a_code_of_its_own_and_no_traceback() -> None:
 
 def test_other_bytes_are_no_survival(tmp_path: Path) -> None:
     world = World(tmp_path / "world", stages=())
-    for name in ("build/corpus/micro/a", "results/corpus/micro.json"):
+    for name in ("build/corpus/micro/a", "build/corpus/micro/results.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("whole")
     world.expected["corpus"] = outputs(tmp_path, "corpus")
     assert world.judge(Ended(0, "", 0.0), "corpus", tmp_path) == "same"
-    (tmp_path / "results/corpus/micro.json").write_text("hole")
-    assert world.judge(Ended(0, "", 0.0), "corpus", tmp_path) == "other bytes: results/corpus/micro.json"
+    (tmp_path / "build/corpus/micro/results.json").write_text("hole")
+    assert world.judge(Ended(0, "", 0.0), "corpus", tmp_path) == "other bytes: build/corpus/micro/results.json"
     assert world.judge(Ended(74, "error: a: b", 0.0), "corpus", tmp_path) == "refused"
     assert world.judge(Ended(70, "error: this is a bug", 0.0), "corpus", tmp_path).startswith("exit code 70")
 

@@ -64,7 +64,9 @@ def test_a_driver_that_torch_cannot_use_is_said_not_answered_by_the_cpu(tmp_path
     (tmp_path / "nvidiactl").touch()
     assert devices.default_device() == torch.device("cpu")  # a container that was given none of its machine's GPUs
     (tmp_path / "nvidia0").touch()
-    with pytest.raises(BadDevice, match=r"CUDA 13\.0\) cannot use it with the .*Kernel Module  535\.1\); update"):
+    with pytest.raises(
+        BadDevice, match=r"CUDA 13.0\) cannot use it with the driver installed .*Kernel Module  535.1\); update"
+    ):
         devices.default_device()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert devices.default_device() == torch.device("cpu")

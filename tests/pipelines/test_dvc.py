@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 
 from pipelines.config.params import load
 from pipelines.stages import STAGES
+from pipelines.versioning.merge_lock import merge
 from tests.conftest import ROOT, commit, copy_project, environment, files_of, git, git_project, run, until
 
 EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -148,6 +149,8 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed: tuple[Path, s
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
     assert "resum" in said.lower() or "goes on" in said.lower(), said
+    lock = (folder / "pipelines/dvc.lock").read_text(encoding="utf-8")
+    assert merge(lock, lock, lock) == merge("", lock, lock) == lock, "the merge driver reads it to the byte"
     resumed = files_of(folder / "build/models")
     dvc(folder, "repro", "--force", "--single-item", TARGET)
     assert files_of(folder / "build/models") == resumed
@@ -288,6 +291,10 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = git_project(tmp_path_factory.mktemp("reported") / "project")
     (folder / "benchmarks/results").mkdir(parents=True)
     (folder / "benchmarks/results/.gitkeep").touch()
+    mood = "{kind: own, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
+    params = (folder / "params.yaml").read_text().replace("{kind: sample, seed: 1}", mood)
+    (folder / "params.yaml").write_text(params.replace("smoke: {}\nmodels", "smoke: {defaults: {length: 16}}\nmodels"))
+    (folder / "text/mood.tsv").write_text("sentence\tlabel\n" + "the old cat\ta\ngood bread\tb\n" * 8)
     dvc(folder, "repro")
     commit(folder, "Results")
     return folder

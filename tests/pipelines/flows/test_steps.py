@@ -34,7 +34,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
     with prefect.tags("user:anna", "trial"):
         finetune("smoke")
     assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
-    assert dvc.parents == ["parent of finetune smoke"] * 3
+    assert dvc.parents == ["parent of finetune smoke"] * 6
     for failures in ([StageFailed("x: no", 65)], [StageFailed("x: stopped", 75)] * 3):
         dvc.failures = {"pretrain@smoke": failures}
         with pytest.raises(StageFailed):
@@ -46,7 +46,7 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(recorder, "open_parent", dead)
     dvc.parents.clear()
-    assert finetune("smoke")["pretrain@smoke"] == "ran" and dvc.parents == [None] * 3
+    assert finetune("smoke")["pretrain@smoke"] == "ran" and dvc.parents == [None] * 6
 
 
 def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):

@@ -59,15 +59,12 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         average[arm] = {"scores": [sum(scores) / len(GLUE) for scores in by_seed]}
     glue = {"source": "sample_world", "label": "sample world", "tasks": tasks, "average": average}
     write_json(root / f"results/{model}/glue.json", glue)
-    squad = {
-        arm: {
-            "exact": {"scores": [low + chance.gauss(0, 0.8) for _ in range(seeds)]},
-            "f1": {"scores": [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]},
-            "train": {"exact": [low + 7.0] * seeds, "f1": [low + 8.25] * seeds},
-        }
-        for arm, low in (("pretrained", 61.0), ("scratch", 49.5))
-    }
-    versions = {"2.0": {**squad, "never_answering": 33.25}}
+    squad: dict[str, Any] = {"metric": "f1", "baselines": {"never_answering": 33.25}}
+    for arm, low in (("pretrained", 61.0), ("scratch", 49.5)):
+        exact = [low + chance.gauss(0, 0.8) for _ in range(seeds)]
+        f1 = [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]
+        squad[arm] = {"scores": f1, "all": {"exact": exact, "f1": f1}, "failed": []}
+    versions = {"2.0": squad}
     write_json(root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions})
     write_predictions(root, model)
     write_examples(root, model)

@@ -50,8 +50,7 @@ def test_a_weak_discriminator_chance_and_wrong_answers_fall_short(written, tmp_p
     pretrain, squad, glue = map(read_json, paths)
     weakness = "it hardly finds replaced tokens"
     pretrain |= {"disc_recall": 0.53, "disc_precision": 0.7, "weakness": weakness}
-    exact = {"HasAns_exact": {"scores": [60.0, 62.0]}, "NoAns_exact": {"scores": [91.0]}}
-    squad["versions"]["2.0"]["pretrained"] |= exact
+    squad["versions"]["2.0"]["pretrained"]["all"] |= {"HasAns_exact": [60.0, 62.0], "NoAns_exact": [91.0]}
     glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
     for path, values in zip(paths, (pretrain, squad, glue), strict=True):
         write_json(path, values)

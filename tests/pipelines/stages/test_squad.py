@@ -62,7 +62,7 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
     for version, task in (("1.1", "squad1"), ("2.0", "squad2")):
         rows = read_jsonl(Path("build/tasks/made_up") / task / "dev.jsonl")
         values = result["versions"][version]
-        assert values["never_answering"] == {"1.1": 0, "2.0": 25}[version]
+        assert values["baselines"]["never_answering"] == {"1.1": 0, "2.0": 25}[version]
         assert values["dev_rows"] == 12
         for arm in ("pretrained", "scratch"):
             for place, seed in enumerate(values[arm]["seeds"]):
@@ -70,14 +70,14 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
                 scores = question_scores(rows, answers, version)
                 for index, metric in enumerate(("exact", "f1")):
                     mean = 100 * sum(pair[index] for pair in scores.values()) / len(rows)
-                    assert values[arm][metric]["scores"][place] == pytest.approx(mean, abs=1e-4)
-            for metric in ("exact", "f1"):  # the training rows here are the dev rows
-                assert values[arm]["train"][metric] == values[arm][metric]["scores"]
+                    assert values[arm]["all"][metric][place] == pytest.approx(mean, abs=1e-4)
+            # the training rows here are the dev rows
+            assert values[arm]["train"] == values[arm]["scores"] == values[arm]["all"]["f1"]
     odds = json.loads(Path("build/squad/small/2.0/pretrained-seed1-null-odds.json").read_text())
     answers = json.loads(Path("build/squad/small/2.0/pretrained-seed1.json").read_text())
     assert set(odds) == set(answers) and all(answers[key] == "" for key in odds if odds[key] > 0)
     first, second = (result["versions"][version]["pretrained"] for version in ("1.1", "2.0"))
-    assert "best_f1" in second and "best_f1" not in first
+    assert "best_f1" in second["all"] and "best_f1" not in first["all"]
 
 
 @pytest.mark.slow
@@ -100,11 +100,12 @@ def test_seeds_answer_together(workspace):
         assert result["versions"][version] == alone["versions"][version]
         assert set(together) == {"pretrained", "scratch"}
         for arm, figures in together.items():
-            assert figures["seeds"] == [1, 2] and set(figures) - {"seeds"} <= set(alone["versions"][version][arm])
+            every = alone["versions"][version][arm]["all"]
+            assert figures["seeds"] == [1, 2] and set(figures) - {"seeds"} <= set(every)
             answers = json.loads(Path(f"build/squad/small/{version}/{arm}-ensemble.json").read_text())
             scores = question_scores(rows, answers, version)
             assert figures["f1"] == pytest.approx(100 * sum(pair[1] for pair in scores.values()) / len(rows), abs=1e-4)
             assert Path(f"build/squad/small/{version}/{arm}-ensemble-nbest.json").is_file()
-    before = files_of("build/squad") | files_of("results")
+    before = files_of("build/squad")
     squad.run("small", load(), Tracker(None))
-    assert files_of("build/squad") | files_of("results") == before
+    assert files_of("build/squad") == before

@@ -34,11 +34,6 @@ def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
         assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
 
 
-def test_the_shipped_lock_is_read_to_the_byte() -> None:
-    text = (ROOT / "pipelines/dvc.lock").read_text(encoding="utf-8")
-    assert merge(text, text, text) == merge("", text, text) == text
-
-
 def test_git_merges_two_branches_that_each_ran_another_model(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "-b", "main")
     for name in (".gitattributes", "pipelines/versioning/merge_lock.py"):

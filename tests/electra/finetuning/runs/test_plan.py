@@ -17,7 +17,7 @@ from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs import summary
 from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, finished, run, run_all
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
+from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, find
 from electra.nn.huggingface import load_encoder
 from electra.optim.adamw import set_rate
 from electra.storage.manifest import MANIFEST
@@ -203,7 +203,7 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(task, config, task_r
     write_json(longer / "config.json", settings | {"trained_positions": 3})
     few = dataclasses.replace(config, max_train_rows=16, epochs=1)
     records = [run(job) for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()]
-    told = summary.of_squad(records) if task == "squad2" else summary.of_task(GLUE[task], records)
+    told = summary.of_task(find(task_rows / task, task), records)
     assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 3, "share": 1.0}
     assert "beyond_pretraining" not in records[1]  # nothing is said of the scratch arm
     job, *_ = Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
