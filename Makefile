@@ -1,6 +1,6 @@
 # make demo    set up, then run everything that params.yaml `run` selects       make server   Prefect server, 127.0.0.1:4200
 # make test    set up, then the tests but for the slow ones                     make worker   a worker for it, one run at a time
-# make test-all  the slow tests                                                 make deploy   register the deployments
+# make test-all  the slow tests; `make gpu`: those of a CUDA device               make deploy   register the deployments
 # make lint    format, style, types                                             make lead     deployments of `team`, and a worker for them
 # make team    all servers and a worker in containers (docs/team.md)
 # make ui      MLflow, 127.0.0.1:5000
@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Each of the many short processes would compile the project anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint setup ui server worker lead deploy team team-down lock clean-state
+.PHONY: demo test test-all gpu lint setup ui server worker lead deploy team team-down lock clean-state
 
 demo: setup
 	dvc repro
@@ -34,6 +34,9 @@ test: setup
 
 test-all: setup
 	$(TESTS) -m slow
+
+gpu: setup
+	python -m pytest -m gpu -rs tests/gpu
 
 lint: setup
 	ruff check .

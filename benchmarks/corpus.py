@@ -259,7 +259,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cleaning = prepare(folder, options.rounds, options.megabytes)
-        wordpiece.save(wordpiece.from_vocab(Path(CONFIG.tokenizer.file), lowercase=True), folder / "tokenizer")
+        wordpiece.save(wordpiece.load(Path(CONFIG.tokenizer.file), lowercase=True), folder / "tokenizer")
         (folder / "published").mkdir()
         shutil.copy(CONFIG.tokenizer.file, folder / "published" / "vocab.txt")
         slices = [folder / f"slice-{number}.jsonl" for number in range(options.rounds)]

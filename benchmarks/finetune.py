@@ -49,7 +49,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 def write_model(folder: Path, vocabulary: Path) -> Path:
     """A small model with fresh weights: speed does not depend on what they are."""
-    tokenizer = tokenizers.from_vocab(vocabulary)
+    tokenizer = tokenizers.load(vocabulary)
     tokenizers.save(tokenizer, folder / "tokenizer")
     files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
     tensors = encoder_tensors(fresh_encoder(SMALL, tokenizer.vocab_size, 1))

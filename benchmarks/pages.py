@@ -1,17 +1,15 @@
 """Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
 
 What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
-`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. A record that is older than the code which it
-measures is called so beside its numbers.
+`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. The last region of a page, `records`, has the
+day and the commit of each record that the page uses.
 """
 
 import csv
 import functools
 import re
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import real_text
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
-from electra.pretraining.flops import training_steps
+from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
-from pipelines.commands import estimate
 from pipelines.config.params import Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
-from pipelines.runtime import roofline
-from pipelines.stages import FINETUNING, PRETRAINING
-from pipelines.versioning.code import digest_of
+from pipelines.runtime import cost as cost_of
 
 PAGES = (
     "README.md",
@@ -40,10 +35,7 @@ PAGES = (
     "docs/sample-world.md",
 )
 ARMS = ("scratch", "pretrained")
-TRAINING = tuple(dict.fromkeys((*PRETRAINING, *FINETUNING)))
-WORLD = ("pipelines/sources/sample_world",)
-CODE = {"classical": ("pipelines/sources/glue.py", "pipelines/stages/baselines.py")}  # what others do not measure
-used: set[str] = set()
+used: set[str] = set()  # the records of the page that is being written
 CARDS = ("h100", "a100", "rtx_4090")
 STEPS = {  # on real text, and the record after it
     "two networks, as published; 15 minutes": "6500",
@@ -72,40 +64,9 @@ def content(name: str) -> dict[str, Any]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """A record, noted as one that the present region speaks of."""
+    """Return a record, and note that the page uses it."""
     used.add(name)
     return content(name)
-
-
-def git(*words: str) -> bytes | None:
-    """What git prints; None where it fails."""
-    done = subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False)
-    return None if done.returncode else done.stdout
-
-
-@functools.cache
-def changed(commit: str, paths: tuple[str, ...]) -> bool:
-    """Whether any of this code executes something else than at a commit, or git does not have the commit."""
-    names = git("diff", "--name-only", commit, "--", *paths)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in (names or b"").decode().split():
-            write_atomic(Path(folder) / name, git("show", f"{commit}:{name}") or b"")
-            if not (ROOT / name).is_file() or digest_of((name,), Path(folder)) != digest_of((name,), ROOT):
-                return True
-    return names is None
-
-
-def older(names: set[str]) -> list[str]:
-    """`2026-11-23 at 2a054f4`: when those of these records were made that other code than the present one made."""
-    found = []
-    for name in sorted(names):
-        known = content(name)
-        made = known.get("record", known)  # an ablation's
-        commit = made["commit"].split()[0]
-        paths = CODE.get(name, TRAINING + WORLD * (known.get("data") in {"sample world", "sample_world"}))
-        if changed(commit, paths):
-            found.append(f"{made['recorded']} at {commit[:7]}")
-    return found
 
 
 def spread(of: dict[str, Any]) -> str:
@@ -260,11 +221,14 @@ def steps() -> str:
 
 def gpu_hour() -> str:
     """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
-    config, vocab_size = params().models["small"].electra(), estimate.vocabulary("small", params())
-    most = 3600 / roofline.training_bound(config, vocab_size, roofline.CARDS["h100"])
-    found = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
-    near = [f"{found[f'ELECTRA-Small, {share} % trained']} at {share} %" for share in (25, 50)]
-    return f"{100 * most * roofline.GOOD:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
+    config = params().models["small"].electra()
+    vocab_size = cost_of.vocabulary(params().tokens[params().models["small"].tokens].tokenizer)
+    flops = training_flops(config, vocab_size, "matmul")
+    card = cost_of.CARDS["h100"]
+    most, least = (3600 * card.flops * share / flops for share in cost_of.utilisation(card, config.encoder.hidden))
+    scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
+    near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
+    return f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
 
 
 def aligned() -> str:
@@ -337,20 +301,27 @@ def params() -> Params:
 
 
 def cost() -> str:
-    """Time and money of the paper's presets by card: ranges from the bound to bound / 0.7."""
-    titles = " | ".join(roofline.CARDS[card].name for card in CARDS)
-    lines = [f"| model | GPU memory | {titles} |", "|---" * (2 + len(CARDS)) + "|"]
+    """Memory and time of the paper's presets by card, as `electra estimate` has them."""
+    cards = [cost_of.CARDS[name] for name in CARDS]
+    lines = [f"| model | GPU memory | {' | '.join(card.name for card in cards)} |", "|---" * (2 + len(cards)) + "|"]
     for name in ("small", "base", "large"):
-        config, vocab_size = params().models[name].electra(), estimate.vocabulary(name, params())
-        weights, steps = roofline.parameters(config, vocab_size), training_steps(config, vocab_size)
-        memory = roofline.memory(config, weights, vocab_size)
-        cells = [f"{name}, {steps:,} steps", f"{memory / 1e9:.0f} GB"]
-        for card in CARDS:
-            low = roofline.training_bound(config, vocab_size, roofline.CARDS[card])
-            high, price = low / roofline.GOOD, getattr(params().gpu_prices, card) / 3600
-            cells.append(f"{estimate.span(low, high)}, {estimate.money(low * price, high * price)}")
+        config = params().models[name].electra()
+        vocab_size = cost_of.vocabulary(params().tokens[params().models[name].tokens].tokenizer)
+        memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
+        flops = training_flops(config, vocab_size, "matmul")
+        cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
+        cells += [cost_of.span(flops, card, config.encoder.hidden) for card in cards]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def records() -> str:
+    """Return the day and the commit of each record that the page uses."""
+    made = set()
+    for name in used:
+        source = content(name).get("record", content(name))  # an ablation's are one level down
+        made.add(f"{source['recorded']} at {source['commit'].split()[0][:7]}")
+    return f"Recorded {', '.join(sorted(made))}."
 
 
 WRITERS = {
@@ -375,21 +346,16 @@ WRITERS = {
     "masks": masks,
     "attacks": attacks,
     "cost": cost,
+    "records": records,
 }
 
 
 def written(text: str) -> str:
-    """A page with its regions as they ought to be; of a record that is older than the code, the first one says so."""
-    told: set[str] = set()
+    """Return a page with its regions as they ought to be."""
+    used.clear()
 
-    def region(found: re.Match[str]) -> str:
-        used.clear()
-        said = WRITERS[found[1]]()
-        if made := " and ".join(older(used - told)):
-            table = said.endswith("\n")
-            said += f"\nRecorded {made}, by earlier code.\n" if table else f" (recorded {made}, by earlier code)"
-        told.update(used)
-        return f"<!-- {found[1]} -->{said}<!-- end -->"
+    def region(match: re.Match[str]) -> str:
+        return f"<!-- {match[1]} -->{WRITERS[match[1]]()}<!-- end -->"
 
     return re.sub(r"<!-- (.+?) -->.*?<!-- end -->", region, text, flags=re.S)
 

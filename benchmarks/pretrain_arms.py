@@ -18,7 +18,7 @@ from electra.pretraining.distributed import World
 from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
-from electra.pretraining.step import Graphs, Step
+from electra.pretraining.step import Graphs, Step, keep_freed_memory
 
 VOCAB, RATE = 30_522, 1e-4
 
@@ -45,6 +45,8 @@ class Ours:
     def __init__(
         self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True, kind: str = "ours"
     ) -> None:
+        if device.type == "cpu":
+            keep_freed_memory()
         self.model = built(config).to(device).train(dropped)
         gpu = device.type == "cuda"
         if gpu and not lacks_to_compile():

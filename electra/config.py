@@ -1,175 +1,121 @@
-"""Settings as frozen dataclasses, and the one strict way from plain mappings (params.yaml) to them.
+"""Settings as frozen pydantic dataclasses, and the one strict way from plain mappings (params.yaml) to them.
 
-Each dataclass checks itself when built; its error names the key to change. `build` refuses unknown keys (naming the
-nearest valid one), wrong types and missing values, and says where they are in the file. A dataclass may have a table
-`RETIRED` of keys that older files still use: each maps to its new name, or to what became of it (`Removed`).
+A class of settings is decorated with pydantic's `@dataclass(frozen=True, kw_only=True)` and inherits from `Settings`.
+Types and intervals are checked however it is built. Checks across fields stand in `__post_init__` and use `require`,
+whose sentence begins with the key. `build` turns whatever is wrong into one BadConfig that names the place of each
+fault in the file.
 """
 
-import contextlib
 import dataclasses
 import difflib
-import functools
 import hashlib
 import json
-import math
-import sys
-import types
-import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from electra.errors import BadConfig, shown
 
 T = TypeVar("T")
-type_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
+
+# Upper ends are far above all use: a number beyond them can only be a slip.
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Amount = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
+Size = Annotated[int, Field(ge=1, le=2**20)]  # of a dimension of a network
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Positive = Annotated[float, Field(ge=1e-6, le=1e9)]  # what it divides or multiplies stays within 32 bits
+Weight = Annotated[float, Field(ge=0, le=1e9)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]  # a learning rate; a share that cannot be nothing
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]  # dropout, the betas of Adam
 
 
-class Removed(NamedTuple):
-    """A key, or a value of one, that was removed. Other values of a removed key are refused."""
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+class Settings:
+    """The base of all settings. Validators before a class are out of place here: they end pydantic's JSON mode, in
+    which lists are tuples and mappings are settings while numbers and text stay strict."""
 
-    ignored: tuple[Any, ...]  # values without which the run is the same: dropped with a warning
-    reason: str
-    do: str
+    @classmethod
+    def keys(cls) -> set[str]:
+        """Return the names of all settings of this class and of those that inherit from it."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return names.union(*(child.keys() for child in cls.__subclasses__()))
 
 
 def build(kind: type[T], values: Any, where: str) -> T:
-    """Build dataclass `kind` from a mapping found at `where` (a dotted path such as `models.tiny.pretrain`)."""
-    if not isinstance(values, dict):
-        raise BadConfig(where, f"is {shown(values)}", "a section of keys and values")
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    values = current_keys(kind, values, where)
-    for key in values:
-        if key not in fields:
-            place = f"{where}.{key}" if isinstance(key, str) else f"{where}[{shown(key)}]"
-            raise BadConfig(place, "is not a parameter", f"one of {', '.join(fields)}", nearest(str(key), fields))
-    hints = type_hints(kind)
-    arguments = {key: _convert(hints[key], value, f"{where}.{key}") for key, value in values.items()}
-    for name, field in fields.items():
-        if name not in values and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            kind_of = typing.get_origin(hints[name]) or hints[name]
-            do = f"write `{name}: {{}}` if there is none" if kind_of is dict else ""
-            raise BadConfig(f"{where}.{name}", "is missing", describe(hints[name]), do)
+    """Build settings of a `kind` from plain values found at `where` (a dotted path such as `models.tiny.pretrain`).
+
+    Raises BadConfig with every fault and its place.
+    """
     try:
-        return kind(**arguments)
-    except BadConfig as error:
-        raise BadConfig(f"{where}.{error.where}", error.found, error.expected, error.do) from None
+        return TypeAdapter(kind).validate_json(json.dumps(values))
+    except (RecursionError, OverflowError):
+        raise BadConfig(f"{where}: is nested too deeply".removeprefix(": ")) from None
+    except ValidationError as error:
+        raise BadConfig("; ".join(faults(error, values, where))) from None
 
 
-def current_keys(kind: type[Any], values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The section by today's keys; if it has both the old and the new name of a key, the later entry wins."""
-    fields = {field.name for field in dataclasses.fields(kind)}
-    retired: Mapping[str, str | Removed] = getattr(kind, "RETIRED", {})
-    current = {}
-    for key, value in values.items():
-        change, place = retired.get(key), f"{where}.{key}"
-        if isinstance(change, str):
-            warn_once(f"{place} is now called {change}: rename it")
-            key = change
-        elif change and value in change.ignored:
-            warn_once(f"{place}: {value} is ignored: {change.reason}; {change.do}")
+def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str]:
+    """Yield a sentence for each place at which pydantic found a fault in `values`."""
+    messages: dict[str, list[str]] = {}
+    for fault in error.errors(include_url=False):
+        path = ".".join(filter(None, [where, *_path(fault, values)])).replace(".[", "[")
+        cause = fault.get("ctx", {}).get("error")
+        if fault["type"] == "missing":
+            sentence = f"{path}: is missing"
+        elif fault["type"] == "unexpected_keyword_argument":
+            close = nearest(str(fault["loc"][-1]), Settings.keys(), cutoff=0.75)  # of all sections: pydantic names none
+            sentence = f"{path}: no such setting; {close}".removesuffix("; ")
+        elif isinstance(cause, ValueError):  # of a check in __post_init__: it begins with the key
+            inner = list(faults(cause, None)) if isinstance(cause, ValidationError) else [str(cause)]
+            sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")
+        else:
+            should_be = fault["msg"].removeprefix("Input ")
+            sentence = f"{path}: is {shown(fault['input'])}, {should_be}"
+        messages.setdefault(path, []).append(sentence)
+    for sentences in messages.values():
+        first, *others = sentences  # of a union, one for each member
+        yield " or ".join([first, *(other.rpartition(", should ")[2] for other in others)])
+
+
+def _path(fault: Any, values: Any) -> Iterator[str]:
+    """Yield the keys and list places that lead to a fault, without pydantic's own names of unions' members."""
+    for key in fault["loc"]:
+        if isinstance(values, dict) and key in values:
+            yield key
+        elif isinstance(values, list) and isinstance(key, int):
+            yield f"[{key}]"
+        elif (fault["type"] == "missing" and key == fault["loc"][-1]) or values is None:
+            yield str(key)
             continue
-        elif change and key not in fields:
-            raise BadConfig(place, f"is {shown(value)}", f"no such key: {change.reason}", change.do)
-        current[key] = value
-    return current
+        else:
+            continue
+        values = values[key]
 
 
-@functools.cache
-def warn_once(sentence: str) -> None:
-    """Print a warning once per process."""
-    print(f"warning: {sentence}", file=sys.stderr, flush=True)
+def require(condition: bool, sentence: str) -> None:
+    """Raise BadConfig with a sentence, which begins with the key, unless the condition holds."""
+    if not condition:
+        raise BadConfig(sentence)
 
 
-def original_names(kind: Any) -> dict[str, str]:
-    """Renamed fields of a dataclass and their old names, which identities of runs still use."""
-    return {now: old for old, now in getattr(kind, "RETIRED", {}).items() if isinstance(now, str)}
+def require_once(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
+    """Raise BadConfig for a list with an entry twice, and for an empty one."""
+    require(len(set(values)) == len(values), f"{key}: is {shown(list(values))}, should name each entry once")
+    require(empty or bool(values), f"{key}: should have at least one entry")
 
 
-def nearest(name: str, valid: typing.Iterable[str]) -> str:
-    """`did you mean ...?` for a misspelt name, or nothing."""
-    close = difflib.get_close_matches(name, list(valid), n=1)
+def nearest(name: str, valid: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return `did you mean ...?` for a misspelt name, or nothing."""
+    close = difflib.get_close_matches(name, list(valid), n=1, cutoff=cutoff)
     return f"did you mean {close[0]}?" if close else ""
 
 
-def describe(hint: Any) -> str:
-    """A type hint in a user's words."""
-    if typing.get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, typing.get_args(hint)))
-    if typing.get_origin(hint) in {typing.Union, types.UnionType}:
-        return " or ".join(describe(option) for option in typing.get_args(hint))
-    if dataclasses.is_dataclass(hint):
-        return "a section"
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(hint) or ("a list" if typing.get_origin(hint) in {list, tuple} else "a mapping")
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        if value in inner and type(value) in {type(option) for option in inner}:
-            return value
-    elif origin in {typing.Union, types.UnionType}:
-        return _convert_union(inner, value, where, hint)
-    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return build(hint, value, where)
-    elif origin is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(inner[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    elif origin is tuple and isinstance(value, dict) and _is_section(inner[0]):  # sections of a list may have names
-        return tuple(_convert(inner[0], item, f"{where}.{name}") for name, item in value.items())
-    elif origin is dict and isinstance(value, dict):
-        return {
-            _convert(inner[0], key, f"{where}[{shown(key)}]"): _convert(inner[1], item, f"{where}.{key}")
-            for key, item in value.items()
-        }
-    elif hint is Any:
-        return value
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):  # of a whole number beyond all floats
-            if math.isfinite(number := float(value)):
-                return number
-    elif (hint is int and type(value) is int) or (hint in {bool, str, type(None)} and isinstance(value, hint)):
-        return value
-    advice = nearest(value, map(str, inner)) if origin is Literal and isinstance(value, str) else ""
-    raise BadConfig(where, f"is {shown(value)}", describe(hint), advice)
-
-
-def _is_section(hint: Any) -> bool:
-    return dataclasses.is_dataclass(hint) or any(map(dataclasses.is_dataclass, typing.get_args(hint)))
-
-
-def _convert_union(options: tuple[Any, ...], value: Any, where: str, hint: Any) -> Any:
-    sections = [option for option in options if dataclasses.is_dataclass(option)]
-    if isinstance(value, dict) and len(sections) == 1:
-        return _convert(sections[0], value, where)
-    if isinstance(value, dict) and sections:  # alternatives differ by their `kind`
-        kinds = {kind: section for section in sections for kind in typing.get_args(type_hints(section)["kind"])}
-        usual = next((name for name, section in kinds.items() if getattr(section, "kind", None) == name), None)
-        if isinstance(kind := value.get("kind", usual), str) and kind in kinds:
-            return _convert(kinds[kind], value, where)
-        found = f"is {shown(kind)}" if "kind" in value else "is missing"
-        raise BadConfig(f"{where}.kind", found, f"one of {', '.join(kinds)}", nearest(str(kind), kinds))
-    for option in options:
-        try:
-            return _convert(option, value, where)
-        except BadConfig:
-            continue
-    raise BadConfig(where, f"is {shown(value)}", describe(hint))
-
-
-def require(condition: bool, key: str, found: object, expected: str, do: str = "") -> None:
-    """Raise BadConfig for `key` unless the condition holds; `build` puts the section's path in front."""
-    if not condition:
-        raise BadConfig(key, f"is {shown(found)}", expected, do)
-
-
-def require_once(values: typing.Sequence[Any], key: str, *, empty: bool = False) -> None:
-    """Raise BadConfig for a list with an entry twice, and for an empty one."""
-    fits = len(set(values)) == len(values) and (empty or bool(values))
-    require(fits, key, list(values), "each entry once" if empty else "one entry or more, each once")
-
-
 def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `layer`; sections within are merged, not replaced."""
+    """Return `base` with the keys of `layer`; sections within are merged, not replaced."""
     merged = dict(base)
     for key, value in layer.items():
         old = merged.get(key)
@@ -178,31 +124,16 @@ def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(config: Any) -> Any:
-    """A config as plain JSON values."""
+    """Return settings as plain JSON values."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def written(config: Any) -> Any:
-    """A config as plain values less its defaults, for a digest: a setting that is added or renamed changes nothing."""
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        names = original_names(config)
-        fields = {field.name: (getattr(config, field.name), field) for field in dataclasses.fields(config)}
-        return {
-            names.get(name, name): written(value) for name, (value, field) in fields.items() if value != _default(field)
-        }
-    if isinstance(config, dict):
-        return {key: written(value) for key, value in config.items()}
-    return [written(value) for value in config] if isinstance(config, list | tuple) else config
-
-
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    factory = field.default_factory
-    return field.default if factory is dataclasses.MISSING else factory()
+    """Return settings as plain values without defaults, for a digest: a setting that is added changes nothing."""
+    return TypeAdapter(type(config)).dump_python(config, mode="json", exclude_defaults=True)
 
 
 def digest(*values: Any) -> str:
-    """A short, stable hash of plain values or configs: equal settings, equal digest."""
-    flat = [
-        plain(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value for value in values
-    ]
+    """Return a short, stable hash of plain values or settings: equal settings, equal digest."""
+    flat = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
     return hashlib.sha256(json.dumps(flat, sort_keys=True).encode()).hexdigest()[:16]

@@ -25,9 +25,9 @@ def default_device() -> torch.device:
         return torch.device("cuda", torch.cuda.current_device())
     mine, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
     if not mine.isdecimal() or int(mine) >= count:
-        found = f"is {mine!r}, and torch sees {count} GPUs on this machine"
+        fault = f"LOCAL_RANK: is {mine!r}, and torch sees {count} GPUs on this machine"
         do = f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
-        raise BadDevice("LOCAL_RANK", found, "a GPU for each process", do)
+        raise BadDevice(f"{fault}; {do}")
     return torch.device("cuda", int(mine))
 
 
@@ -47,10 +47,9 @@ def refuse_unusable_driver() -> None:
     if torch.version.cuda is None or not there or hidden or torch.cuda.is_available():
         return
     driver = DRIVER.read_text().splitlines()[0]
-    found = f"torch {torch.__version__} cannot use it with the driver installed ({driver})"
+    fault = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use it with the driver installed ({driver})"
     ways = "install a torch built for an older CUDA (make setup TORCH=...), or set CUDA_VISIBLE_DEVICES="
-    do = f"update the driver, {ways} to train on the CPU"
-    raise BadDevice("GPU", found, f"a driver that runs CUDA {torch.version.cuda}", do)
+    raise BadDevice(f"GPU: {fault}; update the driver, {ways} to train on the CPU")
 
 
 def use_own_gpu() -> None:

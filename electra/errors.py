@@ -58,8 +58,8 @@ class UserError(Exception):
         return type(self), (self.where, self.found, self.expected, self.do)
 
 
-class BadConfig(UserError):
-    """A parameter that is unknown, of the wrong type, or impossible beside another."""
+class BadConfig(UserError, ValueError):
+    """A setting that is unknown, of the wrong type, or impossible with another. Pydantic collects a ValueError."""
 
     exit_code = 64
 
@@ -129,6 +129,6 @@ class OutOfRoom(UserError):
 
 
 class Stopped(UserError):
-    """The process was asked to stop (SIGTERM, SIGINT); all progress is saved, and the same command resumes."""
+    """The process was asked to stop (SIGTERM, SIGINT, SIGHUP, SIGUSR1); all progress is saved, and the same command resumes."""
 
     exit_code = 75

@@ -78,7 +78,7 @@ def corrupt(
     ids_BT = _row(model, _shortened(model, ids, "corrupted"))
     length = ids_BT.shape[1]
     noise = Noise.draw(torch_generator("cpu", seed, "library/corrupt"), 1, length, config)
-    noise = Noise(**{name: values.to(model.device) for name, values in vars(noise).items()})
+    noise = Noise(*(values.to(model.device) for values in noise))
     special = SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     lengths_B = torch.tensor([length], device=model.device)
     masked = mask(ids_BT, lengths_B, special, config, noise, model.encoder.vocab_size)

@@ -126,7 +126,7 @@ class Model:
         return np.stack(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
-        """An answer to each row, in their order, as `electra predict` writes them (the table above).
+        """Return an answer to each row, in their order, as `electra predict` writes them (the table above).
 
         A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of the task's columns, or
         `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training,

@@ -1,4 +1,7 @@
-"""Requests to stop (SIGTERM, Ctrl-C): whatever a process is doing, it ends with code 75 and nothing half-done.
+"""Requests to stop: whatever a process is doing, it ends with code 75 and nothing half-done.
+
+They are SIGTERM, Ctrl-C (SIGINT), the end of a terminal (SIGHUP), and SIGUSR1, which Slurm sends before the time of a
+job is over. One that was ignored when the process began, as SIGHUP is under `nohup`, stays ignored.
 
 Three ways, from the outside to the inside:
 
@@ -18,7 +21,7 @@ from typing import Any
 
 from electra.errors import Stopped
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Interrupted(BaseException):
@@ -29,17 +32,17 @@ class Interrupted(BaseException):
 
 
 def leave_at_once() -> None:
-    """From here on a signal ends the process at once."""
-    for number in SIGNALS:
+    """Let a signal end the process at once, from here on."""
+    for number in heeded():
         signal.signal(number, _leave)
     atexit.register(_done)  # the first to register is the last to be called
 
 
 def stay_as_usual() -> None:
     """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
-    for number, usual in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
+    for number in SIGNALS:
         if signal.getsignal(number) is _leave:
-            signal.signal(number, usual)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -53,6 +56,17 @@ def _done() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(number, signal.SIG_IGN)
+
+
+def heeded() -> list[signal.Signals]:
+    """Return the signals that ask this process to stop: all but those that it was started to ignore."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
+def ignore_all() -> None:
+    """Ignore requests to stop, in a process whose parent answers them."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
@@ -76,7 +90,7 @@ def _handlers(receive: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {number: signal.signal(number, receive) for number in SIGNALS}
+    previous = {number: signal.signal(number, receive) for number in heeded()}
     try:
         yield
     finally:

@@ -10,12 +10,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from electra.errors import BadConfig, Stopped
-from electra.stopping import StopRequest
+from electra.stopping import StopRequest, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ def worker_count() -> int:
     if not text:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not text.isdecimal() or int(text) < 1:
-        raise BadConfig(VARIABLE, f"is {text!r}", "a number of processes above 0")
+        raise BadConfig(f"{VARIABLE}: is {text!r} instead of a number of processes above 0")
     return int(text)
 
 
@@ -43,8 +43,8 @@ def rank() -> tuple[int, int]:
     whole = variables["WORLD_SIZE"].isdecimal() and variables["RANK"].isdecimal() and all(variables.values())
     if not whole or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
         given = ", ".join(f"{name}={value}" for name, value in variables.items() if value)
-        expected = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
-        raise BadConfig("environment", f"holds {given}", expected, "unset them to train in one process")
+        needed = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
+        raise BadConfig(f"environment: holds {given} instead of {needed}; unset them to train in one process")
     return int(variables["RANK"]), int(variables["WORLD_SIZE"])
 
 
@@ -72,15 +72,11 @@ def run_units(
     pool = ProcessPoolExecutor(min(workers, len(units)), mp_context=context, initializer=_begin)
     try:
         futures = _handed_out(pool, function, units)
-        waiting = set(futures)
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=futures.__getitem__):
-                yield futures[future], future.result()
+        for future in as_completed(futures):
+            yield futures[future], future.result()
     except BrokenProcessPool:
-        raise Stopped(
-            "worker", "was killed from outside, perhaps for want of memory", "", f"run again with a lower {limit}"
-        ) from None
+        fault = "was killed from outside, perhaps because memory ran out"
+        raise Stopped(f"worker: {fault}; run again with a lower {limit}") from None
     finally:
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
@@ -105,8 +101,9 @@ def _handed_out(
 
 
 def _begin() -> None:
-    """In a new worker: leave Ctrl-C to the parent, die with it, and use one thread."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one thread."""
+    ignore_all()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's own means
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
     assert parent is not None

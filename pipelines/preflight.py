@@ -136,7 +136,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
     settings = tokens.tokenizer
     cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
     if isinstance(settings, VocabTokenizer):
-        wordpiece.published(Path(settings.file), **cased)
+        wordpiece.load(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
         wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
     if not look.whole:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from electra import stopping
 
 if TYPE_CHECKING:
     from tests.s3_server import S3
@@ -27,6 +30,9 @@ TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
 for _name in [name for name in os.environ if name.startswith(TOOLS)]:
     del os.environ[_name]
 os.environ.update(ONE, MLFLOW_TRACKING_URI="sqlite:////dev/null/mlflow.db")
+for _number in stopping.SIGNALS:  # a test run in the background or under nohup ignores some, and its processes would
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 SMOKE = """
 run: {models: [smoke], ablations: []}

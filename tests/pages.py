@@ -29,19 +29,22 @@ NOT_RUN = {
     r"make (demo|test|test-all|lint)|\.ci/run": "takes minutes; continuous integration runs it",
     r"make lock|pip install .*": "needs a package index",
     r"make setup TORCH.*": "needs a package index; tests/test_setup.py",
-    r"electra gpu-check .*|make gpu": "needs a GPU, or takes ten minutes",
+    r"electra gpu-check.*|make gpu": "needs a GPU, or takes ten minutes",
     r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",
-    r"dask .*|ELECTRA_DASK=\S+ dvc .*|sbatch .*--wrap.*": "needs a cluster",
+    r"dask .*|ELECTRA_DASK=.*|sbatch .*--wrap.*|kubectl .*": "needs a cluster",
     r".*(team\.env|docker|TEAM_|make team).*|make lead": "needs Docker; deploy/rehearse",
     r"ssh .*|export .*|.*http://server:.*|dvc remote add .* s3://.*": "needs a team's server",
     r".*(team/electra|--tag user:).*": "needs a team's server; tests/test_team.py",
     r"python deploy/notify\.py .*": "needs a team's server; tests/test_deploy.py",
-    r"python -c .*google/.*": "needs a model hub",
-    r"electra pairs .*": "reads the hub's sentences",
+    r"python -c .*google/.*|dvc repro .*@electra-small": "needs a model hub",
+    r"electra (pairs|contamination) .*": "reads the hub's texts",
     r"python -m (benchmarks\.reliability|tests\.golden).*|python benchmarks/.*": "takes minutes, or writes records",
     r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
+    r"dvc repro .*@mine|electra predict build/glue/mine/.*": "tests/test_recipes.py",
+    r"dvc pull pipelines/.*": "needs a store; a test of its own below",
     r".*1f0c52d3.*": "names a run of somebody's",
     r"electra replay .*": "needs a run that ended in NaN",
+    r"dvc (import-url|update) .*": "needs a network",
     r"dvc gc .*": "deletes; needs a store",
     r"dvc exp (list|pull) .*origin.*|dvc exp (apply|remove|branch) .*": "needs an experiment's name",
     r"electra <stage> <name>|.*<model>.*|prefect flow-run cancel .*": "a pattern, not a command",
@@ -50,15 +53,11 @@ NOT_RUN = {
 
 # Commands that are refused where there is no hub, no GPU, no cluster: the exit code and a part of the sentence.
 REFUSED = {
-    r"electra check electra-small": (69, "published/electra-small"),
-    r"electra gpu-check": (69, "GPU"),
-    r"electra score hub .*": (69, ""),
-    r"dvc repro .*@electra-small": (255, "published/electra-small"),
+    r"electra check electra-small": (69, "cannot reach the hub"),
+    r"electra clean": (65, "add --yes"),
+    r"electra score hub .*": (65, "tasks hub"),
     r"dvc repro pipelines/dvc\.yaml:tokens@crawl": (255, "crawl"),
-    r"ELECTRA_DASK=\S+ electra corpus .*": (69, "tcp://node1:8786"),
-    r"electra contamination .*": (74, ""),
-    r"sbatch .*|kubectl .*": (127, "command not found"),
-    r"electra clean": (0, ""),
+    r"sbatch deploy/.*": (127, "command not found"),
 }
 
 # The rest is run as it stands and has to end with code 0.
@@ -131,7 +130,7 @@ def write_data(folder: Path) -> None:
     documents = [document.replace("\n", " ") for document in text.split("\n\n")]
     lines = [json.dumps({"text": document}) for document in documents]
     (folder / "data" / "text" / "a.jsonl").write_text("\n".join(lines) + "\n")
-    moods = [json.dumps({"text": f"a {word} day", "mood": mood}) for word, mood in (("fine", "good"), ("cold", "bad"))]
+    moods = [json.dumps({"text": f"a {word} day", "label": mood}) for word, mood in (("fine", "good"), ("cold", "bad"))]
     for name in ("train", "dev", "new"):
         (folder / "data" / f"{name}.jsonl").write_text("\n".join(moods * 20) + "\n")
     (folder / "rows.tsv").write_text("sentence1\tsentence2\nthe old miller keeps a cat\tthe miller keeps bread\n")
@@ -151,18 +150,3 @@ def prepare(folder: Path, command: str) -> None:
         commit(folder, "What runs have changed")
     if command.startswith("electra play some/folder"):
         shutil.copytree(folder / "build" / "models" / "tiny", folder / "some" / "folder")
-
-
-def follow_up(folder: Path, command: str) -> None:
-    """Do after a command what keeps the next ones short: settings that `electra new` writes are for hours."""
-    if command.startswith("electra new"):
-        yaml = YAML(typ="safe")
-        values = yaml.load((folder / "params.yaml").read_text(encoding="utf-8"))
-        smoke = yaml.load(SMOKE)
-        if "mine" in values["models"]:
-            own = {"tokens": values["models"]["mine"]["tokens"]}
-            values["models"]["mine"] = smoke["models"]["smoke"] | own
-            values["tokens"]["mine"] |= {"lengths": [16]}
-        if "mine" in values["finetunings"]:
-            values["finetunings"]["mine"] |= {"model": "tiny", "recipe": "smoke"}
-        (folder / "params.yaml").write_text(dumps_yaml(values))

@@ -12,48 +12,48 @@ The rule (build_pretraining_dataset.py of the original), with its deliberate qui
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-from electra.config import require, require_once
+from electra.config import Fraction, Probability, Rate, Seed, Settings, require, require_once
 from electra.data.shards import LONGEST
-from electra.data.tokenizer import HubTokenizer, Tokenizer, TrainTokenizer, VocabTokenizer
-from electra.domains import Checked, Fraction, Interval, Probability, Rate, Seed
+from electra.data.tokenizer import AnyTokenizer, Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackingConfig(Checked):
+class PackingConfig(Settings):
     """How lines become rows. Defaults are the published system."""
 
     rule: Literal["electra", "packed"] = "electra"  # packed: every row full, one segment, documents parted by [SEP]
     lines: Literal["paragraphs", "sentences"] = "sentences"  # what a line is: as in the corpus, or split further
     single_segment_rate: Probability = 0.1
     short_rate: Probability = 0.05
-    shortest: Annotated[int, Interval(1, LONGEST)] = 5
+    shortest: Annotated[int, Field(ge=1, le=LONGEST)] = 5
     late_lines: Literal["join_a", "stay_b"] = "join_a"  # join_a: a late short line may still go to A (published)
     overflow: Literal["discard", "carry"] = "discard"  # carry: what is cut off begins the next example
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensConfig(Checked):
+class TokensConfig(Settings):
     """The section `tokens.<name>`: which corpus, which tokenizer, which rows."""
 
     corpus: str
-    tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer
-    lengths: tuple[Annotated[int, Interval(8, LONGEST)], ...]
+    tokenizer: AnyTokenizer
+    lengths: tuple[Annotated[int, Field(ge=8, le=LONGEST)], ...]
     packing: PackingConfig = PackingConfig()
     valid_fraction: Fraction = 0.005  # of documents, chosen by the hash of their text
     maximum_unknown: Rate = 0.05  # more [UNK] than this: the vocabulary does not fit the text
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.lengths, "lengths")
         shortest = self.packing.shortest
-        require(shortest <= min(self.lengths), "packing.shortest", shortest, "at most the shortest of lengths")
+        fits = shortest <= min(self.lengths)
+        require(fits, f"packing.shortest: is {shortest}, should be at most the shortest of lengths")
 
 
 class Packer:

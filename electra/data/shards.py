@@ -115,18 +115,18 @@ class Rows:
         """
         assert split in SPLITS
         if not (folder / MANIFEST).is_file():
-            raise BadInput(folder, f"has no {MANIFEST}", "finished rows", "run the tokens stage that makes them")
+            raise BadInput(f"{folder}: has no {MANIFEST}; run the tokens stage that makes the rows")
         manifest = read_manifest(folder, REMAKE)
         length, pair, rows = _check_shape(folder, manifest, split)
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
-            found = f"was made with tokenizer {manifest['tokenizer'][:12]}…"
-            raise BadInput(folder, found, f"rows of tokenizer {tokenizer[:12]}…", REMAKE)
+            other = f"{manifest['tokenizer'][:12]}… instead of {tokenizer[:12]}…"
+            raise BadInput(f"{folder}: was made with tokenizer {other}; {REMAKE}")
         for path, size in zip(shard_paths(folder, split), pair, strict=True):
             check_file(folder, path.name, manifest, REMAKE)
             if path.stat().st_size != rows * size:
-                raise CorruptFile(path, f"has {path.stat().st_size:,} bytes", f"{rows * size:,}", REMAKE)
+                raise CorruptFile(f"{path}: has {path.stat().st_size:,} bytes instead of {rows * size:,}; {REMAKE}")
         if rows == 0:
-            raise BadInput(folder, f"has no {split} rows", "at least one", "use a larger corpus")
+            raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")
         ids, bounds = shard_paths(folder, split)
         return cls(
             np.memmap(ids, dtype=np.dtype(manifest["dtype"]), mode="r", shape=(rows, length)),
@@ -166,4 +166,4 @@ def _check_shape(folder: Path, manifest: Any, split: str) -> tuple[int, tuple[in
             return length, (length * np.dtype(dtype).itemsize, 2 * BOUNDS.itemsize), int(rows)
     except (KeyError, TypeError, ValueError):
         pass
-    raise CorruptFile(folder / MANIFEST, f"does not describe {split} rows", "the manifest of rows", REMAKE)
+    raise CorruptFile(f"{folder / MANIFEST}: does not describe {split} rows; {REMAKE}")

@@ -4,7 +4,7 @@ byte-level BPE (`byte_level.py`).
 Differs from a plain use of the `tokenizers` library in three ways:
 1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no corpus can forge one.
 2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated chunk up in a bounded
-   cache (`word_cache.py`) and asks the library only for what is new: the same ids, several times faster.
+   cache (`word_cache.py`) and asks the library only for what is new: the same ids, faster.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a randomly seeded hash
    map; here they are numbered beforehand, in alphabetical order.
 """
@@ -15,39 +15,41 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tokenizers
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from electra.config import Settings
 from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
 from electra.data.word_cache import CONTINUATION, WordMemory
-from electra.domains import Checked, Interval
 from electra.errors import BadInput, shown
 from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LIKE = "use a tokenizer of BERT, ELECTRA or ModernBERT"
+LONGEST_WORD = 200  # characters that a published tokenizer may read as one word: its time grows by their square
 MAX_WORD = 100  # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTokenizer(Checked):
+class TrainTokenizer(Settings):
     """Train WordPiece on the corpus."""
 
     kind: Literal["train"]
-    vocab_size: Annotated[int, Interval(len(SPECIALS) + 1, 10**7)]
+    vocab_size: Annotated[int, Field(gt=len(SPECIALS), le=10**7)]
     lowercase: bool = True
     strip_accents: bool | None = None  # null: as lowercase
-    alphabet: Annotated[int, Interval(1, 0x110000)] = 1000  # the most frequent characters that get a piece of their own
-    megabytes: Annotated[int, Interval(1, 10**6)] = 256  # text to learn from, taken evenly from all shards
+    alphabet: Annotated[int, Field(ge=1, le=0x110000)] = 1000  # characters with a piece of their own
+    megabytes: Annotated[int, Field(ge=1, le=10**6)] = 256  # text to learn from, taken evenly from all shards
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabTokenizer:
+class VocabTokenizer(Settings):
     """Use a vocab.txt, one piece a line, or a tokenizer.json, which has its own rules for letters."""
 
     kind: Literal["vocab"]
@@ -57,7 +59,7 @@ class VocabTokenizer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTokenizer:
+class HubTokenizer(Settings):
     """Use the vocab.txt or tokenizer.json of a model on the hub."""
 
     kind: Literal["hub"]
@@ -68,6 +70,9 @@ class HubTokenizer:
     strip_accents: bool | None = None
 
 
+AnyTokenizer = Annotated[TrainTokenizer | VocabTokenizer | HubTokenizer, Field(discriminator="kind")]
+
+
 class Tokenizer:
     """A `tokenizers.Tokenizer` (`.raw`) whose special tokens are checked and whose words are remembered."""
 
@@ -75,26 +80,30 @@ class Tokenizer:
         vocabulary: dict[str, int] = raw.get_vocab(with_added_tokens=True)
         for token in SPECIALS:
             if token not in vocabulary:
-                raise BadInput(where, f"has no {token}", f"a vocabulary with {', '.join(SPECIALS)}")
+                raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):  # first: the library counts to the highest one
-            raise BadInput(where, "has ids with gaps", f"the ids 0 to {len(vocabulary) - 1}, each once")
+            raise BadInput(f"{where}: has ids with gaps instead of 0 to {len(vocabulary) - 1}, each once")
         unknown = getattr(raw.model, "unk_token", None)
         if unknown is not None and unknown not in raw.get_vocab(with_added_tokens=False):
-            raise BadInput(where, f"has no piece {shown(unknown)}, its unk_token", "one of its model's pieces", LIKE)
+            raise BadInput(f"{where}: has no piece {shown(unknown)}, its unk_token; {LIKE}")
         self.byte_level = is_byte_level(raw)
-        if not (self.byte_level or isinstance(raw.normalizer, normalizers.BertNormalizer)):
-            model, normalizer, splitter = (
-                type(part).__name__ if part else "none" for part in (raw.model, raw.normalizer, raw.pre_tokenizer)
-            )
-            found = f"is {model} with normalizer {normalizer} and pre-tokenizer {splitter}"
-            byte_level = "BPE with ByteLevel (use_regex true, add_prefix_space false) and NFC or no normalizer"
-            raise BadInput(where, found, f"WordPiece with BertNormalizer, or {byte_level}", LIKE)
+        as_bert = isinstance(raw.normalizer, normalizers.BertNormalizer)
+        as_bert = as_bert and isinstance(raw.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        if not (self.byte_level or as_bert):
+            parts = (raw.model, raw.normalizer, raw.pre_tokenizer)
+            model, normalizer, splitter = (type(part).__name__ if part else "none" for part in parts)
+            kind = f"{model} with normalizer {normalizer} and pre-tokenizer {splitter}"
+            raise BadInput(f"{where}: is {kind}, which is not supported; {LIKE}")
+        longest = getattr(raw.model, "max_input_chars_per_word", 0)
+        if longest > LONGEST_WORD:
+            raise BadInput(f"{where}: reads words of {longest:,} characters, more than {LONGEST_WORD}; {LIKE}")
         prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
         if prefix != ("" if self.byte_level else CONTINUATION):
-            raise BadInput(where, f"has the prefix {prefix!r} within words", repr(CONTINUATION), LIKE)
-        if dropout := getattr(raw.model, "dropout", None):  # of merges
-            found, do = f"has dropout {dropout}: it reads the same text in another way each time", "set it to null"
-            raise BadInput(where, found, "none", do)
+            raise BadInput(f"{where}: has the prefix {prefix!r} within words instead of {CONTINUATION!r}; {LIKE}")
+        dropout = getattr(raw.model, "dropout", None)  # of merges
+        if dropout:
+            fault = f"has dropout {dropout}, so it reads the same text in another way each time"
+            raise BadInput(f"{where}: {fault}; set it to null")
         raw.no_padding()
         raw.no_truncation()
         self.rules = raw  # what is saved
@@ -103,7 +112,7 @@ class Tokenizer:
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIALS)
         self.dtype = id_dtype(self.vocab_size)
-        self._words = WordMemory(self.raw, vocabulary, self.dtype, before=" " if self.byte_level else "")
+        self._words = WordMemory(self.raw, self.dtype, before=" " if self.byte_level else "")
 
     def pieces(self) -> list[str]:
         """The vocabulary in the order of its ids."""
@@ -220,13 +229,12 @@ def letters_of(
         counts["long_words"] += long_words
     kept = sorted(sorted(c for c in letters if not c.isspace()), key=lambda c: -letters[c])[:alphabet]
     if not kept:
-        raise BadInput("corpus", "holds no text to learn a vocabulary from", "lines of text")
+        raise BadInput("corpus: holds no text to learn a vocabulary from")
     continuations = [CONTINUATION + letter for letter in sorted(kept) if not _stands_alone(letter)]
     floor = len(SPECIALS) + len(continuations) + len(kept)
     if vocab_size < floor:
         need = f"special tokens and the {len(kept):,} letters of the text alone need {floor:,}"
-        found, do = f"is {vocab_size:,}, but {need}", "raise vocab_size or lower alphabet"
-        raise BadInput("tokenizer.vocab_size", found, f"at least {floor:,}", do)
+        raise BadInput(f"tokenizer.vocab_size: is {vocab_size:,}, but {need}; raise it or lower alphabet")
     return kept, continuations
 
 
@@ -248,40 +256,14 @@ def _short_words(line: str) -> tuple[str, int]:
     return (_LONG.sub(keep, line), left_out) if len(line) > MAX_WORD else (line, 0)
 
 
-def published(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
-    """A tokenizer from a vocab.txt, or from a tokenizer.json, which has its own rules for letters."""
-    if not path.is_file():
-        expected, do = "a tokenizer.json or a vocab.txt", "set tokenizer.file to its path"
-        raise BadInput(path, "there is no such file", expected, do)
-    if path.suffix == ".json":
-        return load(path)
-    return from_vocab(path, lowercase=lowercase, strip_accents=strip_accents)
-
-
-def from_vocab(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
-    """A tokenizer from a vocab.txt (one piece a line, the line's number is its id)."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInput(path, f"is not UTF-8 (byte {error.start:,})", "a vocab.txt, one piece a line") from None
-    pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    if pieces[-1] == "":
-        pieces.pop()
-    seen: dict[str, int] = {}
-    for number, piece in enumerate(pieces, 1):
-        if seen.setdefault(piece, number) != number:
-            raise BadInput(f"{path}:{number}", f"repeats {piece!r} of line {seen[piece]}", "every piece once")
-    return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, where=path)
-
-
 def from_pieces(
     pieces: Sequence[str], *, lowercase: bool, strip_accents: bool | None, where: object = "vocabulary"
 ) -> Tokenizer:
-    """A tokenizer from its pieces in the order of their ids."""
-    for token in SPECIALS:
-        if token not in pieces:
-            raise BadInput(where, f"has no {token}", f"a WordPiece vocabulary with {', '.join(SPECIALS)}")
+    """Make a WordPiece tokenizer of its pieces in the order of their ids."""
     ids = {piece: number for number, piece in enumerate(pieces)}
+    for token in SPECIALS:
+        if token not in ids:
+            raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
     raw = tokenizers.Tokenizer(
         models.WordPiece(ids, unk_token=UNK, max_input_chars_per_word=MAX_WORD, continuing_subword_prefix=CONTINUATION)
     )
@@ -313,19 +295,26 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     write_json(folder / "tokenizer_config.json", {**config, **named})
 
 
-def load(path: Path) -> Tokenizer:
-    """Load a tokenizer.json, or the one in a folder; where there is only a vocab.txt, one is made of it."""
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if path.is_dir() and not file.is_file() and (path / "vocab.txt").is_file():
-        beside = path / "tokenizer_config.json"
-        settings = read_object(beside) if beside.is_file() else {}
-        lowercase, strip_accents = settings.get("do_lower_case", True), settings.get("strip_accents")
+def load(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
+    """Load a tokenizer.json, a vocab.txt, or the one of the two in a folder, the first where it has both.
+
+    A tokenizer.json has its own rules for letters. Those of a vocab.txt are the arguments, or in a folder its
+    tokenizer_config.json.
+    """
+    if path.is_dir() and not (path / "tokenizer.json").is_file() and (path / "vocab.txt").is_file():
+        config = path / "tokenizer_config.json"
+        settings = read_object(config) if config.is_file() else {}
+        lowercase = settings.get("do_lower_case", True)
+        strip_accents = settings.get("strip_accents")
         if not (isinstance(lowercase, bool) and isinstance(strip_accents, bool | None)):
-            found = f"has do_lower_case {shown(lowercase)} and strip_accents {shown(strip_accents)}"
-            raise BadInput(beside, found, "true or false", LIKE)
-        return from_vocab(path / "vocab.txt", lowercase=lowercase, strip_accents=strip_accents)
+            cases = f"do_lower_case {shown(lowercase)} and strip_accents {shown(strip_accents)}"
+            raise BadInput(f"{config}: has {cases}, which must be true or false; {LIKE}")
+        return _from_vocab(path / "vocab.txt", lowercase, strip_accents)
+    file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
-        raise BadInput(file, "there is no such file", "a tokenizer.json", "run the tokens stage that makes it")
+        raise BadInput(f"{file}: there is no such file; a tokenizer is a tokenizer.json or a vocab.txt")
+    if file.suffix != ".json":
+        return _from_vocab(file, lowercase, strip_accents)
     with readable(file):
         data = file.read_bytes()
     try:
@@ -333,7 +322,23 @@ def load(path: Path) -> Tokenizer:
     except BadInput:
         raise
     except Exception as error:  # the library raises bare Exception
-        raise BadInput(file, f"cannot be read ({error})", "a tokenizer.json") from None
+        raise BadInput(f"{file}: is not a tokenizer.json ({error})") from None
+
+
+def _from_vocab(path: Path, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
+    """Read one piece a line; the line's number is its id."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not UTF-8 (byte {error.start:,})") from None
+    pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if pieces[-1] == "":
+        pieces.pop()
+    lines: dict[str, int] = {}
+    for number, piece in enumerate(pieces, 1):
+        if lines.setdefault(piece, number) != number:
+            raise BadInput(f"{path}:{number}: repeats {piece!r} of line {lines[piece]}")
+    return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, where=path)
 
 
 def _normalizer(lowercase: bool, strip_accents: bool | None) -> Any:

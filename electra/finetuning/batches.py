@@ -77,14 +77,14 @@ class Examples:
 def stack(
     sequences: list[list[int]], starts: list[int], targets: dict[str, NDArray[Any]], row_ids: list[str]
 ) -> Examples:
-    """Sequences of any lengths as one array."""
+    """Return sequences of any lengths as one array."""
     length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     ids_S = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(length_N.sum()))
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 
 def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
-    """Endless batches of row numbers; every epoch is one shuffle of all rows. A function of its arguments alone.
+    """Yield endless batches of row numbers; every epoch is one shuffle of all rows, by the arguments alone.
 
     The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight).
     """
@@ -97,7 +97,7 @@ def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[ND
 
 
 def shuffled(count: int, key: int) -> NDArray[np.int64]:
-    """A permutation of range(count)."""
+    """Return a permutation of range(count)."""
     return permute(np.arange(count, dtype=np.int64), count, key)
 
 

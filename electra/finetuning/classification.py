@@ -141,7 +141,7 @@ class Classification(TaskKind):
         return Task(name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",))
 
     def use(self) -> Use:
-        """Of GLUE's tasks two read one text."""
+        """Return which lines a card shows; of GLUE's tasks two read one text."""
         return "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"
 
 
@@ -175,7 +175,7 @@ def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
 
 
 def both_orders(rows: list[Row]) -> list[Row]:
-    """Each pair in both orders, as MRPC and STS-B are trained on."""
+    """Return each pair in both orders, as MRPC and STS-B are trained on."""
     turned = [
         {**row, "id": f"{row['id']}-turned", "a": row["b"], "b": row["a"]} for row in rows if row["b"] is not None
     ]

@@ -84,7 +84,7 @@ def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: i
     x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh et al., 2016, by
     cosines. States that stand end to end, each `size` wide, are aligned one by one. Without a second text all is 0.
     """
-    states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)
+    states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)  # type: ignore[no-untyped-call]
     unit_BSTX = F.normalize(states_BSTX, dim=-1)
     across_BTT = (first_BT[:, :, None] & second_BT[:, None]) | (second_BT[:, :, None] & first_BT[:, None])
     share_BSTT = (10 * unit_BSTX @ unit_BSTX.mT).masked_fill(~across_BTT[:, None], -1e4).softmax(-1)

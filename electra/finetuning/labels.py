@@ -32,7 +32,7 @@ def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, s
 
 
 def label_name(value: object) -> str:
-    """A class as text: `true` and `1` as JSON and YAML write them, whatever type a reader made of them."""
+    """Return a class as text: `true` and `1` as JSON and YAML write them, whatever type a reader made of them."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -57,7 +57,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def bioes(marked: Sequence[Span], words: int) -> list[str]:
-    """Spans as one tag a word: B … E, S for a single word, O outside."""
+    """Return spans as one tag a word: B … E, S for a single word, O outside."""
     tags = ["O"] * words
     for kind, first, last in marked:
         tags[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
@@ -66,7 +66,7 @@ def bioes(marked: Sequence[Span], words: int) -> list[str]:
 
 
 def iob2(marked: Sequence[Span], words: int) -> list[str]:
-    """Spans as one tag a word: B I I, O outside."""
+    """Return spans as one tag a word: B I I, O outside."""
     tags = ["O"] * words
     for kind, first, last in marked:
         tags[first : last + 1] = [f"B-{kind}", *[f"I-{kind}"] * (last - first)]
@@ -81,7 +81,7 @@ def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]])
 
 
 def tag_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
-    """Entity F1, and the share of words whose tag is right (both read as IOB2)."""
+    """Return entity F1, and the share of words whose tag is right (both read as IOB2)."""
     same = [
         ours == theirs
         for row, tags in zip(predicted, gold, strict=True)

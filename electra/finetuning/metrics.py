@@ -15,19 +15,19 @@ Numbers = NDArray[np.float64]
 
 
 def accuracy(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Share of predictions that equal their labels."""
+    """Return the share of predictions that equal their labels."""
     return 100 * float((predicted_N == label_N).mean())
 
 
 def f1(predicted_N: Numbers, label_N: Numbers) -> float:
-    """F1 of class 1: 2 tp / (2 tp + fp + fn)."""
+    """Return F1 of class 1: 2 tp / (2 tp + fp + fn)."""
     hits = float(((predicted_N == 1) & (label_N == 1)).sum())
     errors = float(((predicted_N == 1) != (label_N == 1)).sum())
     return 100 * _ratio(2 * hits, 2 * hits + errors)
 
 
 def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Plain mean over the classes that occur in either of each one's F1."""
+    """Return the plain mean over the classes that occur in either of each one's F1."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
     return float(np.mean([f1((predicted_N == each) * 1.0, (label_N == each) * 1.0) for each in classes]))
 
@@ -45,7 +45,7 @@ def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Linear correlation; 0 if either side is constant."""
+    """Return the linear correlation; 0 if either side is constant."""
     if np.ptp(predicted_N) == 0 or np.ptp(label_N) == 0:
         return 0.0
     x_N, y_N = predicted_N - predicted_N.mean(), label_N - label_N.mean()
@@ -54,12 +54,12 @@ def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def spearman(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Correlation of ranks; ties share their mean rank."""
+    """Return the correlation of ranks; ties share their mean rank."""
     return pearson(ranks(predicted_N), ranks(label_N))
 
 
 def ranks(values_N: Numbers) -> Numbers:
-    """Ranks from 1; equal values get the mean of theirs."""
+    """Return ranks from 1; equal values get the mean of theirs."""
     _, group_N, size_G = np.unique(values_N, return_inverse=True, return_counts=True)
     last_G = np.cumsum(size_G)
     mean_G = last_G - (size_G - 1) / 2
@@ -81,7 +81,7 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
 
 
 def score(name: str, predicted_N: Numbers, label_N: Numbers) -> float:
-    """One metric by name, in points, rounded to what is meaningful to store."""
+    """Return one metric by name, in points, rounded to what is meaningful to store."""
     assert len(predicted_N) == len(label_N) > 0, "predictions and labels of the same, non-empty rows"
     assert np.isfinite(predicted_N).all() and np.isfinite(label_N).all()
     return round(METRICS[name](predicted_N.astype(np.float64), label_N.astype(np.float64)), 6)

@@ -25,7 +25,7 @@ FILES = {  # (task, split) -> name in the archive that is handed in
 
 
 def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
-    """Class indices, or for regression the output on the label's own scale."""
+    """Return class indices, or for regression the output on the label's own scale."""
     logits_NC = finite(logits_NC)
     if task.regression:
         return np.array([rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64)
@@ -33,12 +33,12 @@ def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
 
 
 def finite(values: Logits) -> Logits:
-    """0 in place of every NaN and infinity."""
+    """Put 0 in place of every NaN and infinity."""
     return np.where(np.isfinite(values), values, 0).astype(values.dtype)
 
 
 def softmax(logits_XC: Logits) -> Logits:
-    """Shares that add up to 1 along the last axis, which may be empty."""
+    """Return shares that add up to 1 along the last axis, which may be empty."""
     shifted = np.exp(logits_XC - logits_XC.max(-1, keepdims=True, initial=-np.inf))
     return np.asarray(shifted / shifted.sum(-1, keepdims=True))
 
@@ -58,25 +58,25 @@ def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
 
 
 def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -> dict[str, float]:
-    """Every metric of the task against the rows' labels, in points; predictions as `answers` gives them."""
+    """Return every metric of the task against the rows' labels, in points; predictions as `answers` gives them."""
     label_N = numbers(task, rows)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
 
 def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-    """The labels of rows: class indices, or scores as they are."""
+    """Return the labels of rows: class indices, or scores as they are."""
     index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
     return np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
 
 
 def score_lines(task: Task, records: Lines) -> dict[str, float]:
-    """Every metric of the task from what `lines` made of labelled rows."""
+    """Return every metric of the task from what `lines` made of labelled rows."""
     logits_NC = np.array([record["logits"] for record in records], dtype=np.float64)
     return scores(task, records, answers(task, logits_NC))
 
 
 def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
-    """Why a run counts as failed though its outputs are finite, in words; None if it does not."""
+    """Return why a run counts as failed though its outputs are finite, in words; None if it does not."""
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:
         answer = f"{predicted_N[0]:g}" if task.regression else task.labels[int(predicted_N[0])]
         return f"{answer} was predicted for every row"
@@ -84,7 +84,7 @@ def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
 
 
 def rounded(value: float) -> float:
-    """Six significant digits: all that a 32-bit number means."""
+    """Round to six significant digits: all that a 32-bit number means."""
     return float(f"{value:.6g}")
 
 

@@ -29,7 +29,7 @@ ARCHITECTURES = {kind.architecture: kind for kind in KINDS}
 
 
 def kind_of(task: Task) -> TaskKind:
-    """The kind of a task, bound to it."""
+    """Return the kind of a task, bound to it."""
     if isinstance(task, SquadTask):
         return QuestionAnswering(task)
     return Tagging(task) if task.tagging else Classification(task)
@@ -46,12 +46,12 @@ def read(
 
 @functools.lru_cache(maxsize=4)
 def tokenizer(folder: Path, sha256: str) -> Tokenizer:
-    """The tokenizer in a model's folder; the hash makes the cache read a changed file again."""
+    """Return the tokenizer in a model's folder; the hash makes the cache read a changed file again."""
     return tokenizers.load(folder)
 
 
 def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
-    """A split's rows, checked. BadInput names line, id and value: bad label or score, repeated id, no rows."""
+    """Return a split's rows, checked. BadInput names line, id and value: bad label or score, repeated id, no rows."""
     rows, kind = read_jsonl(path), kind_of(task)
     if not rows:
         raise BadInput(f"{path}: holds no rows of {task.title}; check the task's source")
@@ -69,7 +69,7 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
 
 
 def subset(rows: list[Any], most: int | None, seed: int) -> list[Any]:
-    """At most `most` rows, drawn by the seed, in their order of the file."""
+    """Return at most `most` rows, drawn by the seed, in their order of the file."""
     if most is None or len(rows) <= most:
         return rows
     chosen = shuffled(len(rows), derive(seed, "finetune/subset"))[:most]

@@ -66,7 +66,7 @@ class Tagging(TaskKind):
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """The target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
+        """Return the target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
         index = {name: number for number, name in enumerate(self.task.classes)}
         pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
         sequences: list[list[int]] = []
@@ -175,7 +175,7 @@ class Tagger(Network):
 
 
 def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
-    """Predicted IOB2 tags of every row's words; words beyond the length are O."""
+    """Return predicted IOB2 tags of every row's words; words beyond the length are O."""
     result = []
     for row, mark_P, tag_L in zip(encoded.rows, _marks(encoded.examples), tags_NL, strict=True):
         best = [task.classes[tag] for tag in tag_L[: len(mark_P)][mark_P != NO_WORD]]
@@ -185,5 +185,5 @@ def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
 
 
 def _marks(examples: Examples) -> list[Any]:
-    """The targets of each row's tokens."""
+    """Return the targets of each row's tokens."""
     return np.split(examples.targets["label"], np.cumsum(examples.length_N)[:-1])

@@ -1,4 +1,4 @@
-"""The interface of a kind of task (texts, words, questions about a context): one class each, bound to its task.
+"""The base class of the kinds of tasks (texts, words, questions about a context), each bound to its task.
 
     rows      columns, row, check_row          records -> checked rows
     arrays    encode                           rows -> Encoded
@@ -9,10 +9,11 @@
 `kind_of` (reading.py) is the one place that decides between them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -106,7 +107,7 @@ class Stored:
         require_fit({}, heads, self.path, DO)
 
 
-class TaskKind(Protocol):
+class TaskKind(ABC):
     """A kind of task. `values` in these methods are the texts of a row by the names of their columns."""
 
     task: Task
@@ -118,19 +119,23 @@ class TaskKind(Protocol):
     def __init__(self, task: Task) -> None:
         self.task = task
 
+    @abstractmethod
     def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Names for the columns of a row's texts, the task's own first; `official`: those of its usual files."""
+        """Return names for the columns of a row's texts, the task's own first; `official`: those of its usual files."""
 
     def fields(self, row: str | Sequence[Any]) -> list[Any]:
-        """A row that names no columns, as one value for each."""
+        """Return a row that names no columns as one value for each."""
         return [row] if isinstance(row, str) else list(row)
 
+    @abstractmethod
     def row(self, values: Mapping[str, Any], where: str) -> Row:
-        """A row without id and label; raises BadInput for one that cannot be answered."""
+        """Return a row without id and label; raise BadInput for one that cannot be answered."""
 
+    @abstractmethod
     def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        """The values of a labelled row, and the right answer."""
+        """Return the values of a labelled row, and the right answer."""
 
+    @abstractmethod
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         """Raise BadInput if a row of a split is malformed."""
 
@@ -142,37 +147,46 @@ class TaskKind(Protocol):
                 f"({encoder.positions})"
             )
 
+    @abstractmethod
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Checked rows to arrays; what has no label gets a target that is not read."""
+        """Convert checked rows to arrays; what has no label gets a target that is not read."""
 
+    @abstractmethod
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
-        """The encoder with a new head, drawn from torch's global generator."""
+        """Return the encoder with a new head, drawn from torch's global generator."""
 
+    @abstractmethod
     def judge(self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool) -> SplitResult:
-        """Predictions of a split, and their scores if its rows have labels."""
+        """Return predictions of a split, and their scores if its rows have labels."""
 
+    @abstractmethod
     def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
-        """The answer to each row, as electra/inference.py lists it."""
+        """Yield the answer to each row, as electra/inference.py lists it."""
 
+    @abstractmethod
     def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
-        """Every metric of predictions by id, one for each labelled row; raises BadInput for one that is none."""
+        """Return every metric of predictions by id, one for each labelled row; raise BadInput for a malformed one."""
 
+    @abstractmethod
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        """The head as files have it."""
+        """Return the head as files have it."""
 
+    @abstractmethod
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        """The network with the head that a folder holds, and how rows are laid out for it."""
+        """Return the network with the head that a folder holds, and how rows are laid out for it."""
 
     @staticmethod
+    @abstractmethod
     def task_of(stored: Stored) -> Task:
-        """The task of a folder that was fine-tuned elsewhere."""
+        """Return the task of a folder that was fine-tuned elsewhere."""
 
+    @abstractmethod
     def use(self) -> Use:
-        """Which lines of Python a model card shows."""
+        """Return which lines of Python a model card shows."""
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
-    """The values, if all are text that is not blank."""
+    """Return the values; raise BadInput unless all are text that is not blank."""
     for column, text in values.items():
         if not isinstance(text, str) or not text.strip() or not encodes(text):
             raise BadInput(f"{where}: {column} is {shown(text)}; it should be text")

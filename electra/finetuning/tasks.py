@@ -7,24 +7,41 @@ sizes override in params.yaml).
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from electra.config import Removed, build, current_keys, merge, nearest, require, require_once
-from electra.domains import BelowOne, Checked, Count, Fraction, Interval, Positive, Probability, Rate, Seed, Weight
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from electra.config import (
+    BelowOne,
+    Count,
+    Fraction,
+    Positive,
+    Probability,
+    Rate,
+    Seed,
+    Settings,
+    Weight,
+    build,
+    merge,
+    nearest,
+    require,
+    require_once,
+)
 from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 ArmName = Literal["pretrained", "scratch"]
-Length = Annotated[int, Interval(8, 2**20)]  # tokens of a row
+Length = Annotated[int, Field(ge=8, le=2**20)]  # tokens of a row
 Vector = Literal["cls", "mean", "max"]
 Pooling = Literal[Vector, "pair", "align"]
 Layers = Literal["last", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Settings):
     """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word of a sentence."""
 
     name: str
@@ -104,12 +121,12 @@ FACTS = "task.json"
 
 
 def find(rows: Path, name: str) -> Task:
-    """A task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
+    """Return a task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
     return TASKS[name] if name in TASKS else build(Task, read_json(rows / FACTS), str(rows / FACTS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScratchConfig(Checked):
+class ScratchConfig(Settings):
     """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget stays the same."""
 
     learning_rate: Rate | None = None
@@ -121,7 +138,7 @@ class ScratchConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig(Checked):
+class FinetuneConfig(Settings):
     """One task's fine-tuning. Defaults: the paper's, for Base."""
 
     learning_rate: Rate = 1e-4
@@ -155,12 +172,11 @@ class FinetuneConfig(Checked):
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for key in ("seeds", "arms"):
             require_once(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
-        """These settings with what `scratch` changes, for the arm that starts from fresh weights.
+        """Return these settings with what `scratch` changes, for the arm that starts from fresh weights.
 
         What does not bear on a single run's result (which arms, which seeds) is set to its default, so that two runs
         with equal results have equal configs.
@@ -170,7 +186,7 @@ class FinetuneConfig(Checked):
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
-        """What of these settings bears on the arrays of a split."""
+        """Return what of these settings bears on the arrays of a split."""
         keys = ("length", "stride", "question_length", *(("both_orders", "max_train_rows") if train else ()))
         return type(self)(**{key: getattr(self, key) for key in keys if hasattr(self, key)})
 
@@ -185,87 +201,83 @@ class SquadConfig(FinetuneConfig):
     stride: Count = 128  # tokens from the start of one window to the start of the next
     question_length: Count = 64  # word pieces; longer questions are cut
     head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
-    beam: Annotated[int, Interval(1, 200)] = 20  # starts tried, and ends tried for each
+    beam: Annotated[int, Field(ge=1, le=200)] = 20  # starts tried, and ends tried for each
     answer_length: Count = 30  # word pieces
     n_best: Count = 20
     answerability: bool = True
     answerability_weight: Weight = 0.5
     # a question whose null score is above it is left unanswered
-    null_threshold: Annotated[float, Interval(-1e9, 1e9)] = -2.75
+    null_threshold: Annotated[float, Field(ge=-1e9, le=1e9)] = -2.75
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
-        """Refuse windows that hold no text or skip some, and settings of sentence tasks; asked once all is merged."""
+        """Raise BadConfig for windows that hold no text or skip some, and for settings of sentence tasks.
+
+        It is called once all layers are merged.
+        """
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
-            if (value := getattr(self, key)) != kept:
-                expected, do = f"{kept}: an answer is looked for among all tokens", f"set squad.{key}: {kept} beside it"
-                raise BadConfig(f"{where}.{key}", f"is {value}", expected, do)
-        if self.stride > self.length - self.question_length - 3:  # [CLS] question [SEP] text [SEP]
-            found = f"is {self.stride} with question_length {self.question_length}"
-            raise BadConfig(f"{where}.stride", found, f"question_length + stride + 3 at most length ({self.length})")
+            value = getattr(self, key)
+            fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
+            require(value == kept, f"{where}.{key}: is {value}, {fits}")
+        room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
+        require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")
 
 
 _LAYERS = ("run", "defaults", "tasks", "squad")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneSection(Checked):
+class FinetuneSection(Settings):
     """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
-
-    RETIRED: ClassVar[dict[str, str | Removed]] = {
-        "stack": Removed(("off", "auto", "on"), "one seed is trained at a time", "delete it")
-    }
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     squad: dict[str, Any] = field(default_factory=dict)
     run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
     # processes of one thread each; 0: as many as the model's pretrain.threads
-    workers: Annotated[int, Interval(0, 1024)] = 0
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.run, "run", empty=True)
         for name in self.run:
-            _known_task(name, "run")
+            _require_task(name, "run")
         for name in self.tasks:
-            _known_task(name, "tasks")
-            self._resolve(name, {}, "")
-        self._resolve("squad", {}, "")
+            _require_task(name, "tasks")
+            self._merge(name, {}, "")
+        self._merge("squad", {}, "")
 
     def resolve(
         self, task: str, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> FinetuneConfig:
-        """One task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` give a SquadConfig.
+        """Return one task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` for SQuAD.
 
         `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the layer (below
         `finetune` or below `where`) that holds the faulty key.
         """
         for key in overrides:
-            if key not in _LAYERS:
-                do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
-                raise BadConfig(f"{where}.{key}", "is not a parameter", f"one of {', '.join(_LAYERS)}", do)
+            do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
+            require(key in _LAYERS, f"{where}.{key}: no such setting; {do}")
         tasks = overrides.get("tasks", {})
         if not isinstance(tasks, Mapping):
-            raise BadConfig(f"{where}.tasks", f"is {shown(tasks)}", "task names, each with a section")
+            raise BadConfig(f"{where}.tasks: is {shown(tasks)}, should be task names, each with a section")
         for name in tasks:
-            _known_task(name, f"{where}.tasks", own)
-        config = self._resolve(task, overrides, "recipes.paper.", where)
+            _require_task(name, f"{where}.tasks", own)
+        config = self._merge(task, overrides, "recipes.paper.", where)
         if config.start is not None:
-            _known_task(config.start, f"{where}.tasks.{task}.start", own)
+            _require_task(config.start, f"{where}.tasks.{task}.start", own)
         return config
 
     def check(self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()) -> None:
-        """Raise BadConfig for whatever is wrong with a model's overrides, before anything is trained."""
+        """Raise BadConfig if anything is wrong with a model's overrides, before anything is trained."""
         for name in (*GLUE, *own, "squad"):
             self.resolve(name, overrides, where, own)
         self.selected(overrides, where, own)
 
     def resolve_squad(self, overrides: Mapping[str, Any], where: str = "recipes.*") -> SquadConfig:
-        """SQuAD's settings."""
+        """Return SQuAD's settings."""
         config = self.resolve("squad", overrides, where)
         assert isinstance(config, SquadConfig)
         config.check_merged(f"{where}.squad" if overrides else "recipes.paper.squad")
@@ -274,14 +286,14 @@ class FinetuneSection(Checked):
     def selected(
         self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> tuple[str, ...]:
-        """The tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
+        """Return the tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
 
         A task that starts from another one comes after it.
         """
         names = overrides.get("run", own or self.run)
-        require(isinstance(names, list | tuple), f"{where}.run", names, "a list of tasks")
+        require(isinstance(names, list | tuple), f"{where}.run: is {shown(names)}, should be a list of tasks")
         for name in names:
-            _known_task(name, f"{where}.run", own)
+            _require_task(name, f"{where}.run", own)
         require_once(names, f"{where}.run", empty=True)
         configs = {name: self.resolve(name, overrides, where, own) for name in names}
         for name, config in configs.items():
@@ -289,34 +301,32 @@ class FinetuneSection(Checked):
                 continue
             start = configs.get(config.start)
             if start is None or start.start is not None:
-                expected = "a task that is run as well and starts from no other"
-                raise BadConfig(f"{where}.tasks.{name}.start", f"is {config.start!r}", expected, "add it to `run`")
-            if config.fresh_layers != start.fresh_layers:
-                found = f"is {config.fresh_layers} and begins with the encoder of {config.start}"
-                raise BadConfig(f"{where}.tasks.{name}.fresh_layers", found, f"{start.fresh_layers}, as that one has")
+                fits = "should be a task that is run as well and starts from no other; add it to `run`"
+                raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
+            same = config.fresh_layers == start.fresh_layers
+            fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"
+            require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
-    def _resolve(
-        self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*"
-    ) -> FinetuneConfig:
+    def _merge(self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*") -> FinetuneConfig:
         squad = task.startswith("squad")
         kind, section = (SquadConfig, "squad") if squad else (FinetuneConfig, f"tasks.{task}")
         layers: list[tuple[str, Any]] = []
         for before, sections in ((prefix, vars(self)), (f"{where}.", overrides)):
-            own = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
-            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", own)]
+            specific = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
+            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", specific)]
         values: dict[str, Any] = {}
         config = kind()
         for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
             if not isinstance(layer, dict):
-                raise BadConfig(place, f"is {shown(layer)}", "a section of keys and values")
+                raise BadConfig(f"{place}: is {shown(layer)}, should be a section of keys and values")
             if layer:
-                values = merge(values, current_keys(kind, layer, place))
+                values = merge(values, layer)
                 config = build(kind, values, place)
         return config
 
 
-def _known_task(name: str, where: str, own: Sequence[str] = ()) -> None:
+def _require_task(name: str, where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
-    if name not in known:
-        raise BadConfig(f"{where}.{name}", "is not a task", f"one of {', '.join(known)}", nearest(str(name), known))
+    do = nearest(str(name), known) or f"the tasks are {', '.join(known)}"
+    require(name in known, f"{where}.{name}: no such task; {do}")

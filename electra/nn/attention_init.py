@@ -13,7 +13,7 @@ from electra.nn.encoder import Attention, Block, Encoder
 
 
 def init_attention(encoder: Encoder, init: str) -> None:
-    """What `init` of `mimetic` or `neighbours` changes in a network whose weights are drawn, in place."""
+    """Apply `init` of `mimetic` or `neighbours` to a network whose weights are drawn, in place."""
     if init == "mimetic":
         mimetic_attention(encoder.layers)
     elif init == "neighbours":
@@ -21,7 +21,7 @@ def init_attention(encoder: Encoder, init: str) -> None:
 
 
 def offset(head: int) -> int:
-    """Where a head of neighbours looks: 1 to the left, 1 to the right, 2 to the left, ..."""
+    """Return where a head of neighbours looks: 1 to the left, 1 to the right, 2 to the left, ..."""
     return (head // 2 + 1) * (1 if head % 2 else -1)
 
 
@@ -88,7 +88,7 @@ def neighbour_attention(encoder: Encoder) -> None:
 
 @torch.no_grad()
 def rotary_neighbour_attention(encoder: Encoder) -> None:
-    """`neighbour_attention` where positions turn queries and keys, in place.
+    """Do the same as `neighbour_attention` where positions turn queries and keys, in place.
 
     What they turn must not differ from word to word, so the last dimension of every word is one constant at first, 4 as
     the norm leaves it, and the first layer's queries and keys read it alone. A pair of numbers turns with frequency ω;

@@ -4,17 +4,18 @@ Class attributes of both say how the two kinds differ where other code depends o
 """
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from electra.config import require
-from electra.domains import BelowOne, Checked, Fraction, Interval, Positive, Size
+from pydantic import Discriminator, Field, Tag
+from pydantic.dataclasses import dataclass
+
+from electra.config import BelowOne, Fraction, Positive, Settings, Size, require
 
 SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8  # operations for each number, as the authors' script counts them
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(Checked):
+class EncoderConfig(Settings):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the tokenizer."""
 
     biases: ClassVar[bool] = True  # of all linear layers and LayerNorms
@@ -24,7 +25,7 @@ class EncoderConfig(Checked):
     ffn_matrices: ClassVar[int] = 2  # of a feed-forward layer, H x F each
 
     kind: Literal["bert"] = "bert"
-    layers: Annotated[int, Interval(1, 1000)]
+    layers: Annotated[int, Field(ge=1, le=1000)]
     hidden: Size
     heads: Size
     ffn: Size
@@ -34,15 +35,14 @@ class EncoderConfig(Checked):
     dropout: BelowOne = 0.1
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
-    init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
+    init_std: Annotated[float, Field(gt=0, le=10)] = 0.02
     # see `initialise` (encoder.py) and attention_init.py
     init: Literal["published", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.hidden % self.heads == 0, "heads", self.heads, f"a divisor of hidden ({self.hidden})")
+        require(self.hidden % self.heads == 0, f"heads: is {self.heads}, should divide hidden ({self.hidden})")
         fits = self.embedding == self.hidden or self.init != "neighbours"
-        require(fits, "embedding", self.embedding, f"hidden ({self.hidden}) with init neighbours")
+        require(fits, f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours")
 
     @property
     def table(self) -> int:
@@ -55,11 +55,11 @@ class EncoderConfig(Checked):
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
-        """Feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
+        """Return the feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
     def reach(self, layer: int, length: int) -> int:
-        """Tokens that one token attends to in a layer, of a row of `length`."""
+        """Return how many tokens one token attends to in a layer, of a row of `length`."""
         return length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
@@ -71,7 +71,7 @@ class EncoderConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernConfig(Checked):
+class ModernConfig(Settings):
     """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases, no token types."""
 
     biases: ClassVar[bool] = False
@@ -81,32 +81,31 @@ class ModernConfig(Checked):
     ffn_matrices: ClassVar[int] = 3
 
     kind: Literal["modern"]
-    layers: Annotated[int, Interval(1, 1000)]
+    layers: Annotated[int, Field(ge=1, le=1000)]
     hidden: Size
     heads: Size
     ffn: Size  # of the gated product: its first matrix has twice as many outputs
     embedding: Size  # other than hidden: the word table is a product of two matrices, see `ModernEmbeddings`
     positions: Size = 1024
-    global_every: Annotated[int, Interval(1, 1000)] = 3  # layers 0, 3, 6, ... see the whole row; 1: all do
-    window: Annotated[int, Interval(2, 2**20)] = 128  # the others see half of it to each side
+    global_every: Annotated[int, Field(ge=1, le=1000)] = 3  # layers 0, 3, 6, ... see the whole row; 1: all do
+    window: Annotated[int, Field(ge=2, le=2**20)] = 128  # the others see half of it to each side
     global_theta: Positive = 10_000.0  # published models end at 160,000, for rows of 8,192
     local_theta: Positive = 10_000.0
     dropout: BelowOne = 0.0  # of embeddings and of the gated product
     attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
     layer_norm_eps: Fraction = 1e-5
-    init_std: Annotated[float, Interval(0, 10, "(]")] = 0.02
+    init_std: Annotated[float, Field(gt=0, le=10)] = 0.02
     init: Literal["published", "mimetic", "neighbours"] = "published"  # see attention_init.py
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.init == "neighbours":
             fits = self.embedding == self.hidden
-            require(fits, "embedding", self.embedding, f"hidden ({self.hidden}) with init neighbours")
-            expected = f"at most {self.hidden // 32} with init neighbours: narrow heads cannot tell places apart"
-            require(self.hidden // self.heads >= 32, "heads", self.heads, expected)
-        expected = f"a divisor of half of hidden ({self.hidden}): positions turn pairs"
-        require(self.hidden % (2 * self.heads) == 0, "heads", self.heads, expected)
-        require(self.window % 2 == 0, "window", self.window, "an even number")
+            require(fits, f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours")
+            narrow = f"heads: is {self.heads}, should be at most {self.hidden // 32} with init neighbours: "
+            require(self.hidden // self.heads >= 32, narrow + "narrow heads cannot tell places apart")
+        pairs = f"heads: is {self.heads}, should divide half of hidden ({self.hidden}): rotary positions turn pairs"
+        require(self.hidden % (2 * self.heads) == 0, pairs)
+        require(self.window % 2 == 0, f"window: is {self.window}, should be even")
 
     @property
     def table(self) -> int:
@@ -119,7 +118,7 @@ class ModernConfig(Checked):
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:
-        """Feed-forward size of a generator of `width` times the hidden size: as many times this one's.
+        """Return the feed-forward size of a generator of `width` times the hidden size: as many times this one's.
 
         In eights where this one's is, which the matrix units of GPUs need.
         """
@@ -138,4 +137,11 @@ class ModernConfig(Checked):
         return layer, (NORM + DROPOUT) * H + NORM * H
 
 
-AnyEncoderConfig = EncoderConfig | ModernConfig
+def _kind(values: Any) -> Any:
+    """Return which encoder settings are of; `bert` where they do not say."""
+    return values.get("kind", "bert") if isinstance(values, dict) else getattr(values, "kind", None)
+
+
+AnyEncoderConfig = Annotated[
+    Annotated[EncoderConfig, Tag("bert")] | Annotated[ModernConfig, Tag("modern")], Discriminator(_kind)
+]

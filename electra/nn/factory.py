@@ -15,18 +15,18 @@ _CLASSES: dict[str, type[Encoder]] = {"bert": Encoder, "modern": ModernEncoder}
 
 
 def make_encoder(config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> Encoder:
-    """An encoder of its config's kind; `embeddings` may be another one's, to share it."""
+    """Return an encoder of its config's kind; `embeddings` may be another one's, to share it."""
     return _CLASSES[config.kind](config, vocab_size, embeddings)
 
 
 def disentangled(config: AnyEncoderConfig, base: Embeddings) -> Embeddings:
-    """An embedding block over another's tables without their gradient (DeBERTa v3)."""
+    """Return an embedding block over another's tables without their gradient (DeBERTa v3)."""
     block: Embeddings = _CLASSES[config.kind].disentangled_class(config, base)
     return block
 
 
 def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encoder:
-    """A newly initialised encoder: the from-scratch arm of every comparison."""
+    """Return a newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))
     encoder = make_encoder(config, vocab_size)
     initialise(encoder, config)

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from torch import nn
 
 from electra.config import build
-from electra.domains import Interval
 from electra.errors import BadConfig, BadInput, shown
 from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
 from electra.nn.encoder import Encoder
@@ -134,7 +133,7 @@ MODERN = Names(
         "init": ("init", "published"),
     },
 )
-_VOCABULARY = Interval(1, 10**7)  # as far as a tokenizer's settings go
+_LARGEST_VOCABULARY = 10**7  # as far as a tokenizer's settings go
 _NAMES = {"bert": ELECTRA, "modern": MODERN}
 _KINDS: dict[str, Literal["discriminator", "generator"]] = {  # by a head's first name, or by the class
     _D: "discriminator",
@@ -145,7 +144,7 @@ _KINDS: dict[str, Literal["discriminator", "generator"]] = {  # by a head's firs
 
 
 def names_of(config: AnyEncoderConfig) -> Names:
-    """The table of an encoder's kind."""
+    """Return the table of an encoder's kind."""
     return _NAMES[config.kind]
 
 
@@ -153,7 +152,7 @@ def names_of(config: AnyEncoderConfig) -> Names:
 
 
 def named_tensors(encoder: Encoder) -> Tensors:
-    """An encoder's weights by name, views of its parameters but for tables that are computed."""
+    """Return an encoder's weights by name, views of its parameters but for tables that are computed."""
     names = names_of(encoder.config)
     tensors = dict(zip(names.tables, (table.detach() for table in encoder.embeddings.tables()), strict=True))
     for name, tensor in encoder.state_dict().items():
@@ -169,7 +168,7 @@ def named_tensors(encoder: Encoder) -> Tensors:
 
 
 def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
-    """(Ours, transformers') name of each of the head's parameters."""
+    """Yield (our, transformers') name of each of the head's parameters."""
     theirs = names_of(encoder.config).heads[architecture_of(head)]
     for name in head.state_dict():
         module, _, kind = name.rpartition(".")
@@ -177,28 +176,28 @@ def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
 
 
 def architecture_of(head: nn.Module) -> str:
-    """The class of transformers that an ELECTRA with this head is."""
+    """Return the class of transformers that an ELECTRA with this head is."""
     return "ElectraForPreTraining" if isinstance(head, ReplacedTokenHead) else "ElectraForMaskedLM"
 
 
 def of_encoder(name: str) -> bool:
-    """Whether a tensor of a folder belongs to its encoder."""
+    """Return whether a tensor of a folder belongs to its encoder."""
     parts = ("embeddings", "encoder.", "layers.", "final_norm.")
     return bare(name).startswith(parts) and not name.endswith(_NUMBERS)
 
 
 def of_head(name: str) -> bool:
-    """Whether a tensor of a folder belongs to its head."""
+    """Return whether a tensor of a folder belongs to its head."""
     return not of_encoder(name) and not name.endswith(_NUMBERS)
 
 
 def bare(name: str) -> str:
-    """A tensor's name in an encoder alone."""
+    """Return a tensor's name in an encoder alone."""
     return name.removeprefix(ELECTRA.prefix).removeprefix(MODERN.prefix)
 
 
 def network_kind(tensors: Tensors, architecture: str) -> Literal["discriminator", "generator", "encoder"]:
-    """What a pre-trained folder holds, by the names of its tensors and by its class in config.json."""
+    """Return what a pre-trained folder holds, by the names of its tensors and by its class in config.json."""
     marks = {architecture, *(name.partition(".")[0] for name in tensors)}
     return next((kind for name, kind in _KINDS.items() if name in marks), "encoder")
 
@@ -207,7 +206,7 @@ def network_kind(tensors: Tensors, architecture: str) -> Literal["discriminator"
 
 
 def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
-    """transformers' config of the class that does what ELECTRA's `architecture` does."""
+    """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
     names = names_of(config)
     given = {ours: getattr(config, ours) for ours in names.config}
     values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
@@ -231,66 +230,69 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
     kind = values.get("model_type")
     names = next((names for names in _NAMES.values() if names.model_type == kind), None)
     if names is None:
-        raise BadInput(path, f"is of a model of type {kind!r}", "electra or modernbert", "choose a folder of one")
+        raise BadInput(f"{path}: is of a model of type {kind!r}; expected electra or modernbert")
     read = _electra_settings if names is ELECTRA else _modern_settings
     do = "use the file that came with the weights"
     config: AnyEncoderConfig
     try:
         config = read(values, path)
     except BadConfig as error:
-        key = names.config.get(error.where.removeprefix("."), names.config["hidden"])[0]  # the table is as wide
-        raise BadInput(f"{path}: {key}", error.found, error.expected, do) from None
+        key, _, fault = str(error).partition(": ")
+        theirs = names.config.get(key, names.config["hidden"])[0]  # the word table is as wide as hidden states
+        raise BadInput(f"{path}: {theirs}: {fault}; {do}") from None
     vocab_size = values.get("vocab_size", names.vocab_size)
-    if type(vocab_size) is not int or vocab_size not in _VOCABULARY:
-        raise BadInput(f"{path}: vocab_size", f"is {shown(vocab_size)}", str(_VOCABULARY), do)
+    if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
+        raise BadInput(f"{path}: vocab_size is {shown(vocab_size)}; {do}")
     return config, vocab_size
 
 
 def _electra_settings(values: dict[str, Any], path: Path) -> EncoderConfig:
     usual = values.get("hidden_act", "gelu"), values.get("position_embedding_type", "absolute")
     if usual != ("gelu", "absolute"):
-        found, expected = "asks for another activation or position embedding", "gelu and absolute positions"
-        raise BadInput(path, found, expected, "choose a published ELECTRA")
+        raise BadInput(f"{path}: asks for another activation or position embedding than gelu and absolute positions")
     return build(EncoderConfig, {ours: values.get(*their) for ours, their in ELECTRA.config.items()}, "")
 
 
 def _modern_settings(values: dict[str, Any], path: Path) -> ModernConfig:
     for key, expected in _MODERN_FIXED.items():
         if values.get(key, expected) != expected:
-            raise BadInput(path, f"has {key} {values[key]!r:.40}", f"{expected!r}", "choose a published ModernBERT")
+            raise BadInput(f"{path}: has {key} {values[key]!r:.40}; expected {expected!r}")
     old = _old_spelling(values, path)
     chosen = {ours: old.get(*their) for ours, their in MODERN.config.items()}
-    if (before := old.get("embedding_dropout", 0.0)) != chosen["dropout"]:
-        found = f"has embedding_dropout {before!r:.40}"
-        raise BadInput(path, found, f"{chosen['dropout']}, as mlp_dropout", "let both be one")
+    before = old.get("embedding_dropout", 0.0)
+    if before != chosen["dropout"]:
+        raise BadInput(f"{path}: has embedding_dropout {before!r:.40}; expected {chosen['dropout']}, as mlp_dropout")
     for key in ("global_theta", "local_theta"):
         chosen[key] = float(chosen[key]) if isinstance(chosen[key], int) else chosen[key]
     return build(ModernConfig, {"kind": "modern", "embedding": chosen["hidden"], **chosen}, "")
 
 
 def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Kinds of layers and thetas in the two numbers that releases of transformers before 5 had for each."""
+    """Return kinds of layers and thetas in the two numbers that releases of transformers before 5 had for each."""
     kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
-    settings, do = dict(values), "choose a published ModernBERT"
+    settings = dict(values)
     if kinds is not None:
         layers = values.get(*MODERN.config["layers"])
         if not isinstance(kinds, list) or len(kinds) != layers:
-            raise BadInput(path, f"has layer_types {kinds!r:.60}", f"the kinds of {layers!r:.20} layers", do)
+            raise BadInput(f"{path}: has layer_types {kinds!r:.60}; expected the kinds of {layers!r:.20} layers")
         every = next((i for i, kind in enumerate(kinds) if i and kind == "full_attention"), max(1, len(kinds)))
         regular = ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
         if kinds != regular:
-            expected = "full_attention in layer 0 and then at even distances, sliding_attention between"
-            raise BadInput(path, "has layer_types in another order", expected, do)
+            raise BadInput(
+                f"{path}: has layer_types in another order than full_attention in layer 0 and then at even distances, "
+                "sliding_attention between"
+            )
         settings["global_attn_every_n_layers"] = every
     if values.get("rope_scaling"):
-        raise BadInput(path, f"has rope_scaling {values['rope_scaling']!r:.60}", "none", do)
+        raise BadInput(f"{path}: has rope_scaling {values['rope_scaling']!r:.60}; expected none")
     each_a_dict = isinstance(ropes, dict) and all(isinstance(rope, dict | None) for rope in ropes.values())
     if not each_a_dict or not ropes.keys() <= _THETAS.keys():
-        raise BadInput(path, f"has rope_parameters {ropes!r:.60}", f"those of {' and '.join(_THETAS)}", do)
+        raise BadInput(f"{path}: has rope_parameters {ropes!r:.60}; expected those of {' and '.join(_THETAS)}")
     for kind, name in _THETAS.items():
         rope = ropes.get(kind) or {}
-        if (scaled := rope.get("rope_type", rope.get("type", "default"))) != "default":
-            raise BadInput(path, f"has rope_type {scaled!r:.40}", "default", do)
+        scaled = rope.get("rope_type", rope.get("type", "default"))
+        if scaled != "default":
+            raise BadInput(f"{path}: has rope_type {scaled!r:.40}; expected default")
         if "rope_theta" in rope:
             settings[name] = rope["rope_theta"]
     if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one

@@ -25,7 +25,7 @@ class ReplacedTokenHead(nn.Module):
         self.logit.std = config.hidden**-0.5
 
     def forward(self, hidden_BTH: Tensor) -> Tensor:
-        """Logit of "replaced" for every position, (B, T)."""
+        """Return the logit of "replaced" for every position, (B, T)."""
         return self.logit(self.norm(F.gelu(self.dense(hidden_BTH)))).squeeze(-1)  # type: ignore[no-any-return]
 
 
@@ -38,11 +38,11 @@ class MaskedTokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def features(self, hidden_MH: Tensor) -> Tensor:
-        """What is multiplied with the word table, (M, E)."""
+        """Return what is multiplied with the word table, (M, E)."""
         return self.norm(F.gelu(self.dense(hidden_MH)))  # type: ignore[no-any-return]
 
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:
-        """Logits (M, V) for hidden states (M, H) under a word table (V, E)."""
+        """Return logits (M, V) for hidden states (M, H) under a word table (V, E)."""
         return F.linear(self.features(hidden_MH), word_VE, self.bias)
 
 

@@ -1,30 +1,33 @@
 """The settings of a pre-training: networks, objective, schedule, and which of them bear on its result."""
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from electra.config import plain, require
-from electra.domains import (
+from pydantic import Field, ValidationError
+from pydantic.dataclasses import dataclass
+
+from electra.config import (
     Amount,
     BelowOne,
-    Checked,
     Count,
     Fraction,
-    Interval,
     Positive,
     Probability,
     Rate,
     Seed,
+    Settings,
     Size,
     Weight,
+    faults,
+    plain,
+    require,
 )
 from electra.errors import BadConfig
 from electra.nn.config import AnyEncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorConfig(Checked):
+class GeneratorConfig(Settings):
     """The generator relative to the discriminator. `width` scales hidden, FFN and heads; `depth` scales layers."""
 
     kind: Literal["network", "unigram"] = "network"
@@ -49,7 +52,7 @@ Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "m
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig(Checked):
+class ObjectiveConfig(Settings):
     """What is trained: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published system."""
 
     name: Objective = "electra"
@@ -64,12 +67,11 @@ class ObjectiveConfig(Checked):
     training: Literal["joint", "two_stage", "adversarial"] = "joint"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         masked, random = self.written
-        expected = "a probability that leaves mask_token_rate its share"
-        require(random <= 1 - masked, "random_token_rate", random, expected)
+        fits = random <= 1 - masked
+        require(fits, f"random_token_rate: is {random}, should leave mask_token_rate its share ({masked})")
         if self.training != "joint":
-            require(self.name == "electra", "training", self.training, "joint, unless the objective is electra")
+            require(self.name == "electra", f"training: is {self.training}, should be joint with objective {self.name}")
 
     @property
     def written(self) -> tuple[float, float]:
@@ -84,14 +86,14 @@ class ObjectiveConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flops(Checked):
+class Flops(Settings):
     """A training budget in floating point operations, by the authors' convention (electra/pretraining/flops.py)."""
 
-    flops: Annotated[float, Interval(0, 1e30, "(]")]
+    flops: Annotated[float, Field(gt=0, le=1e30)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhaseConfig(Checked):
+class PhaseConfig(Settings):
     """A stretch of a run on rows of one length. Its part of the run is a share of all steps, or a number of them."""
 
     length: Size
@@ -100,8 +102,7 @@ class PhaseConfig(Checked):
     batch: Count | None = None  # null: pretrain's
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require((self.share is None) != (self.steps is None), "share", self.share, "a share, or `steps` instead")
+        require((self.share is None) != (self.steps is None), "share: should be set, or `steps` instead of it")
 
     @property
     def weight(self) -> float:
@@ -119,7 +120,7 @@ NO_BEARING = _ROUNDING | _SHOWN | _SAVED
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainConfig(Checked):
+class PretrainConfig(Settings):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
     With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last one's, which
@@ -145,28 +146,27 @@ class PretrainConfig(Checked):
     accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    threads: Annotated[int, Interval(1, 1024)] = 2  # torch ends the process where it is asked for a million
+    threads: Annotated[int, Field(ge=1, le=1024)] = 2  # torch ends the process where it is asked for a million
     compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
     all_reduce: Literal["fp32", "bf16"] = "fp32"  # how processes sum gradients: bf16 sends half the bytes
     deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
     log_every: Count = 100
     eval_every: Count = 1000  # steps
-    min_eval_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
+    min_eval_interval_minutes: Annotated[float, Field(ge=0, le=10_000)] = 0.0
     eval_batches: Count = 16
     save_every: Count = 1000  # steps
-    min_save_interval_minutes: Annotated[float, Interval(0, 10_000)] = 0.0
-    keep_checkpoints: Annotated[int, Interval(2, 10**9)] = 2  # a damaged one has another to fall back to
+    min_save_interval_minutes: Annotated[float, Field(ge=0, le=10_000)] = 0.0
+    keep_checkpoints: Annotated[int, Field(ge=2, le=10**9)] = 2  # a damaged one has another to fall back to
     init_from: str | None = None
 
     def __post_init__(self) -> None:
         self._take_from_phases()
-        super().__post_init__()
         for batch in {self.batch, *(phase.batch or self.batch for phase in self.phases)}:
-            require(batch % self.accumulate == 0, "accumulate", self.accumulate, f"a divisor of batch ({batch})")
+            require(batch % self.accumulate == 0, f"accumulate: is {self.accumulate}, should divide batch ({batch})")
         if isinstance(self.steps, int):
-            require(self.warmup <= self.steps, "warmup", self.warmup, f"at most steps ({self.steps})")
+            require(self.warmup <= self.steps, f"warmup: is {self.warmup}, should be at most steps ({self.steps})")
         used = self.schedule == "warmup_stable_decay" or self.decay_share == PretrainConfig.decay_share
-        require(used, "decay_share", self.decay_share, "schedule warmup_stable_decay with it")
+        require(used, f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay")
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -177,23 +177,24 @@ class PretrainConfig(Checked):
         """Set `length` and `steps` where phases say them; refuse phases that do not fit together."""
         if self.phases:
             counts, shares = [[getattr(p, key) for p in self.phases] for key in ("steps", "share")]
-            require(None not in counts or None not in shares, "phases", shares, "shares in all, or steps in all")
+            alike = None not in counts or None not in shares
+            require(alike, "phases: should all have a share, or all have steps")
             if None not in shares:
-                require(abs(sum(shares) - 1) < 1e-6, "phases", shares, "shares that sum to 1")
+                require(abs(sum(shares) - 1) < 1e-6, f"phases: have shares {shares}, which should sum to 1")
             else:
                 fits = self.steps in {None, sum(counts)}
-                require(fits, "steps", self.steps, f"the phases' sum ({sum(counts)}), or shares instead of their steps")
+                require(fits, f"steps: is {self.steps}, should be the sum of the phases' steps ({sum(counts)})")
                 object.__setattr__(self, "steps", sum(counts))
             last = self.phases[-1].length
-            require(self.length in {None, last}, "length", self.length, f"that of the last phase ({last}), or none")
+            fits = self.length in {None, last}
+            require(fits, f"length: is {self.length}, should be the last phase's ({last}) or left out")
             object.__setattr__(self, "length", last)
         for key in ("length", "steps"):
-            if getattr(self, key) is None:
-                raise BadConfig(key, "is missing", "a whole number")
+            require(getattr(self, key) is not None, f"{key}: is missing")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElectraConfig:
+class ElectraConfig(Settings):
     """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only pipelines use."""
 
     encoder: AnyEncoderConfig
@@ -206,37 +207,35 @@ class ElectraConfig:
         network = generator.kind == "network"
         twin = network and generator.width == 1 and generator.depth == 1
         for length in pretrain.lengths:
-            room = f"at most encoder.positions ({self.encoder.positions})"
-            require(length <= self.encoder.positions, "pretrain.length", length, room)
+            most = f"at most encoder.positions ({self.encoder.positions})"
+            require(length <= self.encoder.positions, f"pretrain.length: is {length}, should be {most}")
         if network and objective.name != "mlm":
             self._check_generator()
         if objective.sharing == "all":
-            require(twin, "objective.sharing", "all", "generator width 1 and depth 1 with it")
+            require(twin, "objective.sharing: is all, which needs generator.width 1 and generator.depth 1")
         if objective.training == "two_stage":
-            require(len(pretrain.phases) < 2, "objective.training", "two_stage", "joint beside pretrain.phases")
-            expected = (
-                "generator width 1, depth 1 and sharing none: the discriminator begins with the generator's weights"
-            )
-            require(twin and objective.sharing == "none", "objective.training", "two_stage", expected)
+            one_phase = len(pretrain.phases) < 2
+            require(one_phase, "objective.training: is two_stage, should be joint with pretrain.phases")
+            needs = "which needs generator.width 1, generator.depth 1 and objective.sharing none: "
+            needs += "the discriminator starts from the generator's weights"
+            require(twin and objective.sharing == "none", f"objective.training: is two_stage, {needs}")
             if isinstance(steps := pretrain.steps, int):
-                room = f"at most half of steps ({steps // 2}): each stage has its own"
-                require(pretrain.warmup <= steps // 2, "pretrain.warmup", pretrain.warmup, room)
+                most = f"at most half of steps ({steps // 2}), since each stage warms up"
+                require(pretrain.warmup <= steps // 2, f"pretrain.warmup: is {pretrain.warmup}, should be {most}")
         if not network:
             trains = objective.training == "joint" and objective.sharing in {"none", "embeddings"}
-            expected = "joint training and no other sharing: it has no weights"
-            require(trains, "generator.kind", generator.kind, expected)
+            require(trains, f"generator.kind: is {generator.kind}, which has no weights to share or to train in stages")
 
     def _check_generator(self) -> None:
         width = self.generator.width
         try:
             self.generator.encoder(self.encoder)
-        except BadConfig as error:
-            found = f"{width:g} makes a generator whose {error.where} {error.found}"
-            raise BadConfig("generator.width", found, error.expected) from None
-        if not self.encoder.shareable_embeddings and width != 1 and self.objective.sharing == "embeddings":
-            found = f"is embeddings with generator.width {width:g}"
-            expected = "tokens: a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
-            raise BadConfig("objective.sharing", found, expected, "set objective.sharing: tokens")
+        except ValidationError as error:
+            faulty = "; ".join(faults(error, None))
+            raise BadConfig(f"generator.width: {width:g} makes a generator with {faulty}") from None
+        shares = self.encoder.shareable_embeddings or width == 1 or self.objective.sharing != "embeddings"
+        tokens = "a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
+        require(shares, f"objective.sharing: is embeddings, should be tokens: {tokens}")
 
     def stage_steps(self, steps: int) -> int:
         """Return how many of a run's steps one stage has: in two-stage training half of them, else all."""

@@ -119,11 +119,6 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def launched() -> bool:
-    """Return whether torchrun started this process as one of several."""
-    return rank()[1] > 1
-
-
 # Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such
 # a thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
 _groups: list[Any] = []
@@ -138,7 +133,7 @@ def join(device: torch.device, title: str) -> Iterator[World]:
     """
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)  # streams, memory that is pinned and waits are the current one's
-    if not launched():
+    if rank()[1] == 1:
         yield World(0, 1, device)
         return
     _end_with(os.getppid())

@@ -31,7 +31,7 @@ from electra.pretraining.flops import phase_flops, training_steps
 from electra.pretraining.model import Pretraining, optimizer_of
 from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
-from electra.pretraining.step import Graphs, Step, halves
+from electra.pretraining.step import Graphs, Step, halves, keep_freed_memory
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -131,6 +131,8 @@ def pretrain(
         batches = {phase.batch for phase in phases}
         halved = halves(config, batches, world)
         threads = held.enter_context(ThreadPoolExecutor(2)) if halved else None
+        if device.type == "cpu":
+            keep_freed_memory()
         at_once = 2 if halved else 1
         torch.set_num_threads(settings.threads // at_once)
         cut, mine = world.slices(batches, settings.accumulate, at_once)

@@ -21,7 +21,6 @@ from electra.files import free_name, lock_folder, read_json, rename, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, describe, differences
-from electra.storage.manifest import read_sealed
 
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
 CONTINUE = "ELECTRA_CONTINUE"  # the run to continue: what `--continue` is without a command line, as in DVC
@@ -98,13 +97,8 @@ def intact(run: Path) -> dict[int, Progress]:
 
 
 def newest(run: Path) -> Progress | None:
-    """Return what the newest checkpoint, or else the record of a refused step, says of its run; None without either."""
-    for progress in intact(run).values():
-        return progress
-    for path in sorted(run.glob("nonfinite-step-*.json")):
-        with contextlib.suppress(UserError):
-            return read_sealed(path)
-    return None
+    """Return what the newest checkpoint says of its run; None without one."""
+    return next(iter(intact(run).values()), None)
 
 
 def identity(progress: Progress) -> Fingerprint | None:

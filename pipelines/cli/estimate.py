@@ -77,7 +77,7 @@ def pretraining(name: str, params: Params) -> str:
         return f", pretrain.accumulate: {slices}" if slices else ", too little memory"
 
     lines = [first, f"time: {flops:.2g} floating point operations; on one GPU:"]
-    lines += [f"  {card.name}: {span(flops, card)}{advise(card)}" for card in CARDS.values()]
+    lines += [f"  {card.name}: {span(flops, card, config.encoder.hidden)}{advise(card)}" for card in CARDS.values()]
     lines += [f"memory: {memory / 1e9:.1f} GB of the GPU"]
     if text := text_bytes(params, tokens.corpus):
         per_token = next((size for _, pieces, size, _ in VOCABULARIES if vocab_size <= pieces), VOCABULARIES[-1][2])
@@ -127,7 +127,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     flops = finetuning_flops(encoder, vocab_size, runs)
     lines = [f"{name}, fine-tuning ({', '.join(tasks)}), {weights / 1e6:.1f} M parameters"]
     lines += [f"time: at most {flops:.2g} floating point operations; on one GPU:"]
-    lines += [f"  {card.name}: {span(flops, card)}" for card in CARDS.values()]
+    lines += [f"  {card.name}: {span(flops, card, encoder.hidden)}" for card in CARDS.values()]
     lines += [f"memory: {memory / 1e9:.1f} GB of the GPU"]
     lines += [f"disk: {kept * weights * 4 / 1e9:.1f} GB for models that are kept: {kept}"]
     return "\n".join(lines)
@@ -159,7 +159,8 @@ def ablations(names: Iterable[str], params: Params) -> str:
         for arm in remaining:
             flops += training_flops(arm.config, vocab_size, "matmul")
             flops += finetuning_flops(arm.config.encoder, vocab_size, runs)
-        times = " | ".join(span(flops, card) for card in CARDS.values())
+        hidden = params.models[ablation.model].encoder.hidden
+        times = " | ".join(span(flops, card, hidden) for card in CARDS.values())
         lines.append(f"| {name} | {len(arms)} | {len(remaining)} | {flops:.2g} | {times} |")
     return "\n".join(lines)
 

@@ -30,6 +30,7 @@ from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import SQUAD
 from electra.inference import Model, answer, as_row
+from electra.nn.huggingface import ModelFolder
 from pipelines.config.params import load
 from pipelines.report.examples import named
 from pipelines.report.records import TITLES
@@ -47,8 +48,8 @@ MARKS = {
 }
 CSS = """
 .scrolls { max-height: 20em; overflow-y: auto !important; }
-.scrolls .textspan { white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; }
-.dark .textspan .text { color: #f4f4f5 !important; }
+.scrolls .text { white-space: pre-wrap; overflow-wrap: anywhere; }
+.dark .token .text { color: #f4f4f5 !important; }
 """
 Marked = list[tuple[str, str | None]]  # parts of a text with their marks
 
@@ -117,7 +118,7 @@ def find_models(name: str) -> tuple[str, list[Path], dict[str, Finetuned]]:
         folders = (
             [top] if (top / "config.json").is_file() else sorted(path.parent for path in top.glob("*/config.json"))
         )
-        finetuned = {folder.name: Finetuned(folder) for folder in folders if is_finetuned(folder)}
+        finetuned = {folder.name: Finetuned(folder) for folder in folders if is_finetuned(ModelFolder(folder))}
         return (
             top.absolute().name,
             [folder for folder in folders if folder.name not in finetuned],

@@ -62,7 +62,7 @@ def run(
             preflight.print_hints(params.corpora[name], f"corpora.{name}")
         work.run(name, params, tracker)
     if main and work.has_cards:
-        from pipelines.report import cards  # here, since importing torch takes seconds
+        from pipelines.stages import cards  # here, since importing torch takes seconds
 
         cards.write(stage, name, params)
     if main:

@@ -8,12 +8,15 @@ common    settings of every arm
 import itertools
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
-from electra.config import nearest, require, require_once
-from electra.domains import Checked, Count, Fraction, Interval
-from electra.errors import BadConfig
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from electra import config
+from electra.config import Count, Fraction, nearest, require, require_once
+from electra.errors import shown
 from electra.pretraining.config import Flops
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
@@ -23,7 +26,7 @@ OWN = {"pretrain.seed": "leave it to `seeds`", "pretrain.threads": "arms train w
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol(Checked):
+class Protocol(config.Settings):
     """How arms are trained and scored: shared by the ablations of a model, and changed by each.
 
     The budget is what the unchanged model spends in `steps` steps (null: its own): with `equal_flops` every arm trains
@@ -33,20 +36,19 @@ class Protocol(Checked):
 
     common: Settings = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
-    seeds: Annotated[int, Interval(1, 10_000)] = 1
+    seeds: Annotated[int, Field(ge=1, le=10_000)] = 1
     steps: Count | Flops | None = None
     budget: Literal["equal_flops", "equal_steps", "own"] = "equal_flops"
     points: tuple[Fraction, ...] = ()  # of a run
     finetune: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for key in ("tasks", "points"):
             require_once(getattr(self, key), key, empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Base:
+class Base(config.Settings):
     """What the arms change: a model, its `tokens` (again, so that dvc.yaml can name the files), the source of the tasks
     (`data`), and how they are fine-tuned."""
 
@@ -57,7 +59,7 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variants:
+class Variants(config.Settings):
     """The arms, written out or as a grid; `reference` is the arm that the others are compared with."""
 
     title: str
@@ -81,26 +83,28 @@ class AblationConfig(Protocol, Base, Variants):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(bool(self.arms or self.grid), "arms", self.arms, "at least one arm, or a grid")
+        require(bool(self.arms or self.grid), "arms: should have at least one arm, unless there is a grid")
         for axis, values in self.grid.items():
-            require(len(values) > 0, f"grid.{axis}", values, "at least one value")
+            require(len(values) > 0, f"grid.{axis}: should have at least one value")
         count = len(self.arms) + math.prod(map(len, self.grid.values())) * bool(self.grid)
-        if count > ARMS:
-            raise BadConfig("grid" if self.grid else "arms", f"makes {count:,} arms", f"at most {ARMS:,}")
+        key = "grid" if self.grid else "arms"
+        require(count <= ARMS, f"{key}: makes {count:,} arms, should make at most {ARMS:,}")
         names = [*self.arms, *self.combinations()]
-        require(len(set(names)) == len(names), "grid", names, "arms with names of their own")
+        require(len(set(names)) == len(names), f"grid: makes arms of equal names, {shown(names)}")
         for name in names:
-            require(ARM.fullmatch(name) is not None, f"arms.{name}", name, "a name of letters, digits, _, ., - and +")
-        require(self.budget != "own" or self.steps is None, "steps", self.steps, "null beside `budget: own`")
+            fits = ARM.fullmatch(name) is not None
+            require(fits, f"arms.{shown(name)[1:-1]}: should be a name of letters, digits, _, ., - and +")
+        require(self.budget != "own" or self.steps is None, "steps: should be null with `budget: own`")
         known = {*names, *(value for axis in self.grid for value in self.axis(axis))}
-        for name, label in self.labels.items():
-            require(name in known, f"labels.{name}", label, f"one of {', '.join(known)}", nearest(name, known))
-        require(self.reference in {"", *names}, "reference", self.reference, f"one of {', '.join(names)}")
+        for name in self.labels:
+            require(name in known, f"labels.{name}: no such arm; {nearest(name, known)}".removesuffix("; "))
+        arm = f"reference: no arm {shown(self.reference)}; the arms are {', '.join(names)}"
+        require(self.reference in {"", *names}, arm)
         for arm, settings in self.settings.items():
             for key, advice in OWN.items():
-                require(key not in settings, f"arms.{arm}.{key}", settings.get(key), "no such key", advice)
+                require(key not in settings, f"arms.{arm}.{key}: cannot be set for an arm; {advice}")
             own = self.budget == "own" or "pretrain.steps" not in settings
-            require(own, f"arms.{arm}.pretrain.steps", settings.get("pretrain.steps"), "`budget: own` with it")
+            require(own, f"arms.{arm}.pretrain.steps: needs `budget: own`")
 
     @property
     def settings(self) -> dict[str, Settings]:

@@ -4,17 +4,17 @@ models.M.encoder: E       the contents of encoders.E
 tokens.T.tokenizer: Z     the contents of tokenizers.Z
 ablations.A               `base` flattened; protocols.M of its model, overridden by its own `protocol`
 label                     of an arm, or of a grid's value: an entry of `labels`
+corpora.C.sources         a list; the names by which `dvc exp run -S` reaches its sections are dropped
+models.M.pretrain.phases  likewise
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from electra.config import build, merge, nearest
-from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, shown
 from pipelines.config.ablation_config import Entry
 
-AnyTokenizer = TrainTokenizer | VocabTokenizer | HubTokenizer
 NAMED = {"models": ("encoder", "encoders"), "tokens": ("tokenizer", "tokenizers")}
 
 
@@ -29,6 +29,9 @@ def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
         entries, of = values.get(section), groups.get(group, {})
         if isinstance(entries, dict) and isinstance(of, dict):
             resolved[section] = {name: _named(entry, key, of, f"{section}.{name}") for name, entry in entries.items()}
+    for section, *path in (("corpora", "sources"), ("models", "pretrain", "phases")):
+        if isinstance(entries := resolved.get(section), dict):
+            resolved[section] = {name: _unnamed(entry, path) for name, entry in entries.items()}
     if isinstance(ablations := values.get("ablations"), dict):
         for name, entry in ablations.items():
             build(Entry, entry, f"ablations.{name}")
@@ -50,6 +53,14 @@ def spread(ablation: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, 
     return flat | {"labels": labels | flat.get("labels", {})}
 
 
+def _unnamed(values: Any, path: list[str]) -> Any:
+    """Return a section with the named sections at `path` as a list."""
+    key, *rest = path
+    if not isinstance(values, dict) or not isinstance(inner := values.get(key), dict):
+        return values
+    return values | {key: _unnamed(inner, rest) if rest else list(inner.values())}
+
+
 def _unlabelled(arms: Mapping[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
     labels |= {name: settings["label"] for name, settings in arms.items() if "label" in settings}
     return {name: {key: settings[key] for key in settings if key != "label"} for name, settings in arms.items()}
@@ -60,7 +71,7 @@ def _named(entry: Any, key: str, group: Mapping[str, Any], where: str) -> Any:
         return entry  # which `build` refuses
     name = entry[key]
     if not isinstance(name, str) or name not in group:
-        expected = f"one of {', '.join(map(str, group))}" if group else f"a name under {key}s"
-        found = f"has no {name!r}" if isinstance(name, str) else f"is {shown(name)}"
-        raise BadConfig(f"{where}.{key}", found, expected, nearest(str(name), map(str, group)))
+        known = f"there are {', '.join(map(str, group))}" if group else "there are none"
+        do = nearest(str(name), map(str, group)) or known
+        raise BadConfig(f"{where}.{key}: is {shown(name)}, should be a name under {key}s; {do}")
     return entry | {key: group[name]}

@@ -7,19 +7,21 @@ Unknown and duplicate keys are refused with the nearest valid one, and every nam
 import functools
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from electra.config import build, digest, merge, nearest, plain, require, require_once, written
+from pydantic.dataclasses import dataclass
+
+from electra.config import Settings, build, digest, merge, nearest, plain, require, require_once, written
 from electra.data.packing import TokensConfig
-from electra.domains import Checked, Positive
-from electra.errors import BadConfig
+from electra.data.tokenizer import AnyTokenizer
+from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from pipelines.config.ablation_config import AblationConfig, Protocol
-from pipelines.config.groups import AnyTokenizer, with_groups
+from pipelines.config.groups import with_groups
 from pipelines.config.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 
@@ -32,7 +34,7 @@ PAPER = "paper"  # the recipe that the others change
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(Settings):
     """What a bare `dvc repro` covers."""
 
     models: tuple[str, ...]
@@ -40,20 +42,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuPrices(Checked):
-    """Dollars an hour of one GPU, for `electra estimate`."""
-
-    h100: Positive = 2.5
-    h200: Positive = 3.5
-    a100: Positive = 1.5
-    l40s: Positive = 1.0
-    rtx_4090: Positive = 0.5
-    rtx_3090: Positive = 0.3
-    t4: Positive = 0.4
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Settings):
     """One pre-training: where its rows come from, its two networks, its objective and schedule.
 
     In params.yaml `encoder` is a name under `encoders`; here it is that entry.
@@ -74,14 +63,14 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishedConfig:
+class PublishedConfig(Settings):
     """A model that was pre-trained elsewhere, as a Hugging Face folder."""
 
     folder: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningConfig:
+class FinetuningConfig(Settings):
     """A model, pre-trained here or elsewhere, on the tasks of a source, by a recipe."""
 
     model: str
@@ -94,7 +83,7 @@ class FinetuningConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(Settings):
     """All of params.yaml. Sections that a dvc.yaml names have no defaults, since DVC knows none."""
 
     corpora: dict[str, CorpusConfig]
@@ -110,13 +99,12 @@ class Params:
     tokenizers: dict[str, AnyTokenizer] = field(default_factory=dict)
     protocols: dict[str, Protocol] = field(default_factory=dict)
     tracking: Literal["mlflow", "none"] = "mlflow"
-    gpu_prices: GpuPrices = GpuPrices()
 
     def __post_init__(self) -> None:
         for section in (*SECTIONS, "ablations", "tokenizers"):
             for name in getattr(self, section):
                 fits = NAME.fullmatch(name) is not None
-                require(fits, f"{section}.{name}", name, "a name of letters, digits, _ and -")
+                require(fits, f"{section}.{shown(name)[1:-1]}: should be a name of letters, digits, _ and -")
         for name, corpus in self.corpora.items():
             if scored := corpus.cleaning.decontaminate:
                 self.require("tasks", scored.tasks, f"corpora.{name}.cleaning.decontaminate.tasks")
@@ -125,16 +113,16 @@ class Params:
         for name, model in self.models.items():
             self.require("tokens", model.tokens, f"models.{name}.tokens")
             lengths = self.tokens[model.tokens].lengths
-            expected = f"one of tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
+            listed = f"should be in tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))}); add it there"
             for length in model.pretrain.lengths:
-                require(length in lengths, f"models.{name}.pretrain.length", length, expected, f"add {length} to it")
+                require(length in lengths, f"models.{name}.pretrain.length: is {length}, {listed}")
         for name in self.published:
-            require(name not in self.models, f"published.{name}", name, "a name that no model has")
+            require(name not in self.models, f"published.{name}: is the name of a model, too; choose another")
         for name, recipe in self.recipes.items():
             _require_few_seeds(recipe, f"recipes.{name}")
         for name, ablation in self.ablations.items():
             _require_few_seeds(ablation.finetune, f"ablations.{name}.finetune")
-        require(PAPER in self.recipes, "recipes", list(self.recipes), f"{PAPER} among them: the others change it")
+        require(PAPER in self.recipes, f"recipes.{PAPER}: is missing; the other recipes change it")
         self.finetune.check({})
         for name in self.finetunings:
             self._check_finetuning(name)
@@ -169,12 +157,13 @@ class Params:
             self.require(section, getattr(ablation, key), f"{where}.base.{key}")
         model, own = self.models[ablation.model], self.own_tasks(ablation.data)
         fits = ablation.tokens == model.tokens
-        require(fits, f"{where}.base.tokens", ablation.tokens, f"the model's: {model.tokens}")
+        require(fits, f"{where}.base.tokens: is {ablation.tokens}, should be the model's ({model.tokens})")
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
         self.finetune.check(ablation.finetune, f"{where}.finetune", own)
         tasks = (*GLUE, *SQUAD.values(), *own)
         for task in ablation.tasks:
-            require(task in tasks, f"{where}.tasks", task, f"of {', '.join(tasks)}", nearest(task, tasks))
+            do = nearest(task, tasks) or f"the tasks are {', '.join(tasks)}"
+            require(task in tasks, f"{where}.tasks: no task {task}; {do}")
         changes = merge(self.recipe(ablation.recipe), ablation.finetune)
         self.require_room(f"{where}.finetune", changes, ablation.tasks, own, shortest)
 
@@ -197,8 +186,8 @@ class Params:
         for task in tasks:
             squad = self.finetune.resolve_squad(changes, where) if task.startswith("squad") else None
             length = (squad or self.finetune.resolve(task, changes, where, own)).length
-            if length > longest:
-                raise BadConfig(where, f"has rows of {length} tokens for {task}", f"at most the encoder's {longest}")
+            fits = length <= longest
+            require(fits, f"{where}: has rows of {length} tokens for {task}; the encoder takes at most {longest}")
 
     def own_tasks(self, source: str) -> tuple[str, ...]:
         """The names of the tasks that a source has beside GLUE's."""
@@ -217,8 +206,8 @@ class Params:
         """Raise BadConfig unless a section has an entry `name`."""
         names = getattr(self, section)
         if name not in names:
-            expected = f"one of {', '.join(names)}" if names else f"a name under {section}"
-            raise BadConfig(where or section, f"has no {name!r}", expected, nearest(name, names))
+            known = f"there are {', '.join(names)}" if names else "there are none"
+            raise BadConfig(f"{where or section}: no {section} entry {shown(name)}; {nearest(name, names) or known}")
 
     def arm(self, ablation: str, arm: str) -> ModelConfig:
         """The model of one arm: the ablation's model with the arm's settings."""
@@ -230,7 +219,7 @@ class Params:
             for part in path:
                 section = section.get(part)
                 if not isinstance(section, dict):
-                    raise BadConfig(f"{where}.{key}", "is not a parameter", "a dotted key of the model")
+                    raise BadConfig(f"{where}.{key}: no such setting of the model")
             section[last] = value
         return build(ModelConfig, values, where)
 
@@ -255,7 +244,7 @@ def _require_few_seeds(values: dict[str, Any], where: str) -> None:
         if isinstance(value, dict):
             _require_few_seeds(value, f"{where}.{key}")
         elif key == "seeds" and isinstance(value, list) and len(value) > SEEDS:
-            raise BadConfig(f"{where}.seeds", f"has {len(value):,} entries", f"at most {SEEDS:,}")
+            raise BadConfig(f"{where}.seeds: has {len(value):,} entries, should have at most {SEEDS:,}")
 
 
 def settings_digest(ablation: str, params: Params) -> str:
@@ -274,7 +263,6 @@ def load(path: Path = FILE, over: Path | None = None) -> Params:
     if over is not None:
         values, file = merge(dict(values), read(over)), f"{file} with {over}"
     try:
-        return build(Params, with_groups(values), path.name)
+        return build(Params, with_groups(values), "")
     except BadConfig as error:
-        where = one_line(error.where.removeprefix(path.name).removeprefix("."))
-        raise BadConfig(f"{file}: {where}", *map(one_line, (error.found, error.expected, error.do))) from None
+        raise BadConfig(f"{file}: {one_line(error)}") from None

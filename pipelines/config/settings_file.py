@@ -15,18 +15,18 @@ def read(path: Path) -> Mapping[str, Any]:
     try:
         values = YAML(typ="safe").load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise BadConfig(path, "there is no such file", "a YAML file", "run in the project's folder") from None
+        raise BadConfig(f"{path}: there is no such file; run this in the project's folder") from None
     except OSError as error:
-        raise BadConfig(path, f"cannot be read ({error.strerror})", "a file") from None
+        raise BadConfig(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise BadConfig(path, f"is not UTF-8 ({error.reason} at byte {error.start})", "UTF-8 text") from None
+        raise BadConfig(f"{path}: is not UTF-8 ({error.reason} at byte {error.start:,})") from None
     except MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadConfig(f"{path}{line}", one_line(error.problem), "YAML") from None
+        raise BadConfig(f"{path}{line}: is not YAML ({one_line(error.problem)})") from None
     except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:  # as of the date `2001-99-99`
-        raise BadConfig(path, f"holds an invalid value ({one_line(error)})", "YAML") from None
+        raise BadConfig(f"{path}: holds an invalid value ({one_line(error)})") from None
     if not isinstance(values, dict):
-        raise BadConfig(path, "holds no mapping", "sections of keys and values")
+        raise BadConfig(f"{path}: should hold sections of keys and values")
     require_plain(values, f"{path}: ")
     return values
 
@@ -35,13 +35,15 @@ def require_plain(value: Any, where: str, dot: str = "") -> None:
     """Refuse what is no setting: dates, bytes, sets, and URLs with credentials, which would go into records."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(value, dict) and not isinstance(key, str):
+                raise BadConfig(f"{where}: has the key {shown(key)}, which is not text; put it in quotes")
             require_plain(key, where)
             require_plain(inner, f"{where}{dot}{key}", ".")
     elif not isinstance(value, str | int | float | None):
-        raise BadConfig(where, f"holds {shown(value)}", "numbers, text, lists and sections", "put text in quotes")
+        raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and hidden(value) != value:
-        do = "give credentials to the environment: AWS_ACCESS_KEY_ID, FSSPEC_HTTPS (docs/corpora.md, Behind a URL)"
-        raise BadConfig(where, f"holds {shown(hidden(value))}", "a URL without a login and without `?name=value`", do)
+        do = "leave its login and `?name=value` out, and give them to the environment (docs/corpora.md, Behind a URL)"
+        raise BadConfig(f"{where}: holds the URL {shown(hidden(value))}; {do}")
 
 
 def one_line(text: object) -> str:

@@ -1,8 +1,8 @@
 """What a training takes by its settings: memory of a GPU, and time on cards that nobody has measured here.
 
 time     floating point operations / (the maker's peak × the share of it that training reaches). The share is a range of
-         published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). Those networks are wide: expect
-         the upper end of the range, or more, below 768 hidden units
+         published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On a GPU it falls with the width
+         below 768 hidden units, as the operations per byte of memory do. No card has confirmed this
 memory   18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer and hidden unit of
          a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit, and what CUDA itself takes
 """
@@ -25,6 +25,7 @@ from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
 
 UTILISATION = (0.46, 0.21)  # share of the peak: the fastest first
+WIDE = 768  # hidden units from which on a GPU reaches it
 PUBLISHED_VOCABULARY = 30_522  # BERT's vocab.txt
 PUBLISHED_JSON = 50_368  # ModernBERT's tokenizer.json
 CONTEXT = 0.6e9  # bytes that CUDA itself takes
@@ -39,7 +40,7 @@ UNITS = (
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU by its maker's figures: dense operations per second in its training format, and bytes of memory."""
+    """A GPU by its maker's figures: dense operations per second in its training format, bytes of memory (a CPU: 0)."""
 
     name: str
     flops: float
@@ -72,7 +73,8 @@ def this_machine() -> Card:
 def time_here(config: ElectraConfig, vocab_size: int) -> str:
     """Return what would run a pre-training on this machine, and how long that takes."""
     machine = this_machine()
-    return f"{machine.name}: {span(training_flops(config, vocab_size, 'matmul'), machine)}"
+    flops = training_flops(config, vocab_size, "matmul")
+    return f"{machine.name}: {span(flops, machine, config.encoder.hidden)}"
 
 
 def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int:
@@ -82,9 +84,15 @@ def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int
     return PUBLISHED_JSON if tokenizer.file.endswith(".json") else PUBLISHED_VOCABULARY
 
 
-def span(flops: float, card: Card) -> str:
+def utilisation(card: Card, hidden: int) -> tuple[float, float]:
+    """Return the share of a card's peak that training reaches with so many hidden units, the highest first."""
+    width = 1.0 if card.memory == 0 else min(1.0, hidden / WIDE)
+    return UTILISATION[0] * width, UTILISATION[1] * width
+
+
+def span(flops: float, card: Card, hidden: int) -> str:
     """Return how long so many operations take on a card, as two durations."""
-    first, last = (duration(flops / (card.flops * share)) for share in UTILISATION)
+    first, last = (duration(flops / (card.flops * share)) for share in utilisation(card, hidden))
     if first == last:
         return last
     number, unit = first.split()
@@ -106,7 +114,7 @@ def parameters(config: ElectraConfig, vocab_size: int) -> int:
     encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
-        model = Pretraining(replace(config, encoder=encoder), vocab_size, special)
+        model = Pretraining(replace(config, encoder=encoder), vocab_size, special, torch.ones(vocab_size))
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -6,27 +6,35 @@ last checkpoint. The number of processes changes no result beyond rounding, so i
 the command line or one of torchrun's own variables, which pass through DVC.
 """
 
+import contextlib
 import json
 import logging
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from electra.domains import Interval
 from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
+from electra.stopping import heeded
 from electra.workers import rank
 
 # The least of each is the default.
-COUNTS = {"nproc_per_node": Interval(1, 256), "nnodes": Interval(1, 10_000), "max_restarts": Interval(0, 10_000)}
+COUNTS = {"nproc_per_node": range(1, 257), "nnodes": range(1, 10_001), "max_restarts": range(10_001)}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
+MEETING = 900  # seconds within which all machines have to be started
+ANSWER = 20  # seconds for the first machine's answer
+MEET = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
+PLACE = "HOST:PORT of the first machine, the same on all of them"
 PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was requested
 
 
@@ -35,22 +43,32 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
 
     Raises BadConfig for an option that is no such number, and for several machines without a place to meet.
     """
-    found = {}
+    variables = {}
     for key, counts in COUNTS.items():
-        text = str(options.get(key) or os.environ.get(_variable(key)) or int(counts.low))
+        text, where = _setting(key, options)
+        text = text or str(counts.start)
         if not text.isdecimal() or len(text) > 9 or int(text) not in counts:
-            raise BadConfig(f"--{key.replace('_', '-')}", f"is {shown(text)}", str(counts))
-        if int(text) > counts.low:
-            found[_variable(key)] = text
-    endpoint, expected = _variable("rdzv_endpoint"), "HOST:PORT of the first machine, the same on all of them"
-    if value := options.get("rdzv_endpoint") or os.environ.get(endpoint):
-        parts = ENDPOINT.fullmatch(value)
+            span = f"from {counts.start} to {counts.stop - 1:,}"
+            raise BadConfig(f"{where}: is {shown(text)}, should be {span}")
+        if int(text) > counts.start:
+            variables[_variable(key)] = text
+    endpoint, where = _setting("rdzv_endpoint", options)
+    if endpoint:
+        parts = ENDPOINT.fullmatch(endpoint)
         if parts is None or not 0 < int(parts[1]) < 1 << 16:
-            raise BadConfig("--rdzv-endpoint", f"is {shown(value)}", expected)
-        found[endpoint] = value
-    elif _variable("nnodes") in found:
-        raise BadConfig("--rdzv-endpoint", "is missing", expected)
-    return found
+            raise BadConfig(f"{where}: is {shown(endpoint)}, and must be {PLACE}")
+        variables[_variable("rdzv_endpoint")] = endpoint
+    elif _variable("nnodes") in variables:
+        raise BadConfig(f"--rdzv-endpoint: is missing; with several machines it is {PLACE}")
+    return variables
+
+
+def _setting(key: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (value, where it was set): an option of the command line or, without it, torchrun's variable."""
+    if options.get(key):
+        return str(options[key]), f"--{key.replace('_', '-')}"
+    variable = _variable(key)
+    return os.environ.get(variable, ""), f"the environment variable {variable}"
 
 
 def _variable(option: str) -> str:
@@ -102,6 +120,7 @@ def earlier_mistake() -> int:
 def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> int:
     """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for; returns the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(number.name for number in heeded())
     # A new store for each start: with one store for all, restarted processes read where the dead ones had listened.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
@@ -111,8 +130,13 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    count = {key: int(variables.get(_variable(key), counts.low)) for key, counts in COUNTS.items()}
+    count = {key: int(variables.get(_variable(key), counts.start)) for key, counts in COUNTS.items()}
     machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
+    try:
+        hosts = machines == 1 or find_rendezvous(endpoint)
+    except SourceUnreachable as error:
+        report(error)
+        return error.exit_code
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(
             min_nodes=machines,
@@ -121,21 +145,62 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
             run_id=name if machines > 1 else uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint=endpoint,
+            rdzv_configs={"is_host": hosts},
             max_restarts=count["max_restarts"],
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         try:
             elastic_launch(config, sys.executable)("-m", "pipelines", *command)
         except SignalException as error:
-            report(Stopped(name, f"stopped by {error.sigval.name}", "", "run the same command to go on"))
+            report(Stopped(f"{name}: stopped by {error.sigval.name}; run the same command to go on"))
             return Stopped.exit_code
         except RendezvousError as error:
-            do = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
-            report(unmet := SourceUnreachable(endpoint, f"the machines did not meet ({error})", "", do))
+            report(unmet := SourceUnreachable(f"{endpoint}: the machines did not meet ({error}); {MEET}"))
             return unmet.exit_code
         except ChildFailedError as error:
             return explain(error.failures, name)
     return 0
+
+
+def find_rendezvous(endpoint: str) -> bool:
+    """Wait until machines can meet at HOST:PORT, and return whether it is this machine that listens there.
+
+    The library waits in C++, where no signal is handled, and for ever where something else answers. Here a stop works.
+    Raises SourceUnreachable for a port that something else holds, and where nobody listens in time.
+    """
+    host, _, port = endpoint.rpartition(":")
+    deadline = time.monotonic() + MEETING
+    while time.monotonic() < deadline:
+        try:
+            family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+            with contextlib.suppress(OSError), socket.create_server(address, family=family):
+                return True  # this is the first machine, and the port is free; else another machine's, or taken
+            with socket.create_connection(address[:2], timeout=5):
+                pass
+        except OSError:  # the first machine is not up yet
+            time.sleep(1)
+            continue
+        if _is_store(host.strip("[]"), int(port)):
+            return False
+        raise SourceUnreachable(f"{endpoint}: something else than this program answers there; give another port")
+    raise SourceUnreachable(f"{endpoint}: nobody listens there; {MEET}")
+
+
+def _is_store(host: str, port: int) -> bool:
+    """Whether torch's store answers at a port, asked in a thread that may hang."""
+    from torch.distributed import TCPStore
+
+    answered = threading.Event()
+
+    def ask() -> None:
+        while not answered.is_set():
+            with contextlib.suppress(RuntimeError):
+                TCPStore(host, port, is_master=False, timeout=timedelta(seconds=ANSWER))
+                answered.set()
+            time.sleep(1)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answered.wait(ANSWER)
 
 
 def explain(failures: Mapping[int, Any], name: str) -> int:
@@ -147,7 +212,7 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
     rank, chosen = min(failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0)))
     if chosen.exitcode < 0:
         ended = f"process {rank} was ended by {chosen.signal_name()}"
-        report(Stopped(name, ended, "", "run the same command to go on from the last checkpoint"))
+        report(Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint"))
         return Stopped.exit_code
     if chosen.error_file_data:
         message = chosen.message  # as `report` wrote it, or torch elastic's own text

@@ -6,11 +6,14 @@ sample_world/, own (rows of custom tasks), glue and squad (the official layouts)
 predict_rows reads what a finished model is to answer: the others never import these two.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal
 
-from electra.config import require, require_once
-from electra.domains import Checked, Interval, Positive, Seed
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from electra.config import Positive, Seed, Settings, require, require_once
+from electra.errors import shown
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
@@ -26,7 +29,7 @@ def _extends_ascii(encoding: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleCorpus(Checked):
+class SampleCorpus(Settings):
     """The articles of the sample world; `without` leaves out what may resemble the rows of tasks."""
 
     kind: Literal["sample"]
@@ -35,12 +38,11 @@ class SampleCorpus(Checked):
     weight: Positive | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require_once(self.without, "without", empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalCorpus(Checked):
+class LocalCorpus(Settings):
     """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well.
 
     The other kinds are files as they are delivered, which need no further setting: WARC and WET of crawls, SGML of
@@ -59,22 +61,22 @@ class LocalCorpus(Checked):
     weight: Positive | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         named = [pattern for pattern in self.files if not pattern.startswith("!")]
-        require(len(named) > 0, "files", list(self.files), "at least one path or glob")
-        expected = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
-        require(_extends_ascii(self.encoding), "encoding", self.encoding, expected)
+        require(len(named) > 0, "files: should name at least one path or glob")
+        extends = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
+        require(_extends_ascii(self.encoding), f"encoding: is {shown(self.encoding)}, should be {extends}")
         if self.kind != "local":
             for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
                 value = getattr(self, key)
-                require(value == getattr(LocalCorpus, key), key, value, f"no such key with kind: {self.kind}")
+                unset = value == getattr(LocalCorpus, key)
+                require(unset, f"{key}: is {shown(value)}, should not be set with kind: {self.kind}")
             fits = self.format in {"auto", self.kind}
-            require(fits, "format", self.format, f"no such key with kind: {self.kind}")
+            require(fits, f"format: is {self.format}, should not be set with kind: {self.kind}")
             object.__setattr__(self, "format", self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubCorpus(Checked):
+class HubCorpus(Settings):
     """A data set of the hub, through the `datasets` library."""
 
     kind: Literal["hub"]
@@ -89,43 +91,42 @@ class HubCorpus(Checked):
     weight: Positive | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require(bool(self.revision), "revision", self.revision, "a commit of the data set")
+        require(bool(self.revision), "revision: is empty, should be a commit of the data set")
 
 
-SourceConfig = SampleCorpus | LocalCorpus | HubCorpus
+SourceConfig = Annotated[SampleCorpus | LocalCorpus | HubCorpus, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected(Checked):
+class Expected(Settings):
     """How large a corpus is, so that a disk too small is noticed before the first byte and not after a day."""
 
-    tokens: Annotated[float, Interval(0, 1e18, "(]")]
+    tokens: Annotated[float, Field(gt=0, le=1e18)]
     gigabytes: Positive  # of cleaned text
     core_hours: Positive | None = None  # of the corpus and tokens stages together, from measured rates (docs/scale.md)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusConfig:
+class CorpusConfig(Settings):
     """The section `corpora.<name>`: sources, and what is done to their text.
 
     With weights, the sources' shares of the tokens are as their weights: the scarcest for its weight is repeated most,
     and none is cut. All sources have a weight or none has.
     """
 
-    sources: tuple[SampleCorpus | LocalCorpus | HubCorpus, ...]
+    sources: tuple[SourceConfig, ...]
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
     expected: Expected | None = None
 
     def __post_init__(self) -> None:
-        require(len(self.sources) > 0, "sources", list(self.sources), "at least one source")
+        require(len(self.sources) > 0, "sources: should have at least one source")
         weighted = [source.weight is not None for source in self.sources]
-        require(all(weighted) or not any(weighted), "sources", "weights for some", "a weight for each source or none")
+        require(all(weighted) or not any(weighted), "sources: should all have a weight, or none should")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleTasks(Checked):
+class SampleTasks(Settings):
     """GLUE and SQuAD layouts filled by the sample world."""
 
     kind: Literal["sample"]
@@ -134,7 +135,7 @@ class SampleTasks(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalTasks:
+class LocalTasks(Settings):
     """Official files: a folder with <TASK>/*.tsv and one with SQuAD's *.json."""
 
     kind: Literal["local"]
@@ -143,11 +144,12 @@ class LocalTasks:
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
-        require(self.glue is not None or self.squad is not None, "glue", self.glue, "a folder for glue, squad or both")
+        some = self.glue is not None or self.squad is not None
+        require(some, "glue: is missing, and so is squad; name a folder for either or both")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubDataset:
+class HubDataset(Settings):
     """A data set of the hub at one commit."""
 
     dataset: str
@@ -155,7 +157,7 @@ class HubDataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTasks:
+class HubTasks(Settings):
     """GLUE and SQuAD of the hub, through the `datasets` library."""
 
     kind: Literal["hub"]
@@ -165,7 +167,8 @@ class HubTasks:
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
-        require(any((self.glue, self.squad1, self.squad2)), "glue", None, "at least one of glue, squad1, squad2")
+        some = self.glue or self.squad1 or self.squad2
+        require(some is not None, "glue: is missing, and so are squad1 and squad2; name at least one")
 
 
 METRICS = {  # that may count, the usual one first
@@ -177,7 +180,7 @@ LABELS = {"classification": 2, "regression": 0, "tagging": 1}  # at least
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTask(Checked):
+class OwnTask(Settings):
     """One custom task: its files, what their columns are called, and what is to be predicted."""
 
     train: str
@@ -193,18 +196,19 @@ class OwnTask(Checked):
     scale: Positive = 1.0  # regression: about the largest label
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         metrics, few = METRICS[self.kind], LABELS[self.kind]
         object.__setattr__(self, "metric", self.metric or metrics[0])
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
-        require(self.metric in metrics, "metric", self.metric, f"one of {', '.join(metrics)}")
-        fits = len(self.labels) >= few and len(set(self.labels)) == len(self.labels) and (few or not self.labels)
-        require(bool(fits), "labels", list(self.labels), f"{few} or more, each once" if few else "none for regression")
-        require(self.kind != "tagging" or self.b is None, "b", self.b, "null for tagging")
+        known = f"metric: is {shown(self.metric)}, should be one of {', '.join(metrics)}"
+        require(self.metric in metrics, known)
+        require_once(self.labels, "labels", empty=True)
+        require(len(self.labels) >= few, f"labels: should be {few} or more for {self.kind}")
+        require(few > 0 or not self.labels, "labels: should not be set for regression")
+        require(self.kind != "tagging" or self.b is None, "b: should not be set for tagging")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTasks:
+class OwnTasks(Settings):
     """Custom tasks, by name."""
 
     kind: Literal["own"]
@@ -212,10 +216,11 @@ class OwnTasks:
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
-        require(len(self.tasks) > 0, "tasks", self.tasks, "at least one task")
+        require(len(self.tasks) > 0, "tasks: should have at least one task")
         for name in self.tasks:
-            taken = name in {*GLUE, "squad", *SQUAD.values()} or not name.replace("_", "").isalnum()
-            require(not taken, f"tasks.{name}", name, "a name of letters, digits and _ that no official task has")
+            official = name in {*GLUE, "squad", *SQUAD.values()}
+            require(not official, f"tasks.{name}: is the name of an official task; choose another")
+            require(name.replace("_", "").isalnum(), f"tasks.{name}: should be a name of letters, digits and _")
 
 
-TaskSourceConfig = SampleTasks | LocalTasks | HubTasks | OwnTasks
+TaskSourceConfig = Annotated[SampleTasks | LocalTasks | HubTasks | OwnTasks, Field(discriminator="kind")]

@@ -161,11 +161,14 @@ def _row_groups(path: Path) -> list[Cut]:
 def _groups(cut: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
     """Neighbours that are small, together; each other piece alone."""
     group: list[Piece] = []
+    size = 0
     for piece in cut:
-        if group and sum(member.size for member in group) + piece.size > GROUP_BYTES:
+        if group and size + piece.size > GROUP_BYTES:
             yield tuple(group)
             group = []
+            size = 0
         group.append(piece)
+        size += piece.size
     if group:
         yield tuple(group)
 

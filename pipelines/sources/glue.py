@@ -99,7 +99,7 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
         if not header:
             bare = len(fields) == len(layout.headerless) and not set(wanted) <= set(fields)
             header, first = (list(layout.headerless), number) if bare else (fields, number + 1)
-            own.require(wanted, header, where, f"the official {layout.folder} layout", "")
+            own.require(wanted, header, where, f"the official {layout.folder} layout has it")
             if not bare:
                 continue
         if len(fields) != len(header):

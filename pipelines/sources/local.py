@@ -99,7 +99,7 @@ def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
     """A line of JSON as a document, or why not."""
     try:
-        row = json.loads(line, object_pairs_hook=_unique)
+        row = json.loads(line, object_pairs_hook=unique_keys)
     except KeyError:
         wrong = "a key twice in one object"
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
     return Rejected(where, wrong, line[:EXCERPT])
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row := dict(pairs)) != len(pairs):
         raise KeyError
     return row

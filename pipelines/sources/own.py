@@ -17,13 +17,13 @@ from electra.files import encodes
 from electra.finetuning.labels import check_tags, read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import OwnTask
-from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet
+from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet, unique_keys
 from pipelines.sources.streams import EXCERPT, Piece, plain_suffix
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
-NAMED, RENAME = "the columns that params.yaml names", "set `a`, `b`, `label` or `id` of the task"
+RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 
 
 def facts(name: str, own: OwnTask) -> Task:
@@ -88,7 +88,7 @@ def _tagged(
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
-        return Rejected(where, f"{error.found}; expected {error.expected}")
+        return Rejected(where, str(error).removeprefix(f"{where}: "))
     with contextlib.suppress(BadInput):
         check_tags(row, task, where, labelled=True)
         return row
@@ -136,7 +136,10 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
             yield where, line
             continue
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=unique_keys)
+        except KeyError:
+            yield where, Rejected(where, "a key twice in one object", line[:EXCERPT])
+            continue
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
@@ -188,8 +191,11 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             words, tags, begun = [], [], ""
 
 
-def require(wanted: Sequence[str], names: list[str], where: str, expected: str = NAMED, do: str = RENAME) -> None:
-    """Raise BadInput for the first wanted column that is not there."""
-    if missing := [name for name in wanted if name not in names]:
-        found = f"has no column {missing[0]!r} among {', '.join(map(repr, names[:12]))}"[:300]
-        raise BadInput(where, found, expected, do)
+def require(wanted: Sequence[str], names: list[str], where: str, do: str = RENAME) -> None:
+    """Raise BadInput for the first wanted column that is not there, or is there twice."""
+    for name in wanted:
+        if name not in names:
+            fault = f"has no column {name!r} among {', '.join(map(repr, names[:12]))}"[:300]
+            raise BadInput(f"{where}: {fault}; {do}")
+        if names.count(name) > 1:
+            raise BadInput(f"{where}: has the column {name!r} twice; rename or remove one")

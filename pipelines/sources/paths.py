@@ -16,7 +16,8 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     """The files that the patterns name, each once, in the order of the patterns and then of their names.
 
     A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for folders of any depth.
-    What one with a `!` in front names is left out, wherever it stands. Raises BadInput for a URL.
+    What one with a `!` in front names is left out, wherever it stands. Raises BadInput for a URL and for what is no
+    regular file, SourceUnreachable for a link to nothing and a folder that cannot be read: no text is lost in silence.
     """
     found: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
@@ -24,8 +25,11 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
             continue
         if "://" in pattern:
             raise BadInput(f"{where}: {pattern} is a URL; bring it here with `dvc import-url` (docs/corpora.md)")
-        matches = [sorted(match.rglob("*")) if match.is_dir() else [match] for match in sorted(_matches(pattern))]
-        files = [file for match in matches for file in match if file.is_file() and not file.name.startswith(".")]
+        try:
+            files = [file for match in sorted(_matches(pattern)) for file in _files_of(match, where)]
+        except OSError as error:
+            fault = f"{error.filename} cannot be read ({error.strerror})"
+            raise SourceUnreachable(f"{where}: {fault}; make it readable, or name other files") from None
         if not files:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
@@ -34,36 +38,58 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
         dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
         if found and found.keys() <= dropped:
-            raise BadInput(where, f"{', '.join(map(repr, patterns))} leaves no file", "at least one", "change `files`")
+            raise BadInput(f"{where}: {', '.join(map(repr, patterns))} leaves no file; change `files`")
         found = {place: file for place, file in found.items() if place not in dropped}
     if strange := next((file for file in found.values() if not encodes(str(file))), None):
-        raise BadInput(where, f"the name of {str(strange)!a} is not UTF-8", "names that can be noted", "rename it")
+        raise BadInput(f"{where}: the name of {str(strange)!a} is not UTF-8; rename it")
     return list(found.values())
 
 
+def _files_of(path: Path, where: str) -> list[Path]:
+    """Return a file alone, or all files of a folder in the order of their names; hidden ones are left out."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(Path(folder) / name for folder, _, names in os.walk(path, onerror=_raise) for name in names)
+    files = [file for file in files if not file.name.startswith(".")]
+    for file in files:
+        if not file.exists():
+            raise SourceUnreachable(f"{where}: {file} is a link to nothing; fetch its file, or remove the link")
+        if not file.is_file() and not file.is_dir():  # what links to a folder is not entered
+            raise BadInput(f"{where}: {file} is no regular file; name the files to read in `files`")
+    return [file for file in files if file.is_file()]
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
+
+
 def _refuse(pattern: str, where: str) -> NoReturn:
-    found, do = f"no file matches {pattern!r}", "put the files there or change `files`"
+    fault, do = f"no file matches {pattern!r}", "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
     if ".dvc" in Path.cwd().parts:
         raise SourceUnreachable(
-            f"{where}: {found}: `dvc exp run --temp` and `--queue` copy only what git and DVC track; "
+            f"{where}: {fault}: `dvc exp run --temp` and `--queue` copy only what git and DVC track; "
             "run the experiment without them, or name the files by absolute paths"
         )
     if folder and not Path(folder).is_dir():
-        raise SourceUnreachable(where, f"{found}: its folder is not there", "", do)
-    raise BadInput(where, found, "at least one file", do)
+        raise SourceUnreachable(f"{where}: {fault}: its folder is not there; {do}")
+    raise BadInput(f"{where}: {fault}; {do}")
 
 
 def _matches(pattern: str) -> set[Path]:
     """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops of links end."""
     parts = Path(pattern).parts
     place = parts.index("**") if "**" in parts else len(parts)
+    for number in range(1, place):  # `glob` itself passes over what it may not read
+        for folder in glob.glob(str(Path(*parts[:number]))) if glob.has_magic(parts[number]) else ():  # noqa: PTH207
+            if Path(folder).is_dir():
+                os.scandir(folder).close()
     matches = set(map(Path, glob.glob(str(Path(*parts[:place])))))  # noqa: PTH207 (absolute patterns too)
     if place == len(parts):
         return matches
     entered: dict[tuple[int, int], Path] = {}
     for base in sorted(matches):
-        for folder, names, _ in os.walk(base, followlinks=True):
+        for folder, names, _ in os.walk(base, onerror=_raise, followlinks=True):
             status = Path(folder).stat()
             if entered.setdefault((status.st_dev, status.st_ino), Path(folder)) != Path(folder):
                 names.clear()
@@ -76,7 +102,7 @@ def _matches(pattern: str) -> set[Path]:
 def require_folder(folder: Path, where: str) -> Path:
     """The folder, if it is there."""
     if not folder.is_dir():
-        raise SourceUnreachable(where, f"there is no folder {folder}", "", "put the files there or change the path")
+        raise SourceUnreachable(f"{where}: there is no folder {folder}; put the files there or change the path")
     return folder
 
 

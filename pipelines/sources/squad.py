@@ -31,10 +31,10 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
         if not isinstance(articles, list):
             raise TypeError("`data` is no list")
     except FileNotFoundError:
-        raise SourceUnreachable(path, "there is no such file") from None
+        raise SourceUnreachable(f"{path}: there is no such file") from None
     except (ValueError, RecursionError, KeyError, TypeError, IsADirectoryError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadInput(path, f"is not in SQuAD's layout ({reason})", 'a JSON object with a list "data"') from None
+        raise BadInput(f'{path}: is not in SQuAD\'s layout, an object with a list "data" ({reason})') from None
     seen: set[str] = set()
     for i, article in enumerate(articles):
         if (paragraphs := _list(article, "paragraphs")) is None:
@@ -47,10 +47,13 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
                 if not isinstance(question, dict):
                     yield Rejected(f"{where}.qas[{k}]", "not a JSON object")
                     continue
-                given = [each for each in _list(question, "answers") or () if isinstance(each, dict)]
-                answers = [(each.get("text"), each.get("answer_start")) for each in given]
+                answers: list[tuple[Any, Any]] = []
+                impossible = True
+                if answered:
+                    given = [each for each in _list(question, "answers") or () if isinstance(each, dict)]
+                    answers = [(each.get("text"), each.get("answer_start")) for each in given]
+                    impossible = question.get("is_impossible", False)
                 row = {**question, "title": article.get("title", ""), "context": paragraph.get("context")}
-                impossible = question.get("is_impossible", False) or not answered
                 yield make_row(row, answers, impossible, seen, f"{where}.qas[{k}]")
 
 
@@ -78,10 +81,15 @@ def make_row(
     if made["id"] in seen:
         return Rejected(where, "an id that occurred before", made["id"][:EXCERPT])
     seen.add(made["id"])
+    answers = list(answers)
+    if not isinstance(impossible, bool):
+        return Rejected(where, f"is_impossible is {shown(impossible)} instead of true or false")
+    if impossible and answers:
+        return Rejected(where, "impossible and answered", made["question"][:EXCERPT])
     found = [{"text": text, "start": start} for text, start in answers if _stands(text, start, made["context"])]
     if not found and not impossible:
         return Rejected(where, "no answer that stands in the context where it says", made["question"][:EXCERPT])
-    return {**made, "answers": [] if impossible else found, "impossible": bool(impossible)}
+    return {**made, "answers": found, "impossible": impossible}
 
 
 def _stands(text: Any, start: Any, context: str) -> bool:

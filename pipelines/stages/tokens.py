@@ -120,9 +120,9 @@ def prepare_tokenizer(
         made = wordpiece.train_wordpiece(lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **cased)
     elif isinstance(settings, HubTokenizer):
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
-        made = wordpiece.published(file, **cased)
+        made = wordpiece.load(file, **cased)
     else:
-        made = wordpiece.published(Path(settings.file), **cased)
+        made = wordpiece.load(Path(settings.file), **cased)
     wordpiece.save(made, folder)
     return {"identity": made.identity, **counts}
 

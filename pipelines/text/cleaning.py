@@ -3,18 +3,20 @@
 A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
 """
 
+import dataclasses
 import html
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
-from electra.domains import Amount, BelowOne, Checked, Count
+from pydantic.dataclasses import dataclass
+
+from electra.config import Amount, BelowOne, Count, Settings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Document:
     """One text of a corpus."""
 
@@ -22,7 +24,7 @@ class Document:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Rejected:
     """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it stands for."""
 
@@ -33,7 +35,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineConfig(Checked):
+class QuarantineConfig(Settings):
     """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a `handful`."""
 
     fraction: BelowOne = 0.001
@@ -45,7 +47,7 @@ class QuarantineConfig(Checked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decontamination:
+class Decontamination(Settings):
     """What happens to documents with 13 words in a row of the dev or test texts of `tasks`: dropped, or counted."""
 
     tasks: str
@@ -53,7 +55,7 @@ class Decontamination:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CleaningConfig(Checked):
+class CleaningConfig(Settings):
     """What is done to every text. By default only blank lines, control characters and empty documents go."""
 
     unicode: Literal["none", "NFC", "NFKC"] = "NFC"
@@ -71,7 +73,6 @@ class CleaningConfig(Checked):
     decontaminate: Decontamination | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if isinstance(self.language, str):
             object.__setattr__(self, "language", (self.language,) if self.language else ())
 

@@ -5,7 +5,6 @@ that was killed repeats one batch at most: finding runs by tag and MLflow's own 
 """
 
 import os
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from electra.errors import Busy, Refused, SourceUnreachable, hidden
 from electra.files import lock_folder, remove
+from electra.stopping import ignore_all
 from pipelines.tracking import FOLDER, uri, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import about, dvc_hashes
@@ -126,8 +126,7 @@ def send_all() -> None:
 def main(folder: Path) -> None:
     """Send what a stage appends; the end of this process's standard input is the end of the stage."""
     # A stop is for the stage, which ends its run in its own way.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
+    ignore_all()
     ended = threading.Event()
 
     def wait_for_end() -> None:

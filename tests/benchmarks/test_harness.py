@@ -1,4 +1,4 @@
-"""What benchmarks share: turns, ratios, records; and the count of code lines."""
+"""What benchmarks share: turns, ratios, records; and the count of tokens."""
 
 import importlib
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import apart, in_turns, provenance, ratios, spread, write_record
-from benchmarks.lines import code_lines
+from benchmarks.tokens import count_tokens
 from electra.files import read_json
 from tests.conftest import ROOT
 
@@ -36,10 +36,11 @@ def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
         apart(str(script), ["ill"])
 
 
-def test_comments_docstrings_and_blanks_are_no_code() -> None:
+def test_count_tokens_leaves_out_comments_docstrings_and_blanks() -> None:
     text = '"""Two\nlines."""\n\n# A comment.\nx = (1,\n     2)  # both\n'
     text += '\n\ndef f():\n    """One."""\n    return """a\nb"""\n'
-    assert code_lines(text) == 2 + 1 + 2
+    # x = (1, 2) has 7 tokens, def f(): has 5, return and its text 2
+    assert count_tokens(text) == (14, 4)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)

@@ -1,7 +1,6 @@
-"""Numbers of the pages are those of the records; notes on experiments are closed, as their records are."""
+"""Numbers of the pages are those of the records."""
 
 import re
-import subprocess
 from typing import Any
 
 import pytest
@@ -15,29 +14,11 @@ def record(name: str) -> dict[str, Any]:
     return dict(read_json(ROOT / f"benchmarks/results/{name}.json"))
 
 
-def git(*words: str) -> str:
-    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
-
-
-needs_history = pytest.mark.skipif(git("rev-parse", "--is-shallow-repository") != "false", reason="git has no history")
-
-
-@needs_history
 @pytest.mark.parametrize("name", pages.PAGES)
 def test_regions_are_as_they_would_be_written(name: str) -> None:
     """Run `python benchmarks/pages.py` where this fails."""
     text = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- end -->" in text and pages.written(text) == text
-
-
-@needs_history
-def test_a_record_that_is_older_than_its_code_is_called_so_once_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = git("rev-list", "--max-parents=0", "HEAD").split()[0]
-    text = "<!-- tiny --><!-- end --> <!-- tiny table --><!-- end -->"
-    for commit, told in ((git("rev-parse", "HEAD"), 0), (first, 1), ("0" * 40 + " with changes", 1)):
-        monkeypatch.setattr(pages, "content", lambda name, commit=commit: record(name) | {"commit": commit})
-        found = re.findall(r"recorded \S+ at (\w+), by earlier code", pages.written(text), re.I)
-        assert found == [commit[:7]] * told
 
 
 def test_the_table_of_scale_on_paper() -> None:

@@ -1,46 +1,108 @@
-"""Keys that settings had once: still understood, said once, and still the identity of a run."""
+"""Settings: what is refused, and the sentence that says so."""
+
+import dataclasses
+import math
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field, ValidationError
+from pydantic.dataclasses import dataclass
 
-from electra.config import build, digest, plain, written
-from electra.errors import BadConfig
-from electra.pretraining.config import PretrainConfig, of_config
-from tests.electra.helpers import config
-
-NEEDED = {"batch": 8, "steps": 20, "length": 24, "learning_rate": 1e-3, "warmup": 2}
-RENAMED = {
-    "keep": ("keep_checkpoints", 5),
-    "generator_rate": ("generator_lr_scale", 4.0),
-    "eval_minutes": ("min_eval_interval_minutes", 3.0),
-    "save_minutes": ("min_save_interval_minutes", 2.0),
-}
+from electra.config import Count, Probability, Settings, build, digest, faults, plain, require, require_once, written
+from electra.errors import BadConfig, shown
 
 
-@pytest.mark.parametrize("old", RENAMED)
-def test_a_key_is_understood_by_its_old_name_with_one_warning(old: str, capsys: pytest.CaptureFixture[str]) -> None:
-    new, value = RENAMED[old]
-    for _ in range(2):
-        assert getattr(build(PretrainConfig, {**NEEDED, old: value}, f"of {old}"), new) == value
-    assert capsys.readouterr().err == f"warning: of {old}.{old} is now called {new}: rename it\n"
-    with_both = {**plain(build(PretrainConfig, NEEDED, "")), old: value}  # as an arm or a second file adds it
-    assert getattr(build(PretrainConfig, with_both, "here"), new) == value
+@dataclass(frozen=True, kw_only=True)
+class Layer(Settings):
+    kind: Literal["layer"] = "layer"
+    width: Count = 8
+    heads: Count = 2
+
+    def __post_init__(self) -> None:
+        require(self.width % self.heads == 0, f"heads: is {self.heads}, should divide width ({self.width})")
 
 
-@pytest.mark.parametrize(("key", "value"), [("parallel", "ddp"), ("compile", "on")])
-def test_a_value_without_effect_is_ignored_with_a_warning(key, value, capsys):
-    assert build(PretrainConfig, {**NEEDED, key: value}, "p") == build(PretrainConfig, NEEDED, "p")
-    assert capsys.readouterr().err.startswith(f"warning: p.{key}: {value} is ignored: ")
+@dataclass(frozen=True, kw_only=True)
+class Table(Settings):
+    kind: Literal["table"]
+    rows: Count
 
 
-def test_a_removed_value_that_asked_for_another_run_is_refused_with_what_to_do() -> None:
-    with pytest.raises(BadConfig, match=r"^p\.parallel: is 'fsdp'; expected no such key: .*; delete it; accumulate "):
-        build(PretrainConfig, {**NEEDED, "parallel": "fsdp"}, "p")
-    with pytest.raises(BadConfig, match=r"^p\.compile: is 'maybe'; expected one of auto, off$"):
-        build(PretrainConfig, {**NEEDED, "compile": "maybe"}, "p")
+Part = Annotated[Layer | Table, Field(discriminator="kind")]
 
 
-def test_the_identity_of_a_run_outlives_the_names_of_its_settings() -> None:
-    """These digests were taken before `keep` and the others were renamed, and `parallel` went."""
-    settings = config(**{f"pretrain__{key}": value for key, value in RENAMED.values()})
-    assert digest(of_config(settings)) == "24cf6ca98c436e8f"
-    assert written(settings)["pretrain"].items() >= {old: value for old, (_, value) in RENAMED.items()}.items()
+@dataclass(frozen=True, kw_only=True)
+class Network(Settings):
+    name: str
+    rate: Probability = 0.5
+    parts: tuple[Part, ...] = ()
+    named: dict[str, Layer] = dataclasses.field(default_factory=dict)
+    budget: Count | Table | None = None
+
+    def __post_init__(self) -> None:
+        require_once(self.parts, "parts", empty=True)
+
+
+NETWORK = {"name": "a", "rate": 1, "parts": [{"kind": "layer"}, {"kind": "table", "rows": 3}], "budget": 7}
+
+
+def test_build_makes_settings_of_plain_values() -> None:
+    network = build(Network, NETWORK, "models.a")
+    assert network == Network(name="a", rate=1.0, parts=(Layer(), Table(kind="table", rows=3)), budget=7)
+    assert build(Network, plain(network), "") == network
+    assert written(network) == {**NETWORK, "rate": 1.0, "parts": [{}, {"kind": "table", "rows": 3}]}  # no defaults
+    assert digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        network.name = "b"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"name": 3}, "m.name: is 3, should be a valid string"),
+        ({"rate": True}, "m.rate: is True, should be a valid number"),
+        ({"rate": "1e-4"}, "m.rate: is '1e-4', should be a valid number"),
+        ({"rate": 1.5}, "m.rate: is 1.5, should be less than or equal to 1"),
+        ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
+        ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
+        ({"parts": [{"kind": "layer", "width": 3}]}, "m.parts[0].heads: is 2, should divide width (3)"),
+        ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
+        ({"parts": [{"kind": "layer"}, {"kind": "layer"}]}, "m.parts: is ["),
+        ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
+        ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
+        ({"budget": "x"}, "m.budget: is 'x', should be a valid integer or should be an object"),
+    ],
+)
+def test_build_names_the_place_of_a_fault(changed: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadConfig) as error:
+        build(Network, NETWORK | changed, "m")
+    assert str(error.value).startswith(sentence.replace(" or should be", " or be"))
+
+
+def test_build_names_every_fault_and_a_section_that_is_none() -> None:
+    with pytest.raises(BadConfig, match=r"^m\.name: is missing; m\.rate: is -1, should be greater"):
+        build(Network, {"rate": -1}, "m")
+    with pytest.raises(BadConfig, match=r"^m: is 5, should be an object"):
+        build(Network, 5, "m")
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(BadConfig, match=r"^m: is nested too deeply"):
+        build(Network, {"name": deep}, "m")
+
+
+def test_settings_are_checked_when_python_builds_them() -> None:
+    with pytest.raises(ValidationError) as error:
+        dataclasses.replace(Layer(), width=-1)
+    assert list(faults(error.value, None)) == ["width: is -1, should be greater than or equal to 1"]
+    with pytest.raises(ValueError, match="should divide width"):
+        Layer(width=7)
+
+
+def test_shown_is_short_and_stands_on_one_line() -> None:
+    assert shown("a") == "'a'"
+    assert len(shown("a" * 10_000)) <= 120 and len(shown(list(range(10_000)))) <= 120
+    assert shown(16**5000) == "a whole number of 20,001 bits"  # Python refuses to write it in decimal
+    again: list[object] = []
+    again.append(again)
+    assert len(shown(again)) <= 120

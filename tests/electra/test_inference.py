@@ -173,7 +173,7 @@ def test_a_network_that_has_failed_answers_nothing(models: Path, tmp_path: Path,
         if number % 10 in (0, 9):  # of the encoder and of the head
             spoilt = good | {key: tensor.clone().index_fill_(0, torch.tensor([0]), [torch.inf, torch.nan][number % 2])}
             write_tensors(folder / "model.safetensors", spoilt, {"format": "pt"})
-            with pytest.raises(NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity; .*train or"):
+            with pytest.raises(NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity, so its"):
                 electra.load(folder)
 
 

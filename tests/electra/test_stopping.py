@@ -89,6 +89,17 @@ def test_other_commands_take_signals_as_usual():
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_ignored_from_the_start_stays_ignored(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with interruptible(), StopRequest() as stop:
+            signal.raise_signal(number)
+            assert not stop
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_after_all_work_is_done_changes_nothing(number):
     code = (
         "import os\n"

@@ -129,7 +129,7 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert rank() == (0, 1)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadConfig, match=r"holds WORLD_SIZE=2, RANK=1; expected .*MASTER_ADDR.*; unset them"):
+    with pytest.raises(BadConfig, match=r"holds WORLD_SIZE=2, RANK=1 instead of .*MASTER_ADDR.*; unset them"):
         rank()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.tracking import recorder
 from tests.conftest import ROOT, copy_project, make_venv
 
 ASK = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -104,3 +105,34 @@ def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
     done = subprocess.run(command, env=values, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
     assert (copy / "mlflow.db").is_file() and not list((copy / "runs" / "tracking").iterdir())
+
+
+@pytest.mark.slow
+def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(project: Path, tmp_path: Path) -> None:
+    """All at once, as docs/operate.md lists them."""
+    copy = project.parent / "strange"
+    shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
+    params = copy / "params.yaml"
+    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    make_venv(copy)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")
+    strange = {
+        "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db",
+        "MLFLOW_EXPERIMENT_NAME": "other",
+        "MLFLOW_EXPERIMENT_ID": "7",
+        "MLFLOW_RUN_ID": "0" * 32,
+        "PREFECT_API_KEY": "pnu_other",
+        "PREFECT_PROFILE": "cloud",
+        "PYTHONWARNINGS": "error",
+        "PYTHONPATH": str(tmp_path),
+        "OMP_NUM_THREADS": "64",
+    }
+    line = "cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
+    values = {"PATH": os.defpath, "HOME": str(tmp_path), **strange}
+    command = ["sh", "-c", line, "sh", str(copy)]
+    done = subprocess.run(command, env=values, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    client, experiment = recorder.client(f"sqlite:///{copy}/mlflow.db")
+    runs = {run.info.run_name: run.info.status for run in client.search_runs([experiment])}
+    assert runs["pretrain@smoke"] == "FINISHED"

@@ -96,7 +96,7 @@ class Job:
 
 
 def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The splits that are scored, of which the first counts, and those that are predicted only."""
+    """Return the splits that are scored, of which the first counts, and those that are predicted only."""
     tests = *(split.replace("dev", "test") for split in task.evaluation), *DIAGNOSTIC.get(task.name, ())
     return task.evaluation, tests if config.test else ()
 
@@ -167,7 +167,7 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
 
 
 def beyond_pretraining(job: Job, *splits: Examples) -> Record:
-    """The share of rows that reach positions unused in pre-training, if any do: `{beyond_pretraining: ...}`.
+    """Return the share of rows that reach positions unused in pre-training, if any do: `{beyond_pretraining: ...}`.
 
     Those positions keep their random initial vectors. The scratch arm starts from random vectors anyway, so nothing is
     reported for it.

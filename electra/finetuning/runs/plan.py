@@ -53,7 +53,7 @@ class Plan:
     code: Code = ""
 
     def jobs(self) -> list[Job]:
-        """A job for each arm and seed.
+        """Return a job for each arm and seed.
 
         Raises BadInput or BadConfig at once for what no job could use: absent splits, a length
         beyond the model's positions.
@@ -95,7 +95,7 @@ class Plan:
         ]
 
     def _splits(self, task: Task) -> dict[str, str]:
-        """The sha256 of each split that is there."""
+        """Return the sha256 of each split that is there."""
         scored, unlabelled = splits_of(task, self.config)
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):
@@ -107,7 +107,7 @@ class Plan:
         return {split: sha256_once(path) for split, path in paths.items() if path.is_file()}
 
     def _start(self, seed: int) -> Job:
-        """The job whose encoder a seed starts from."""
+        """Return the job whose encoder a seed starts from."""
         for job in self.before:
             if job.arm == "pretrained" and job.seed == seed:
                 return job
@@ -117,7 +117,7 @@ class Plan:
 
 
 def finished(job: Job) -> Record | None:
-    """The record of a job that this code has finished, its files intact; else None."""
+    """Return the record of a job that this code has finished, its files intact; else None."""
     whole = manifest.finished(job.folder, job.fingerprint)
     if whole is None or whole.get("made_by") != job.made_by:
         return None

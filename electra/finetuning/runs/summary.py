@@ -16,12 +16,12 @@ Summary = dict[str, Any]
 
 
 def sd(scores: Sequence[float]) -> float | None:
-    """The sample standard deviation (n - 1); None with fewer than two scores."""
+    """Return the sample standard deviation (n - 1); None with fewer than two scores."""
     return statistics.stdev(scores) if len(scores) > 1 else None
 
 
 def spread(scores: Sequence[float]) -> Summary:
-    """Scores, one a seed, with mean, standard deviation, median and best."""
+    """Return scores, one a seed, with mean, standard deviation, median and best."""
     return {
         "scores": [_points(score) for score in scores],
         "mean": _points(statistics.fmean(scores)),
@@ -55,7 +55,7 @@ def of_squad(records: Sequence[Record]) -> Summary:
 
 
 def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
-    """The mean over tasks, seed by seed, for each arm, called by its exact name.
+    """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
 
     It is the paper's GLUE average only if its eight tasks are there with all their official training rows; then WNLI is
     left out, as in the paper. Arms and seeds that not every task has do not count.
@@ -81,7 +81,7 @@ def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 
 
 def complete(task: str, summary: Summary) -> bool:
-    """Whether a task was trained on as many rows as its official split has; a task of one's own has no such."""
+    """Return whether a task was trained on as many rows as its official split has; a task of one's own has no such."""
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
 
 

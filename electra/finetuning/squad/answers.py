@@ -46,7 +46,7 @@ class Answer:
         return self.spans[0].text if self.spans else ""
 
     def given(self, threshold: float | None) -> str:
-        """The answer as handed in: left empty where the null score is above the threshold (None: never)."""
+        """Return the answer as handed in: left empty where the null score is above the threshold (None: never)."""
         return self.best if threshold is None or self.null <= threshold else ""
 
 
@@ -106,7 +106,7 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
 
 
 def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Answer]:
-    """The answer to every question.
+    """Return the answer to every question.
 
     The null score is the least over a question's windows of the answerability logit; without that head it is
     log p([CLS], [CLS]) less the score of the best span, as BERT has it.

@@ -123,7 +123,7 @@ class QuestionAnswering(TaskKind):
 def judge(
     candidates: spans.Candidates, encoded: windows.Reading, version: official.Version, config: SquadConfig
 ) -> SplitResult:
-    """Every official figure and file of the candidates."""
+    """Return every official figure and file of the candidates."""
     ids = [row["id"] for row in encoded.rows]
     answers = dict(zip(ids, spans.choose(encoded, candidates, config), strict=True))
     threshold = config.null_threshold if version == "2.0" else None

@@ -22,12 +22,12 @@ def normalise(text: str) -> str:
 
 
 def exact_match(predicted: str, gold: str) -> float:
-    """1 if both normalise to the same text."""
+    """Return 1 if both normalise to the same text."""
     return float(normalise(predicted) == normalise(gold))
 
 
 def f1(predicted: str, gold: str, version: Version) -> float:
-    """Harmonic mean of precision and recall over normalised words, counted with multiplicity."""
+    """Return the harmonic mean of precision and recall over normalised words, counted with multiplicity."""
     predicted_words, gold_words = normalise(predicted).split(), normalise(gold).split()
     if version == "2.0" and not (predicted_words and gold_words):
         return float(predicted_words == gold_words)
@@ -39,7 +39,7 @@ def f1(predicted: str, gold: str, version: Version) -> float:
 
 
 def golds(row: Mapping[str, Any], version: Version) -> list[str]:
-    """The texts a prediction is compared with; `[""]` for a question without an answer (2.0)."""
+    """Return the texts a prediction is compared with; `[""]` for a question without an answer (2.0)."""
     texts = [answer["text"] for answer in row["answers"]]
     if version == "2.0":
         texts = [text for text in texts if normalise(text)] or [""]

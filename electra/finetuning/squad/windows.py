@@ -60,7 +60,7 @@ def check_row(row: Row, where: str) -> None:
 
 
 def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:
-    """Rows to windows. Targets: `start` and `end` (positions in the row), `impossible` (of the question)."""
+    """Cut rows into windows. Targets: `start` and `end` (positions in the row), `impossible` (of the question)."""
     texts = sorted({row["context"] for row in rows})
     contexts = {text: _pieces(tokenizer, text) for text in texts}
     questions = tokenizer.encode_lines([row["question"] for row in rows])
@@ -92,7 +92,7 @@ def _pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], NDArray[np.int6
 
 
 def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] | None:
-    """First and last piece that the first gold answer touches; None if it has none."""
+    """Return the first and last piece that the first gold answer touches; None if it has none."""
     if row["impossible"]:
         return None
     begin = row["answers"][0]["start"]

@@ -105,14 +105,14 @@ def test_a_replacement_is_written_with_its_space(pair):
     [
         (
             {"pre_tokenizer": {"type": "Whitespace"}},
-            "is BPE with normalizer NFC and pre-tokenizer Whitespace; expected WordPiece with BertNormalizer, or BPE",
+            "is BPE with normalizer NFC and pre-tokenizer Whitespace, which is not supported; use",
         ),
         ({"normalizer": {"type": "NFKC"}}, "is BPE with normalizer NFKC and pre-tokenizer ByteLevel"),
         (
             {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True, "trim_offsets": True}},
-            r"pre-tokenizer ByteLevel; .* BPE with ByteLevel \(use_regex true, add_prefix_space false\)",
+            "pre-tokenizer ByteLevel, which is not supported",
         ),
-        ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; expected a vocabulary with"),
+        ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; a vocabulary needs"),
     ],
 )
 def test_other_rules_are_refused(tmp_path, changes, told):
@@ -126,5 +126,5 @@ def test_merges_that_are_dropped_at_random_are_refused(tmp_path):
     rules = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     rules["model"]["dropout"] = 0.5
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"has dropout 0\.5: it reads the same text in another way each time"):
+    with pytest.raises(BadInput, match=r"has dropout 0\.5, so it reads the same text in another way each time"):
         load(tmp_path)

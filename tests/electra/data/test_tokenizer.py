@@ -70,7 +70,7 @@ def test_ids_equal_those_of_transformers_on_any_text(trained: Tokenizer, referen
 def test_ids_equal_those_of_transformers_on_real_text(tmp_path: Path) -> None:
     from transformers import BertTokenizerFast
 
-    tokenizer = wordpiece.from_vocab(PUBLISHED)
+    tokenizer = wordpiece.load(PUBLISHED)
     assert tokenizer.vocab_size == 30_522
     assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
         0, 100, 101, 102, 103,
@@ -116,34 +116,40 @@ def test_case_and_accents_are_settings(lowercase: bool, strip_accents: bool | No
 def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(trained, tmp_path)
     read = [wordpiece.load(tmp_path), wordpiece.load(tmp_path / "tokenizer.json")]
-    assert {each.identity for each in [*read, wordpiece.from_vocab(tmp_path / "vocab.txt")]} == {trained.identity}
+    assert {each.identity for each in [*read, wordpiece.load(tmp_path / "vocab.txt")]} == {trained.identity}
 
 
 @pytest.mark.parametrize(("content", "sentence"), [
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nfox\n", r"has no \[MASK\]"),
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\ndog\nfox\n", "vocab.txt:8: repeats 'fox' of line 6"),
-    (b"[PAD]\n\xff\n", "is not UTF-8"),
+    (b"[PAD]\n\xff\n", "not UTF-8"),
     (b"", r"has no \[PAD\]"),
 ])  # fmt: skip
 def test_a_bad_vocabulary_is_a_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
     (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(BadInput, match=sentence):
-        wordpiece.from_vocab(tmp_path / "vocab.txt")
+        wordpiece.load(tmp_path / "vocab.txt")
 
 
 def test_missing_and_broken_files_are_sentences(tmp_path: Path) -> None:
     for name in (tmp_path / "vocab.txt", Path("/dev/null")):  # /dev/zero would never end
         with pytest.raises(BadInput, match="there is no such file"):
-            wordpiece.published(name)
-    with pytest.raises(BadInput, match="run the tokens stage"):
+            wordpiece.load(name)
+    with pytest.raises(BadInput, match="there is no such file"):
         wordpiece.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="is not a tokenizer"):
         wordpiece.load(tmp_path)
     plain = wordpiece.from_pieces([*SPECIALS, "a"], lowercase=True, strip_accents=None)
-    plain.raw.normalizer = None
-    (tmp_path / "tokenizer.json").write_text(plain.raw.to_str())
-    with pytest.raises(BadInput, match=r"is WordPiece with normalizer none and .*; expected WordPiece with BertNorm"):
+    rules = json.loads(plain.raw.to_str())
+    split = {"type": "Split", "pattern": {"Regex": "(n+)+$"}, "behavior": "Isolated", "invert": False}
+    for part, value in (("normalizer", None), ("pre_tokenizer", None), ("pre_tokenizer", split)):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(rules | {part: value}))
+        with pytest.raises(BadInput, match=r"is WordPiece with normalizer .* which is not supported; use a tokenizer"):
+            wordpiece.load(tmp_path)
+    rules["model"]["max_input_chars_per_word"] = 1 << 40
+    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(BadInput, match="reads words of 1,099,511,627,776 characters"):
         wordpiece.load(tmp_path)
 
 
@@ -190,19 +196,19 @@ def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
     rules = json.loads(made.raw.to_str())
     rules["normalizer"]["handle_chinese_chars"] = False
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    ours = wordpiece.published(tmp_path / "tokenizer.json")
+    ours = wordpiece.load(tmp_path / "tokenizer.json")
     wordpiece.save(ours, tmp_path / "saved")
     peer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path / "saved")
     assert [peer("日本 ab", add_special_tokens=False)["input_ids"]] == ours.encode_lines(["日本 ab"]) == [[7, 5, 6]]
     rules["model"]["continuing_subword_prefix"] = "@@"
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    with pytest.raises(BadInput, match="has the prefix '@@' within words; expected '##'"):
-        wordpiece.published(tmp_path / "tokenizer.json")
+    with pytest.raises(BadInput, match="has the prefix '@@' within words instead of '##'"):
+        wordpiece.load(tmp_path / "tokenizer.json")
     with pytest.raises(
         BadInput,
-        match=r"no\.json: there is no such file; expected a tokenizer\.json or a vocab\.txt; set tokenizer\.file",
+        match=r"no\.json: there is no such file; a tokenizer is a tokenizer\.json or a vocab\.txt",
     ):
-        wordpiece.published(tmp_path / "no.json")
+        wordpiece.load(tmp_path / "no.json")
 
 
 def test_rare_letters_do_not_fill_the_vocabulary() -> None:

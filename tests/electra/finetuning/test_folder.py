@@ -204,7 +204,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
         ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000; expected a number from 1 to 200"),  # noqa: E501
         ("task.json", b'{"length": 40}', "has no classifier.dense, so it is not a fine-tuned model"),
         ("tokenizer.json", b"[]", "tokenizer.json: cannot be read"),
-        ("model.safetensors", b"\xff" * 64, "model.safetensors: is not whole"),
+        ("model.safetensors", b"\xff" * 64, "model.safetensors: is not a whole safetensors file"),
         ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),  # noqa: E501
     ],
 )  # fmt: skip
@@ -218,11 +218,11 @@ def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, told):
 def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
     write_model(tmp_path / "c", Classifier(load_encoder(model), 2, 0.0), GLUE["cola"], CONFIG, model)
     for path, changes, told in (
-        (answerer / "span_head.safetensors", {"start.weight": None}, "has no tensor start.weight; expected the 10"),
-        (answerer / "span_head.safetensors", {"begin": torch.zeros(1)}, "has begin; expected the 10 tensors"),
-        (answerer / "span_head.safetensors", {"start.weight": torch.zeros(1, 5)}, "(1, 5); expected (1, 32)"),
-        (tmp_path / "c/model.safetensors", {"classifier.out_proj.weight": torch.zeros(3, 32)}, "expected (2, 32)"),
-        (tmp_path / "c/model.safetensors", {"pooler": torch.zeros(1)}, "has pooler; expected the 0 tensors"),
+        (answerer / "span_head.safetensors", {"start.weight": None}, "has no tensor start.weight of this network"),
+        (answerer / "span_head.safetensors", {"begin": torch.zeros(1)}, "has begin, which this network does not have"),
+        (answerer / "span_head.safetensors", {"start.weight": torch.zeros(1, 5)}, "(1, 5) instead of (1, 32)"),
+        (tmp_path / "c/model.safetensors", {"classifier.out_proj.weight": torch.zeros(3, 32)}, "instead of (2, 32)"),
+        (tmp_path / "c/model.safetensors", {"pooler": torch.zeros(1)}, "has pooler, which this network does not have"),
     ):
         (path.parent / "MANIFEST.json").unlink(missing_ok=True)
         good = read_tensors(path, "")

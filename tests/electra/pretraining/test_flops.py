@@ -54,7 +54,7 @@ def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
     values["generator"]["width"] = 1.0
     assert training_steps(build(ElectraConfig, values, "here"), VOCAB) == 200
     values["pretrain"]["warmup"] = 101
-    with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101; expected at most half of steps \(100\)"):
+    with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101, should be at most half of steps \(100\)"):
         build(ElectraConfig, values, "here")
     longer = values | {"pretrain": values["pretrain"] | {"steps": 1000}}
     values["pretrain"]["steps"] = {"flops": 200 * step_flops(build(ElectraConfig, longer, "here"), VOCAB)}

@@ -110,17 +110,17 @@ def test_positions_are_those_that_were_read_so_far():
 @pytest.mark.parametrize(
     ("phases", "changes", "said"),
     [
-        ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: is .*; expected shares in all, or steps in all"),
-        (({"length": 12},), {}, r"phases\[0\].share: is None; expected a share, or `steps` instead"),
-        (({**SHORT, "share": 0.5},), {}, r"phases\[0\].share: is 0.5; expected a share, or `steps` instead"),
-        (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.4}), {"steps": 9}, "shares that sum to 1"),
+        ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: should all have a share, or all have steps"),
+        (({"length": 12},), {}, r"phases\[0\].share: should be set, or `steps` instead"),
+        (({**SHORT, "share": 0.5},), {}, r"phases\[0\].share: should be set, or `steps` instead"),
+        (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.4}), {"steps": 9}, "which should sum to 1"),
         (({"length": 12, "share": 0.5}, {"length": 24, "share": 0.5}), {}, "pretrain.steps: is missing"),
-        ((SHORT, LONG), {"steps": 13}, r"pretrain.steps: is 13; expected the phases' sum \(12\)"),
-        ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64; expected at most encoder.positions \(32\)"),
-        ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4; expected a divisor of batch \(6\)"),  # noqa: E501
+        ((SHORT, LONG), {"steps": 13}, r"pretrain.steps: is 13, should be the sum of the phases' steps \(12\)"),
+        ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64, should be at most encoder.positions \(32\)"),
+        ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4, should divide batch \(6\)"),
         (
             (SHORT, LONG), {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
-            "objective.training: is 'two_stage'; expected joint beside pretrain.phases",
+            "objective.training: is two_stage, should be joint with pretrain.phases",
         ),
     ],
 )  # fmt: skip
@@ -132,7 +132,7 @@ def test_phases_that_do_not_fit_together_are_refused(phases, changes, said):
 def test_a_length_beside_phases_is_that_of_the_last():
     values = plain(phased())
     values["pretrain"]["length"] = 12
-    with pytest.raises(BadConfig, match=r"length: is 12; expected that of the last phase \(24\), or none"):
+    with pytest.raises(BadConfig, match=r"length: is 12, should be the last phase's \(24\)"):
         build(ElectraConfig, values, "test")
     del values["pretrain"]["length"], values["pretrain"]["phases"]
     with pytest.raises(BadConfig, match=r"pretrain.length: is missing"):

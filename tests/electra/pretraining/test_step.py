@@ -2,6 +2,7 @@
 the device.
 """
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,21 +31,22 @@ MODERN_TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 
 def build(settings, device=CPU, precision="fp32", **options):
     torch.manual_seed(0)
-    with device:
-        model = Pretraining(settings, VOCAB, SPECIAL).train()
+    with device if device == META else contextlib.nullcontext():
+        model = Pretraining(settings, VOCAB, SPECIAL).to(device).train()
     optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
     return model, Step(model, optimizer, World(0, 1, device), precision=precision, **options)
 
 
-def train(settings, slices=1, before=lambda model: None, feeds=None, **options):
-    """Numbers of each step, and the weights in the end."""
-    model, step = build(settings, **options)
+def train(settings, slices=1, before=lambda model: None, feeds=None, device=CPU, **options):
+    """Numbers of each step, its loss last, and the weights in the end; batches are drawn on the CPU."""
+    model, step = build(settings, device, **options)
     before(model)
     feeds = feeds or [Feed(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
     numbers = []
     for number, feed in enumerate(feeds):
         set_rate(step.optimizer, 1e-3 * (number + 1))
-        parts = [part(feed.batch(number), index, slices) for index in range(slices)]
+        batch = tree_map(lambda tensor: tensor.to(device), feed.batch(number))
+        parts = [part(batch, index, slices) for index in range(slices)]
         sums, norm = step(parts, [7 * number + index for index in range(slices)], "joint")
         numbers.append((norm.item(), *(value.item() for value in sums.values())))
     return numbers, [parameter.detach() for parameter in model.parameters()]

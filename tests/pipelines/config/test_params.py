@@ -29,33 +29,33 @@ CASES = {
     "seeds that take minutes to check": (
         "  paper: {}\n",
         f"  paper: {{tasks: {{cola: {{seeds: {list(range(1_001))}}}}}}}\n",
-        ["recipes.paper.tasks.cola.seeds", "has 1,001 entries; expected at most 1,000"],
+        ["recipes.paper.tasks.cola.seeds", "has 1,001 entries"],
     ),
     "unknown key": ("warmup: 2", "warmpu: 2", ["models.smoke.pretrain.warmpu", "did you mean warmup?"]),
     "duplicate key": ("tracking: none", "tracking: none\ntracking: mlflow", ["duplicate key"]),
-    "heads that do not divide": ("heads: 2", "heads: 3", ["encoders.smoke.heads", "divisor"]),
+    "heads that do not divide": ("heads: 2", "heads: 3", ["encoders.smoke.heads", "should divide hidden"]),
     "warm-up beyond the end": ("warmup: 2", "warmup: 200", ["models.smoke.pretrain.warmup", "at most steps"]),
     "unknown model": ("{model: smoke", "{model: smoko", ["finetunings.smoke.model", "did you mean smoke?"]),
-    "no recipe to change": ("  paper: {}\n", "", ["recipes", "paper among them"]),
+    "no recipe to change": ("  paper: {}\n", "", ["recipes.paper: is missing"]),
     "a tokenizer written out": (
         "tokenizer: smoke, lengths: [16], v",
         "tokenizer: {kind: train, vocab_size: 9}, lengths: [16], v",
-        ["tokens.smoke.tokenizer", "expected one of smoke"],
+        ["tokens.smoke.tokenizer", "there are smoke"],
     ),
     "length without rows": (
         "lengths: [16], valid",
         "lengths: [32], valid",
-        ["models.smoke.pretrain.length", "add 16 to"],
+        ["models.smoke.pretrain.length", "is 16, should be in tokens.smoke.lengths (32)"],
     ),
     "generator whose heads do not fit": (
         "hidden: 16, heads: 2",
         "hidden: 298, heads: 2",
-        ["generator.width", "heads is 2"],
+        ["generator.width", "heads: is 2"],
     ),
     "rows beyond the last position": (
         "embedding: 16}",
         "embedding: 16, positions: 100}",
-        ["recipes.smoke", "128", "encoder's 100"],
+        ["recipes.smoke", "128", "at most 100"],
     ),
     "windows that skip text": (
         "  paper: {}\n",
@@ -72,7 +72,7 @@ CASES = {
         "documents: blank_lines}], cleaning: {decontaminate: {tasks: smoko}}}",
         ["corpora.smoke.cleaning.decontaminate.tasks", "did you mean smoke?"],
     ),
-    "nothing": (SMOKE, "", ["holds no mapping"]),
+    "nothing": (SMOKE, "", ["should hold sections of keys and values"]),
 }
 
 
@@ -96,7 +96,3 @@ def test_what_dvc_reads_must_be_written(tmp_path: Path) -> None:
         name = section.strip(", \n").split(":")[0]
         with pytest.raises(BadConfig, match=rf"{name}: is missing"):
             load(written(tmp_path, SMOKE.replace(section, "", 1)))
-    with pytest.raises(
-        BadConfig, match=r"published: is missing; expected a mapping; write `published: {}` if there is none"
-    ):
-        load(written(tmp_path, SMOKE.replace("published: {}\n", "")))

@@ -19,9 +19,9 @@ from tests.pipelines import bad_params
         (b"a: " + b"1" * 5000, "holds an invalid value (Exceeds the limit (4300 digits)"),
         (b"a: 2001-99-99", "holds an invalid value (month must be in 1..12)"),
         (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
-        (b'run: {"models\\n": 1}', "params.yaml: run.models: is not a parameter"),
-        (b"1: 2", "params.yaml: [1]: is not a parameter"),
-        (b"run: 2001-01-01", "params.yaml: run: holds datetime.date(2001, 1, 1); expected numbers, text"),
+        (b'run: {"models\\n": 1}', "run.models : no such setting"),
+        (b"1: 2", "has the key 1, which is not text"),
+        (b"run: 2001-01-01", "params.yaml: run: holds datetime.date(2001, 1, 1); put text in quotes"),
         (b"run: {a: [x, !!binary eA==]}", "params.yaml: run.a.1: holds b'x'"),
     ],
 )
@@ -36,7 +36,7 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(content: bytes | None, exp
 @pytest.mark.parametrize("url", ["https://me:s3cret@host/a.txt", "s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"])
 def test_a_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
-    with pytest.raises(BadConfig, match=r"corpora\.a\.sources\.0\.files\.0: holds '.*\*\*\*.*FSSPEC_HTTPS") as caught:
+    with pytest.raises(BadConfig, match=r"corpora\.a\.sources\.0\.files\.0: holds the URL '.*\*\*\*") as caught:
         load(tmp_path / "params.yaml")
     assert "s3cret" not in str(caught.value)
 
@@ -45,7 +45,7 @@ def test_of_a_thousand_names_the_first_are_told(tmp_path: Path) -> None:
     corpora = ", ".join(f"c{number}: {{sources: [{{kind: sample}}]}}" for number in range(1_000))
     values = json.loads(bad_params.whole()) | {"corpora": "raw"}
     (tmp_path / "params.yaml").write_text(json.dumps(values).replace('"raw"', f"{{{corpora}}}"))
-    with pytest.raises(BadConfig, match=r"expected one of c0, .*c9, … and 990 more"):
+    with pytest.raises(BadConfig, match=r"there are c0, .*c9, … and 990 more"):
         load(tmp_path / "params.yaml")
 
 

@@ -2,9 +2,12 @@
 
 import contextlib
 import json
+import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,7 @@ from electra.errors import BadConfig, NonFinite, Stopped
 from pipelines.cli import main
 from pipelines.runtime import processes
 from pipelines.runtime.processes import several, torchrun_variables
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, environment, until
 from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands
 
@@ -36,19 +39,26 @@ def test_torchruns_variables_come_from_options_then_from_the_environment(monkeyp
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("nnodes", "2", "--rdzv-endpoint: is missing"),
+        ("nnodes", "2", "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
         ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
         ("max_restarts", "-1", "--max-restarts: is '-1'"),
-        ("nproc_per_node", "0", "--nproc-per-node: is '0'; expected a number from 1 to 256"),
+        ("nproc_per_node", "0", "--nproc-per-node: is '0', should be from 1 to 256"),
         ("nproc_per_node", "9" * 5000, "--nproc-per-node: is '999"),
         ("nnodes", "1000000", "--nnodes: is '1000000'"),
-        ("rdzv_endpoint", "a:b:c", "--rdzv-endpoint: is 'a:b:c'; expected HOST:PORT"),
+        ("rdzv_endpoint", "a:b:c", "--rdzv-endpoint: is 'a:b:c', and must be HOST:PORT"),
         ("rdzv_endpoint", "host:70000", "--rdzv-endpoint: is 'host:70000'"),
     ],
 )
 def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, sentence: str) -> None:
     with pytest.raises(BadConfig, match=sentence):
         torchrun_variables({option: value})
+
+
+def test_a_variable_of_a_cluster_is_named_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "auto")
+    with pytest.raises(BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', should be from 1"):
+        torchrun_variables({})
+    assert torchrun_variables({"nproc_per_node": 2}) == {"PET_NPROC_PER_NODE": "2"}
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -148,6 +158,62 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
         assert agent.returncode == 0, said
     done = json.loads((ready / "build" / "models" / "smoke" / "results.json").read_text())
     assert done["step"] == 60 and (ready / "build" / "models" / "smoke" / "generator").is_dir()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_closed_terminal_and_the_end_of_a_job_save(ready: Path, number: int, ignored: bool) -> None:
+    params = ready / "params.yaml"
+    params.write_text(params.read_text().replace("steps: 60", f"steps: {60 if ignored else 100000}", 1))
+    nohup = (
+        f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    )
+    words = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
+    words = [sys.executable, "-c", nohup, *words] if ignored else words
+    process = subprocess.Popen(words, cwd=ready, env=environment(ready), stderr=subprocess.PIPE, text=True)
+    until(lambda: list(ready.glob("runs/pretrain/*/step-5")) or process.poll() is not None, seconds=60)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == (0 if ignored else 75), said
+    assert ignored or f"stopped by signal {int(number)}" in said or "run the same command" in said
+
+
+def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
+    params = ready / "params.yaml"
+    params.write_text(params.read_text().replace("steps: 60", "steps: 100000", 1))
+    process = start(ready, "--nproc-per-node", "2")
+    until(lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None, seconds=120)
+    for each in (process, *(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child))):
+        each.send_signal(signal.SIGUSR1)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 75 and "Traceback" not in said, said
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of something that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: str) -> None:
+    process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 69 and said.splitlines()[-1] == (
+        f"error: {silent}: something else than this program answers there; give another port"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("waits", ["for an answer", "for the first machine", "for the second machine"])
+def test_a_stop_while_machines_wait_for_each_other_works(project: Path, silent: str, waits: str, number: int) -> None:
+    other = f"192.0.2.1:{free_port()}"  # is no address of this machine
+    endpoint = {"for an answer": silent, "for the first machine": other}.get(waits, f"127.0.0.1:{free_port()}")
+    process = start(project, "--nnodes", "2", "--rdzv-endpoint", endpoint)
+    time.sleep(8)
+    process.send_signal(number)
+    said = process.communicate(timeout=15)[1]
+    assert process.returncode == 75 and "Traceback" not in said, said
 
 
 @pytest.mark.slow

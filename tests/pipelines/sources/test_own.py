@@ -108,7 +108,7 @@ def test_a_bad_row_is_rejected_with_its_line(
 
 
 def test_what_is_wrong_with_a_whole_file_is_one_sentence(tmp_path: Path) -> None:
-    sentence = r"t\.tsv:1: has no column 'text' among 'stars', 'body'; expected .* params.yaml"
+    sentence = r"t\.tsv:1: has no column 'text' among 'stars', 'body'; set `a`"
     with pytest.raises(BadInput, match=sentence):
         read(tmp_path / "t.tsv", "stars\tbody\ngood\ta\n", task())
     with pytest.raises(SourceUnreachable, match="there is no such file"):
@@ -116,12 +116,12 @@ def test_what_is_wrong_with_a_whole_file_is_one_sentence(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("values", "sentence"), [
-    ({"labels": ["one"]}, r"tasks\.mine\.labels: is \['one'\]; expected 2 or more"),
-    ({"labels": [1, "1"]}, "expected 2 or more, each once"),
-    ({"labels": [0.5, 1.5]}, r"labels\[0\]: is 0.5; expected text or a whole number or true or false"),
-    ({"kind": "regression"}, "expected none for regression"),
-    ({"metric": "bleu"}, r"tasks\.mine\.metric: is 'bleu'; expected one of accuracy, f1, macro_f1, matthews"),
-    ({"kind": "tagging", "b": "x"}, r"tasks\.mine\.b: is 'x'; expected null for tagging"),
+    ({"labels": ["one"]}, r"tasks\.mine\.labels: should be 2 or more for classification"),
+    ({"labels": [1, "1"]}, "should name each entry once"),
+    ({"labels": [0.5, 1.5]}, r"labels\[0\]: is 0\.5, should be a valid string or"),
+    ({"kind": "regression"}, "should not be set for regression"),
+    ({"metric": "bleu"}, r"tasks\.mine\.metric: is 'bleu', should be one of accuracy, f1, macro_f1, matthews"),
+    ({"kind": "tagging", "b": "x"}, r"tasks\.mine\.b: should not be set for tagging"),
 ])  # fmt: skip
 def test_an_impossible_setting_is_one_sentence(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadConfig, match=sentence):
@@ -137,5 +137,15 @@ def test_the_stage_leaves_rows_facts_and_a_warning(tmp_path: Path, capsys: pytes
     assert "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too" in capsys.readouterr().err
     facts = find(tmp_path / "out/mine", "mine")
     assert facts.labels == ("bad", "good") and facts.metrics == ("accuracy",) and facts.columns == ("text",)
-    with pytest.raises(BadConfig, match="that no official task has"):
+    with pytest.raises(ValueError, match="is the name of an official task"):
         OwnTasks(kind="own", tasks={"cola": task()})
+
+
+def test_a_column_or_a_key_that_is_there_twice_is_not_guessed(tmp_path: Path) -> None:
+    settings = OwnTask(train="t.tsv", dev="d.tsv", a="text", labels=("good", "bad"))
+    with pytest.raises(BadInput, match=r"t\.tsv:1: has the column 'label' twice"):
+        read(tmp_path / "t.tsv", "text\tlabel\tlabel\nnice\tgood\tbad\n", settings)
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"text": "first", "text": "second", "label": "good"}\n')
+    (row,) = own.read_rows(path, settings, "mine", labelled=True)
+    assert isinstance(row, Rejected) and row.reason == "a key twice in one object"

@@ -88,3 +88,15 @@ def test_rows_of_the_hub() -> None:
     assert isinstance(answered, dict) and answered["answers"] == [{"text": "Santa Clara", "start": 28}]
     assert isinstance(impossible, dict) and impossible["impossible"]
     assert isinstance(rejected, Rejected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"is_impossible": "false"}, "is_impossible is 'false' instead of true or false"),
+        ({"is_impossible": True}, "impossible and answered"),
+    ],
+)
+def test_a_flag_that_would_drop_answers_is_rejected(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    (row,) = read(tmp_path, question(**changes))
+    assert isinstance(row, Rejected) and row.reason == reason

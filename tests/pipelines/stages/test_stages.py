@@ -16,7 +16,7 @@ from tests.test_architecture import SOURCES, imports, name_of, tree
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
 TELLERS = tuple(f"pipelines/stages/{name}.py" for name in ("__init__", "verified_inputs", "required_files"))
-KEEPERS = ("electra/storage", "pipelines/commands", "pipelines/config", "pipelines/runtime", "pipelines/tracking")
+KEEPERS = ("electra/storage", "pipelines/cli", "pipelines/config", "pipelines/runtime", "pipelines/tracking")
 KEEPERS = (*KEEPERS, "pipelines/versioning")
 READERS = ("pipelines/sources",)  # some stages list them; the others only read settings, or one file, through them
 

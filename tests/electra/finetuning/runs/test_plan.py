@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from electra.domains import Interval
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import read_json, read_jsonl, write_json
+from electra.finetuning import training
 from electra.finetuning.runs import job as job_module
 from electra.finetuning.runs import plan as jobs_module
 from electra.finetuning.runs import summary
@@ -19,6 +19,7 @@ from electra.finetuning.runs.job import MODEL
 from electra.finetuning.runs.plan import Plan, finished, run, run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 from electra.nn.huggingface import load_encoder
+from electra.optim.adamw import set_rate
 from electra.storage.manifest import MANIFEST
 from tests.conftest import files_of
 
@@ -155,12 +156,13 @@ def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypat
 
 
 def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(Interval, "__contains__", lambda *_: True)  # no setting that is allowed diverges so soon
-    config = dataclasses.replace(CONFIG, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    # no setting that is allowed diverges so soon
+    monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: set_rate(optimizer, 1e30))
+    config = dataclasses.replace(CONFIG, clip=1e9, arms=("pretrained",))
     record = run(Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0])
     assert record["failed"] == "the loss or the outputs stopped being finite"
     assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
-    squad = dataclasses.replace(SQUAD, learning_rate=1e30, clip=1e30, arms=("pretrained",))
+    squad = dataclasses.replace(SQUAD, clip=1e9, arms=("pretrained",))
     record = run(Plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path).jobs()[0])
     assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
 

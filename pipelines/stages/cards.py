@@ -4,7 +4,6 @@ They are written last, since a score is shown beside those of the other seeds an
 is a function of settings and results: no clock, host or path is in it.
 """
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,30 +46,39 @@ class Card:
 
     def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
         """The YAML for the hub and the Markdown; `stock`: transformers loads all of the model."""
-        from ruamel.yaml import YAML
+        from huggingface_hub import EvalResult, ModelCardData
 
         kinds = {getattr(source, "kind", "") for source in self.sources}
         sample = kinds == {"sample"}
-        front: dict[str, Any] = {"tags": ["electra"]}
-        front |= {"license": "apache-2.0"} if sample else {}
-        front |= {"library_name": "transformers"} if stock else {}
-        if hub := list(dict.fromkeys(source.dataset for source in self.sources if hasattr(source, "dataset"))):
-            front["datasets"] = hub
-        if self.scores:
-            metrics = [{"type": kind, "name": ours, "value": round(value, 4)} for kind, ours, value, _ in self.scores]
-            results = [{"task": {"type": self.task}, "dataset": self.data, "metrics": metrics}]
-            front["model-index"] = [{"name": name, "results": results}]
-        out, yaml = io.StringIO(), YAML(typ="safe")
-        yaml.default_flow_style = False
-        yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-        yaml.dump(front, out)
+        hub = list({source.dataset: None for source in self.sources if hasattr(source, "dataset")})
+        results = [
+            EvalResult(
+                task_type=self.task,
+                dataset_name=self.data["name"],
+                dataset_type=self.data["type"],
+                dataset_config=self.data.get("config"),
+                dataset_split=self.data["split"],
+                metric_type=kind,
+                metric_name=metric,
+                metric_value=round(value, 4),
+            )
+            for kind, metric, value, _ in self.scores
+        ]
+        front = ModelCardData(
+            tags=["electra"],
+            license="apache-2.0" if sample else None,
+            library_name="transformers" if stock else None,
+            datasets=hub or None,
+            model_name=name,
+            eval_results=results or None,
+        )
         terms = f"that of {', '.join(hub)}" if hub else "not known here: that of the files"
         terms = "the rows are written by this project's code and under its licence, Apache-2.0" if sample else terms
         facts = {**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"}
         heads = dict.fromkeys(head for *_, beside in self.scores for head in beside)
         words = environment().get_template("card.md")
         text = words.render(card=self, facts=facts, heads=heads, points=_points, made_up="sample" in kinds)
-        return out.getvalue(), text
+        return f"{front.to_yaml()}\n", text
 
 
 def write(stage: str, name: str, params: Params) -> None:

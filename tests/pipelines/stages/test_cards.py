@@ -11,10 +11,11 @@ import transformers
 from huggingface_hub import ModelCard
 
 from electra.finetuning.folder import load_model
+from electra.nn.huggingface import open_folder
 from pipelines.cli import main
 from pipelines.config.params import Params, load
-from pipelines.report import cards
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
+from pipelines.stages import cards
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
 COLA, MNLI = (Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli"))
@@ -48,7 +49,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
     assert cells["mean of 2 fine-tunings, 95 % interval"].startswith(f"{ours['mean']:.1f} (")
     assert cells["from scratch"] == f"{fresh['mean']:.1f}" and cells["chance"] == "33.3"
     assert second.startswith("accuracy, mismatched | ") and second.endswith(" | – | – | – | –")
-    load_model(COLA.parent)  # the folder is whole with its new card
+    load_model(open_folder(COLA.parent))  # the folder is whole with its new card
 
 
 def test_the_same_results_have_the_same_card(params: Params) -> None:
