@@ -32,7 +32,7 @@ NOT_RUN = {
     r"electra gpu-check.*|make gpu": "needs a GPU, or takes ten minutes",
     r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",
     r"dask .*|ELECTRA_DASK=.*|sbatch .*--wrap.*|kubectl .*": "needs a cluster",
-    r".*(team\.env|docker|TEAM_|make team).*|make lead": "needs Docker; deploy/rehearse",
+    r".*(docker|TEAM_|make team).*|make lead": "needs Docker; tests/test_team.py",
     r"ssh .*|export .*|.*http://server:.*|dvc remote add .* s3://.*": "needs a team's server",
     r".*(team/electra|--tag user:).*": "needs a team's server; tests/test_team.py",
     r"python deploy/notify\.py .*": "needs a team's server; tests/test_deploy.py",

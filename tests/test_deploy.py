@@ -6,7 +6,6 @@ import shlex
 import subprocess
 from typing import Any
 
-import typer
 from ruamel.yaml import YAML
 
 from electra import errors
