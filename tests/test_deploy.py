@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from typing import Any
 
+import typer
 from ruamel.yaml import YAML
 
 from electra import errors
