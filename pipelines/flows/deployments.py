@@ -27,7 +27,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import parameter_schema
 
-from electra.errors import SourceUnreachable
+from electra.errors import SourceUnreachable, UserError
 from pipelines import ROOT
 from pipelines.config.params import Params, load
 from pipelines.config.settings_file import read
@@ -131,18 +131,20 @@ def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
 
 def main() -> int:
     """`python -m pipelines.flows.deployments [--team]`."""
+    refused: UserError
     try:
         deploy(with_team="--team" in sys.argv)
+        return 0
+    except UserError as error:
+        refused = error
     except Exception as error:
         if not server.is_unreachable(error):
             raise
         url = PREFECT_API_URL.value()
-        refused = SourceUnreachable(
-            f"{url}: no Prefect server answers; start it (`make server`), or set PREFECT_API_URL"
-        )
-        print(f"error: {refused}", file=sys.stderr)
-        return refused.exit_code
-    return 0
+        do = "start it (`make server`), or set PREFECT_API_URL"
+        refused = SourceUnreachable(f"{url}: no Prefect server answers; {do}")
+    print(f"error: {refused}", file=sys.stderr)
+    return refused.exit_code
 
 
 if __name__ == "__main__":

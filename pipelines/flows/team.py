@@ -35,8 +35,9 @@ Future = PrefectFuture[None]
 
 
 def is_server_gone(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether Prefect's server did not answer: the part goes on without it, and this asks again."""
-    return server.is_unreachable(state.result(raise_on_failure=False))
+    """Return whether Prefect's server or its database did not answer: the part goes on, and this asks again."""
+    error = state.result(raise_on_failure=False)
+    return server.is_unreachable(error) or getattr(getattr(error, "response", None), "status_code", 0) >= 500
 
 
 WAITS = steps.ONCE | {"retries": 1_000_000, "retry_delay_seconds": server.POLL, "retry_condition_fn": is_server_gone}

@@ -100,7 +100,7 @@ def _short(value: float | str) -> str:
 MUCH = 0.05  # a larger share that is lost is worth a warning
 
 
-def tell_loss(where: str, lost: int, total: int, unit: str, why: str, more: str) -> None:
+def print_left_out(where: str, lost: int, total: int, unit: str, why: str, more: str) -> None:
     """One line about what a stage left out: its share, and `more` (where it is noted, what changes it)."""
     if lost:
         sign = "warning: " if lost > MUCH * total else ""

@@ -112,6 +112,7 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of the pairs of a JSON object; raise KeyError for a key that is there twice."""
     if len(row := dict(pairs)) != len(pairs):
         raise KeyError
     return row

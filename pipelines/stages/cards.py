@@ -20,7 +20,6 @@ from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
-from pipelines.stages import STAGES
 
 MODELS = Path("build/models")
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
@@ -99,7 +98,7 @@ def name_of(folder: str) -> str:
 
 def pretrained(folder: Path, name: str, params: Params) -> Card:
     """A network as pre-training left it; an encoder has no head of its own to score."""
-    config, kind, found = params.models[name], folder.name, read_json(STAGES["pretrain"].results(name))
+    config, kind, found = params.models[name], folder.name, read_json(MODELS / name / "results.json")
     rows = [read_manifest(Path("build/tokens") / config.tokens / f"rows-{long}") for long in config.pretrain.lengths]
     scores: list[tuple[str, str, float, float | None]] = []
     if kind == "discriminator" and "disc_auc" in found:
@@ -135,7 +134,7 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
     """A fine-tuned model, beside the other seeds, fresh weights, chance and what needs no network."""
     stage, key, (arm, _, seed) = folder.parts[1], folder.parent.name, folder.name.partition("-seed")
     config, squad = params.finetunings[name], stage == "squad"
-    found = read_json(STAGES[stage].results(name))["versions" if squad else "tasks"][key]
+    found = read_json(Path("build") / stage / name / "results.json")["versions" if squad else "tasks"][key]
     source, changes, where = params.tasks[config.tasks], params.changes(name), f"recipes.{config.recipe}"
     task = SQUAD.get(key, key)
     recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))

@@ -24,7 +24,7 @@ from electra.config import digest
 from electra.errors import BadInput, OutOfRoom
 from electra.files import lock_folder, remove, room, sha256_file, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines.runtime.progress_bar import tell_loss
+from pipelines.runtime.progress_bar import print_left_out
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language
 from pipelines.sources.paths import unreadable
@@ -51,7 +51,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     metrics = gather(params.corpora[name], f"corpora.{name}", folder, tasks=_tasks(name, params))
     tell_dropped(metrics, f"corpora.{name}", folder)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
-    tell_loss(key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it")
+    print_left_out(
+        key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it"
+    )
     if left_out := {key.removeprefix("left_out_"): n for key, n in metrics["dropped"].items() if "left_out_" in key}:
         told = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
         print(f"{key}: {sum(left_out.values()):,} of {metrics['rows']:,} rows left out: {told}", file=sys.stderr)

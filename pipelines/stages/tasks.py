@@ -15,7 +15,7 @@ from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
-from pipelines.runtime.progress_bar import ProgressBar, tell_loss
+from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
 from pipelines.sources.paths import require_folder
 from pipelines.stages import RESULTS
@@ -36,7 +36,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     metrics = gather(source_of(params, name), f"tasks.{name}", folder)
     bad, key = metrics["quarantined"], f"tasks.{name}"
     more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
-    tell_loss(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
+    print_left_out(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
     tracker.summary(metrics["tasks"])
     tracker.dataset(f"tasks/{name}", sha256_file(folder / MANIFEST), "tasks")
 

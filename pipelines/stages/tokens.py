@@ -33,7 +33,7 @@ from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines import again
-from pipelines.runtime.progress_bar import tell_loss
+from pipelines.runtime.progress_bar import print_left_out
 from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.sources import hub
 from pipelines.stages import RESULTS, STAGES
@@ -65,14 +65,14 @@ def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted
         read, lost = (sum(one[key] for one in splits.values()) for key in ("tokens_read", "tokens_discarded"))
         keys = "overflow: carry" if config.packing.lines == "sentences" else "lines: sentences or overflow: carry"
         why = f"did not fit rows of {length}"
-        tell_loss(where, lost, read, "tokens", why, f"see {noted}, and {where}.packing ({keys}) to change it")
+        print_left_out(where, lost, read, "tokens", why, f"see {noted}, and {where}.packing ({keys}) to change it")
         if (padding := splits["train"]["padding"]) > MUCH_PADDING:
             found = f"{padding:.1%} of its rows of {length} is padding, which is computed and teaches nothing"
             do = "`packing: {rule: packed}` or shorter rows (lengths) fill them"
             print(f"warning: {where}: {found}; {do}", file=sys.stderr)
     unknown, characters = metrics["unknown_characters"], metrics["characters"]
     more = f"see {noted}, and {where}.tokenizer to change it"
-    tell_loss(where, unknown, characters, "characters", "became [UNK]", more)
+    print_left_out(where, unknown, characters, "characters", "became [UNK]", more)
 
 
 def run_folder(name: str, params: "Params") -> Path:

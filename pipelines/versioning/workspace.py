@@ -148,7 +148,7 @@ def opened(request: Request, log: Log, variables: Mapping[str, str] = MappingPro
     with _exclusive(folder, request, log):
         _make(folder, request, log, variables)
         project = folder / git("rev-parse", "--show-prefix")  # this project may be a part of a larger repository
-        yield Place(project, _variables(project) | variables, pull=dvc_store.share(ROOT, project))
+        yield Place(project, {**_variables(project), **variables}, pull=dvc_store.share(ROOT, project))
         (folder / FINISHED).touch()
         _remove_if_sent(folder)
 
@@ -182,7 +182,7 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
         git("checkout", "--quiet", "--detach", request.commit, folder=beside)
         if request.settings:
             write_settings(beside / prefix / "params.yaml", request.settings)
-            place = Place(beside / prefix, _variables(beside / prefix) | variables)
+            place = Place(beside / prefix, {**_variables(beside / prefix), **variables})
             ask(place, "params")  # the commit's own code refuses what it does not know
         rename(beside, folder)
     finally:

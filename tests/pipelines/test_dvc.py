@@ -293,6 +293,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "benchmarks/results/.gitkeep").touch()
     mood = "{kind: own, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
     params = (folder / "params.yaml").read_text().replace("{kind: sample, seed: 1}", mood)
+    params = params.replace("paper: {}", "paper: {defaults: {}, tasks: {}, squad: {}}")
     (folder / "params.yaml").write_text(params.replace("smoke: {}\nmodels", "smoke: {defaults: {length: 16}}\nmodels"))
     (folder / "text/mood.tsv").write_text("sentence\tlabel\n" + "the old cat\ta\ngood bread\tb\n" * 8)
     dvc(folder, "repro")

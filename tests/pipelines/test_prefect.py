@@ -221,7 +221,8 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     file.write_text(file.read_text().replace("within: 30", "within: 20"))
     params = server.folder / "params.yaml"
     before = params.read_text()
-    more = "models:\n  more: {tokens: smoke, encoder: smoke, pretrain: {length: 16}}\n"
+    own_model = "{length: 16, batch: 8, steps: 9, warmup: 0, learning_rate: 1.0e-3}"
+    more = f"models:\n  more: {{tokens: smoke, encoder: smoke, pretrain: {own_model}}}\n"
     params.write_text(before.replace("models:\n", more, 1))
     assert "pretrain/electra-more" in server.deploy()
     params.write_text(before)

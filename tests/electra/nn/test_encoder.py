@@ -53,7 +53,7 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
         write_json(tmp_path / "config.json", config_json(config, 500, "ElectraModel"))
         assert read_config(tmp_path) == (config, 500)
     write_json(tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"})
-    with pytest.raises(BadInput, match="init: is 'magic'; expected one of published, mimetic, neighbours"):
+    with pytest.raises(BadInput, match="init: is 'magic', should be 'published', 'mimetic' or 'neighbours'"):
         read_config(tmp_path)
 
 

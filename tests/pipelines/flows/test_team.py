@@ -6,8 +6,10 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Crashed, Failed, Running, Scheduled
 from prefect.types._datetime import now
 
@@ -53,6 +55,15 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
     with pytest.raises(StageFailed, match="5 of 5 parts failed"):
         team("smoke")
     assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in asked}
+
+
+@pytest.mark.parametrize(("code", "waits"), [(500, True), (404, False)])
+def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code: int, waits: bool) -> None:
+    """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
+    request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")
+    error = httpx.HTTPStatusError("", request=request, response=httpx.Response(code, request=request))
+    state = Failed(data=PrefectHTTPStatusError.from_httpx_error(error))
+    assert module.is_server_gone(None, None, state) is waits
 
 
 def run_in(state: Any, count: int = 1) -> FlowRun:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pipelines.runtime import progress_bar
-from pipelines.runtime.progress_bar import ProgressBar, tell_loss
+from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 
 
 class Terminal(io.StringIO):
@@ -91,10 +91,10 @@ def test_nothing_is_written_when_nothing_was_done() -> None:
 
 
 def test_what_is_left_out_is_one_line_and_a_warning_from_five_percent(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_loss("corpora.x", 0, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+    print_left_out("corpora.x", 0, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
     assert capsys.readouterr().err == ""
-    tell_loss("corpora.x", 5, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+    print_left_out("corpora.x", 5, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
     said = "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl, and corpora.x.quarantine to change it\n"
     assert capsys.readouterr().err == said
-    tell_loss("corpora.x", 6, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+    print_left_out("corpora.x", 6, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
     assert capsys.readouterr().err.startswith("warning: corpora.x: 6 of 100 rows (6.00%)")

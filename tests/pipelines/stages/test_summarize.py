@@ -87,5 +87,5 @@ def test_damaged_numbers_are_not_copied() -> None:
 @pytest.mark.usefixtures("made")
 def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:
     leave("glue", spoilt)
-    with pytest.raises(CorruptFile, match="is not as its stage writes it"):
+    with pytest.raises(CorruptFile, match="is malformed"):
         summarize("smoke", load())
