@@ -319,7 +319,7 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
 
 
-def _read_items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item]:
+def _read_items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item | LeftOut]:
     """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in `refused`."""
     characters = 0
     for path in paths:
@@ -383,7 +383,7 @@ def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, An
         if len(kinds) > 1:
             name = re.sub(r"[^\w-]", "_", "-".join([format_.replace("jsonl", "json"), *settings.values()]))
         delivered = format_ if format_ in local.DELIVERED else "local"
-        entry = {"kind": delivered, "files": _patterns(files, group, paths), **settings}
+        entry: dict[str, Any] = {"kind": delivered, "files": _patterns(files, group, paths), **settings}
         source = build(LocalCorpus, entry, "--text")
         items = islice(_read_items(group, source, {}), DOCUMENTS)
         documents = [item for item in items if isinstance(item, Document)]

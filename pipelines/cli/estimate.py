@@ -106,9 +106,8 @@ def estimate_finetuning(name: str, params: Params) -> str:
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"
-    return (
-        f"{line}; memory: {memory / 1e9:.1f} GB of the GPU; disk: {kept * weights * 4 / 1e9:.1f} GB for {kept} models"
-    )
+    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for models that are kept: {kept}"
+    return f"{line}; memory: {memory / 1e9:.1f} GB of the GPU; {disk}"
 
 
 def estimate_ablation(name: str, params: Params) -> str:

@@ -37,7 +37,7 @@ MARKS = {(True, True): "caught", (True, False): "missed", (False, True): "false 
 COLOURS = {"caught": "green", "missed": "red", "false alarm": "orange", "suspected": "orange", "not read": "gray"}
 COLOURS |= {"right": "green", "wrong": "red"}
 CSS = ".marked {max-height: 20em; overflow-y: auto !important} .marked .text {overflow-wrap: anywhere}"
-Marked = list[tuple[str, str | None]]  # parts of a text with their marks
+Marked = list[tuple[str, Any]]  # parts of a text with their marks
 
 
 def read_texts(path: Path) -> list[str]:
@@ -109,7 +109,7 @@ def show_words(marked: Marked) -> gr.HighlightedText:
 def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], tasks: Path) -> Any:
     """Return the page as Gradio blocks. It opens with answers that are right, where there are any."""
     discriminator = pair.get("discriminator")
-    generator = pair.get("generator")
+    generator: Any = pair.get("generator")
 
     @explain()
     def detect(text: str, replaced_N2: Any = None) -> Marked:
@@ -187,7 +187,7 @@ def make_app(folders: Sequence[Path], tasks: Path) -> fastapi.FastAPI:
     """Return the page of the models in some folders as an app; `tasks` has the rows that are examples."""
     finetuned = [folder for folder in folders if is_finetuned(ModelFolder(folder))]
     pretrained = [folder for folder in folders if folder not in finetuned]
-    pair = {model.kind: model for model in map(electra.load, pretrained)}
+    pair: dict[str, Model] = {model.kind: model for model in map(electra.load, pretrained)}
     if not finetuned and not {"discriminator", "generator"} & pair.keys():
         raise BadInput(f"{folders[0]}: has no discriminator or generator, and nothing that was fine-tuned")
     examples = pretrained[0].parent / "examples.json" if pretrained else Path()

@@ -4,7 +4,7 @@ import functools
 import json
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -19,7 +19,7 @@ command = functools.partial(app.command, rich_help_panel="Set up")
 class TakesSeveralFiles(TyperCommand):
     """A command with options that take every word up to the next option, as a shell expands `--text data/*`."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each of its words."""
         return super().parse_args(ctx, list(_repeat_options(args)))
 
@@ -64,8 +64,8 @@ def new(
     from pipelines.cli.new import add_entries
 
     columns = {"a": a, "b": b, "label": label}
-    sizes = {"encoder": encoder, "minutes": minutes, "model": model}
-    print(add_entries(name, text or [], task or [], columns, **sizes), end="")
+    said = add_entries(name, text or [], task or [], columns, encoder=encoder, minutes=minutes, model=model)
+    print(said, end="")
 
 
 @command()

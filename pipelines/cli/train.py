@@ -2,7 +2,7 @@
 
 import functools
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -19,7 +19,7 @@ Restart = Annotated[bool, typer.Option("--restart", help="archive what this run 
 class TakesRunOrNothing(TyperCommand):
     """A command with `--continue`, which may be followed by a run or stand alone."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give an option that stands alone an empty value."""
         following = [*args, "--"][1:]
         words = [
@@ -54,7 +54,7 @@ def add_stage(stage: Stage) -> None:
             return run_stage(stage.name, section, "")
 
 
-def run_stage(stage: str, section: str, name: str, **options: object) -> int:
+def run_stage(stage: str, section: str, name: str, **options: Any) -> int:
     """Run a stage; its imports take seconds."""
     from pipelines.cli import run_stage
 
@@ -104,7 +104,7 @@ def pretrain(
     restart: Restart = False,
 ) -> int:
     """Pre-train a model."""
-    launch = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
+    launch: dict[str, Any] = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
     launch["rdzv_endpoint"] = rdzv_endpoint
     return run_stage("pretrain", "models", name, launch=launch, origin=origin, restart=restart)
 
