@@ -138,7 +138,10 @@ def check_python(words: list[str], params: Params) -> None:
 
 
 def check_dvc(words: list[str], params: Params) -> None:
-    assert words[0] in "repro stage metrics plots exp config status push pull queue dag gc commit remote".split()
+    assert (
+        words[0]
+        in "repro stage metrics plots exp config status push pull queue dag gc commit remote import-url update".split()
+    )
     values = read(ROOT / "params.yaml")
     sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
     sections |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
