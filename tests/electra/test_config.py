@@ -66,7 +66,10 @@ def test_build_makes_settings_of_plain_values() -> None:
         ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
         ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
         ({"parts": [{"kind": "layer", "width": 3}]}, "m.parts[0].heads: is 2, should divide width (3)"),
+        ({"rows": 3}, "m.rows: no such setting"),  # of another section
         ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
+        ({"parts": [{"kind": "tabel"}]}, "m.parts[0].kind: is 'tabel', should be one of 'layer', 'table'"),
+        ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),
         ({"parts": [{"kind": "layer"}, {"kind": "layer"}]}, "m.parts: is ["),
         ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
         ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),

@@ -201,9 +201,9 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
         ("config.json", b"\xff\xfe", "is malformed"),
         ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64 positions"),
         ("task.json", b'{"length": 40, "squad": {"length": 40, "head": "both"}}', "squad.head: is 'both'"),
-        ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000; expected a number from 1 to 200"),  # noqa: E501
+        ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000, should be less than or equal to 200"),  # noqa: E501
         ("task.json", b'{"length": 40}', "has no classifier.dense, so it is not a fine-tuned model"),
-        ("tokenizer.json", b"[]", "tokenizer.json: cannot be read"),
+        ("tokenizer.json", b"[]", "tokenizer.json: is not a tokenizer.json"),
         ("model.safetensors", b"\xff" * 64, "model.safetensors: is not a whole safetensors file"),
         ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),  # noqa: E501
     ],
