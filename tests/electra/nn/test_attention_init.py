@@ -91,9 +91,9 @@ def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, in
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():
-    told = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
     for kind, name in ((EncoderConfig, "bert"), (ModernConfig, "modern")):
-        with pytest.raises(BadConfig, match=told):
+        sentence = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
+        with pytest.raises(BadConfig, match=sentence):
             build(kind, {"kind": name, **SHAPE, "init": "neighbours"}, "encoder")
     with pytest.raises(BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"):
         build(ModernConfig, {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"}, "encoder")
