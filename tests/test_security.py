@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput, UserError
-from electra.files import safe_join, write_json
-from electra.storage.manifest import verify_manifest, write_manifest
+from electra.files import safe_join
+from electra.storage.manifest import verify_manifest, write_manifest, write_sealed
 from pipelines import environment as environment_of_tools
 from tests.conftest import ROOT, environment, git, run
 
@@ -25,21 +26,20 @@ def test_names_in_data_stay_in_their_folder(tmp_path: Path) -> None:
     assert safe_join(tmp_path, "a/b") == (tmp_path / "a" / "b").resolve()
 
 
-def test_a_manifest_cannot_point_outside_or_at_a_link(tmp_path: Path) -> None:
+def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path: Path) -> None:
     folder = tmp_path / "step-1"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"x")
-    manifest = write_manifest(folder)
-    assert verify_manifest(folder) == manifest
-    (tmp_path / "secret").write_bytes(b"x")
-    write_json(folder / "MANIFEST.json", {"files": {"../secret": manifest["files"]["model.safetensors"]}})
-    with pytest.raises(BadInput):
-        verify_manifest(folder)
-    write_json(folder / "MANIFEST.json", manifest)
-    (folder / "model.safetensors").unlink()
-    (folder / "model.safetensors").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError):
-        verify_manifest(folder)
+    (folder / "model").mkdir(parents=True)
+    (folder / "model/weights").write_bytes(b"x")
+    write_manifest(folder)
+    (facts,) = verify_manifest(folder)["files"].values()
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret/weights").write_bytes(b"x")
+    shutil.rmtree(folder / "model")
+    (folder / "model").symlink_to(tmp_path / "secret")
+    for name, sentence in (("../secret/weights", "outside"), ("model/weights", "is a link")):
+        write_sealed(folder / "MANIFEST.json", {"files": {name: facts}})
+        with pytest.raises(UserError, match=sentence):
+            verify_manifest(folder)
 
 
 def test_telemetry_is_off_wherever_a_tool_is_started() -> None:

@@ -194,4 +194,5 @@ def make_app(folders: Sequence[Path], tasks: Path) -> fastapi.FastAPI:
     app = fastapi.FastAPI()
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # DNS rebinding
     page = build_page(pair, read_texts(examples), finetuned, tasks)
-    return gr.mount_gradio_app(app, page, "/", css=CSS, footer_links=[], ssr_mode=False)
+    gr.mount_gradio_app(app, page, "/", css=CSS, footer_links=[], ssr_mode=False)
+    return app

@@ -24,7 +24,7 @@ NASTY = [
     ("= ", "= ", "x"), ("= x", " =", " x"), ("= x =", " ", "x"), ("\n", " ", "x"), ("\n", "= a = \n", "x"),
     ("", "\u00e9", ""), ("", ".", ""), (".", "'", " "), ("", "\r", ""), ("", "A.B ", ""), ("", "\u3002\u201d", ""),
 ]  # fmt: skip
-ANCHORED = ("HEADING", "_TITLE", "_DOC", "NAME", "OFFICIAL")  # asked of a line's or a file's beginning alone
+ANCHORED = ("HEADING", "_TITLE", "_DOC", "_CHUNK", "NAME", "OFFICIAL")  # only asked whether they match at one place
 
 
 def patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:

@@ -1,0 +1,39 @@
+"""params.schema.json, by which editors check params.yaml."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+
+from pipelines.config.schema import params_schema
+from tests.conftest import ROOT
+
+SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+SCHEMA = json.loads((ROOT / "params.schema.json").read_text(encoding="utf-8"))
+
+
+def test_the_schema_is_what_the_settings_give() -> None:
+    """Run `python -m pipelines.config.schema > params.schema.json` where this fails."""
+    assert params_schema() == SCHEMA
+
+
+def test_the_shipped_settings_are_valid() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert not [error.message for error in Draft202012Validator(SCHEMA).iter_errors(SHIPPED)]
+
+
+@pytest.mark.parametrize(
+    "path", ["modles", "models.tiny.encodr", "models.tiny.pretrain.step", "ablations.table5.base.modle", "run.model"]
+)
+def test_a_misspelt_key_is_not_valid(path: str) -> None:
+    values = copy.deepcopy(SHIPPED)
+    *sections, key = path.split(".")
+    section = values
+    for name in sections:
+        section = section[name]
+    section[key] = {}
+    (error,) = Draft202012Validator(SCHEMA).iter_errors(values)
+    assert f"'{key}' was unexpected" in error.message
