@@ -1,6 +1,6 @@
-"""What all benchmarks share: arms in turns, ratios with their spread, where a figure comes from, and the JSON record.
+"""What all benchmarks share: ratios with their spread, where a figure comes from, and the JSON record.
 
-A benchmark imports what it measures, calls `in_turns` or a loop of its own, and ends with `write_record`.
+A benchmark imports what it measures, and ends with `write_record`.
 """
 
 import argparse
@@ -12,15 +12,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from electra.files import write_json
 from pipelines.config.params import FILE, Params, load
 
-T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks/results")
 REAL_TEXT = ROOT / "benchmarks/real_text.yaml"  # laid over params.yaml: local files and what is compared on them
@@ -37,15 +36,6 @@ def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
 def local_params() -> Params:
     """params.yaml with benchmarks/real_text.yaml laid over it."""
     return load(ROOT / FILE, over=REAL_TEXT)
-
-
-def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all arms once a round, A-B-A-B, so that what changes on the machine reaches all of them alike."""
-    found: dict[str, list[T]] = {arm: [] for arm in arms}
-    for number, (arm, run) in ((number, pair) for number in range(rounds) for pair in arms.items()):
-        found[arm].append(run())
-        print(f"round {number + 1}, {arm}: {found[arm][-1]}", flush=True)
-    return found
 
 
 def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:

@@ -325,7 +325,7 @@ def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     handle.seek(0)
                     holder = handle.read().decode("utf-8", "replace").strip() or "another process"
-                    raise Busy(folder, f"is in use by {holder}", "", "wait for that run or stop it")
+                    raise Busy(f"{folder}: is in use by {holder}; wait for that run or stop it")
                 time.sleep(0.1)
             handle.truncate(0)
             handle.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())

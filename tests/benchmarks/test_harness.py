@@ -1,23 +1,18 @@
-"""What benchmarks share: turns, ratios, records; and the count of tokens."""
+"""What benchmarks share: ratios, records; and the count of tokens."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import apart, in_turns, provenance, ratios, spread, write_record
+from benchmarks.harness import apart, provenance, ratios, spread, write_record
 from benchmarks.tokens import count_tokens
 from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixture[str]) -> None:
-    order: list[str] = []
-    arms = {arm: lambda arm=arm: (order.append(arm), float(len(order)))[1] for arm in ("a", "b")}
-    found = in_turns(arms, 2)
-    assert order == ["a", "b", "a", "b"] and found == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
-    assert "round 2, b: 4.0" in capsys.readouterr().out
-    assert ratios(found["b"], found["a"]) == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
+def test_ratios_are_of_one_round() -> None:
+    assert ratios([2.0, 4.0], [1.0, 3.0]) == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
     assert spread([1234567.0], 3) == {"median": 1230000.0, "lowest": 1230000.0, "highest": 1230000.0}
 
 

@@ -37,5 +37,6 @@ def test_units_made_before_the_code_changed_are_used_and_recorded(tmp_path, caps
     for index in (1, 4):
         shutil.rmtree(tmp_path / f"unit-{index:05d}")
     counts = finish(tmp_path, "d")
-    assert [each["code"] for each in counts] == ["c", "d", "c", "c", "d"] and work_units.mixed_code(counts) == {"code": ["c", "d"]}
+    assert [each["code"] for each in counts] == ["c", "d", "c", "c", "d"]
+    assert work_units.mixed_code(counts) == {"code": ["c", "d"]}
     assert "x: 3 of 5 units were made before the code changed, and are used; `--restart`" in capsys.readouterr().err
