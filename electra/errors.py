@@ -30,6 +30,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
+def first_line(error: BaseException) -> str:
+    """Return what a library's error says in its first line, or what it is called."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def for_message(text: str) -> str:
     """A text made safe to print in a message: without secrets and control characters, a long list cut."""
     items = hidden(text).split(", ")

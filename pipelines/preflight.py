@@ -120,9 +120,8 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
     for rows, bad, first in look.bad:
         if bad == rows:
             raise describe_bad_row(first)
-        error = describe_bad_row(first)
-        do = error.do and f"; {error.do}"
-        yield f"hint: {first.where}: {first.reason} ({bad:,} bad rows among the first {rows:,}){do}"
+        among = f"{bad:,} bad rows among the first {rows:,}"
+        yield f"hint: {first.where}: {first.reason} ({among}); {advise(first)}".removesuffix("; ")
     _check_tokens(tokens, f"tokens.{model.tokens}", look)
     start = model.pretrain.init_from
     made_here = {Path("build/models") / name for name in params.models}
@@ -208,7 +207,7 @@ class Look:
         self.looked = self.files = 0
         self._corpus = corpus
         self._unread: dict[Path, UserError] = {}
-        self._poor: list[BadInput] = []
+        self._poor: dict[Path, UserError] = {}
         self._rows = self._bad = self._compressed = 0
 
     def read(self, source: LocalCorpus, place: str) -> None:
@@ -249,7 +248,7 @@ class Look:
             self._compressed += path.stat().st_size
             deque(read_lines(Piece(path)), 0)
         if error := find_fault(rows, path):
-            self._poor.append(error)
+            self._poor[path] = error
             self._bad += sum(isinstance(item, Rejected) for item in rows)
         characters = sum(len(item.text) for item in rows if isinstance(item, Document))
         expansion = 4 if path.suffix in (*COMPRESSIONS, ".parquet") else 1
@@ -259,12 +258,12 @@ class Look:
         self._rows += max(len(rows), estimated)
 
     @property
-    def refused(self) -> list[UserError]:
+    def refused(self) -> dict[Path, UserError]:
         """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as far as one sees."""
         rows = self._rows * self.files // max(1, self.looked)
         tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
         many = self._bad > tolerated or self._bad == self._rows
-        return [*self._unread.values(), *(self._poor if many else ())]
+        return self._unread | (self._poor if many else {})
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
@@ -283,13 +282,17 @@ def find_fault(rows: Sequence[Item | LeftOut], path: Path) -> BadInput | None:
 
 def describe_bad_row(row: Rejected) -> BadInput:
     """Return a bad row as an error, with the setting that may read it."""
-    do = ""
-    if row.reason == "invalid UTF-8":
-        encoding, word = other_encoding(Path(row.where.rpartition(":")[0]))
-        do = f"set `encoding: {encoding}` if {shown(word)} is right" if encoding else ""
-    elif row.reason.startswith("no field"):
-        do = "set `text` to the field that holds it"
-    return BadInput(row.where, f"{row.reason}: {row.excerpt[:40]!r}", "a document", do)
+    return BadInput(f"{row.where}: {row.reason}: {row.excerpt[:40]!r}; {advise(row)}".removesuffix("; "))
+
+
+def advise(row: Rejected) -> str:
+    """Return the setting that may read a bad row, or nothing."""
+    if row.reason.startswith("no field"):
+        return "set `text` to the field that holds it"
+    if row.reason != "invalid UTF-8":
+        return ""
+    encoding, word = other_encoding(Path(row.where.rpartition(":")[0]))
+    return f"set `encoding: {encoding}` if {shown(word)} is right" if encoding else ""
 
 
 def other_encoding(path: Path) -> tuple[str, str]:
@@ -393,7 +396,7 @@ def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, An
             else:
                 entry[key] = value
         inferred[name if name not in inferred else f"{name}-"] = entry
-    left_out = ", ".join(str(error).partition(";")[0] for error in bad)
+    left_out = ", ".join(str(error).partition(";")[0] for error in bad.values())
     return inferred, markup, for_message(left_out and f"left out: {left_out}")
 
 
@@ -405,11 +408,11 @@ def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> lis
     return min(patterns_of(group), [*files, *(f"!{pattern}" for pattern in others)], key=len)
 
 
-def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserError]]:
+def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], dict[Path, UserError]]:
     """Return the files that can be read, by kind, and what is wrong with the others."""
     kinds: dict[Kind, list[Path]] = {}
     empty = list[Path]()
-    bad = list[UserError]()
+    bad: dict[Path, UserError] = {}
     for path in paths:
         try:
             kind, rows = _read_kind(path)
@@ -417,11 +420,11 @@ def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], list[UserE
         except BadConfig:  # a package is missing
             raise
         except UserError as refused:
-            bad.append(refused)
+            bad[path] = refused
             continue
         few = sum(isinstance(item, Rejected) for item in rows) <= QuarantineConfig().handful
         if error and not (few and any(isinstance(item, Document) for item in rows)):
-            bad.append(error)
+            bad[path] = error
         elif rows:
             kinds.setdefault(kind, []).append(path)
         else:

@@ -167,7 +167,7 @@ def test_only_sources_reach_the_network() -> None:
         ROOT / "pipelines" / "cli" / "play.py": {"socket.create_server", "socket"},
     }
     runtime = ROOT / "pipelines" / "runtime"
-    doors = {runtime / "dask_cluster.py": {"distributed"}, runtime / "remote_files.py": {"fsspec"}}
+    doors = {runtime / "dask_cluster.py": {"distributed"}, runtime / "mirror.py": {"fsspec"}}
     for path in SOURCES:
         if path.is_relative_to(ROOT / "pipelines" / "sources"):
             continue

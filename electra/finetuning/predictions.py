@@ -1,4 +1,4 @@
-"""From a classifier's logits to predictions and scores, signs that a run has failed, and GLUE's submission files.
+"""From a classifier's logits to predictions and scores, and signs that a run has failed.
 
 A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score in every table and
 is marked there. Logits that are not finite count as 0, so such a run still has predictions: the first label.
@@ -10,18 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.errors import BadInput
 from electra.finetuning.metrics import score
-from electra.finetuning.tasks import GLUE, Task
+from electra.finetuning.tasks import Task
 
 Logits = NDArray[Any]
 Lines = list[dict[str, Any]]
-FILES = {  # (task, split) -> name in the archive that is handed in
-    **{(name, "test"): f"{task.title}.tsv" for name, task in GLUE.items()},
-    ("mnli", "test"): "MNLI-m.tsv",
-    ("mnli", "test_mismatched"): "MNLI-mm.tsv",
-    ("mnli", "test_diagnostic"): "AX.tsv",
-}
 
 
 def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
@@ -69,12 +62,6 @@ def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64
     return np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
 
 
-def score_lines(task: Task, records: Lines) -> dict[str, float]:
-    """Return every metric of the task from what `lines` made of labelled rows."""
-    logits_NC = np.array([record["logits"] for record in records], dtype=np.float64)
-    return scores(task, records, answers(task, logits_NC))
-
-
 def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
     """Return why a run counts as failed though its outputs are finite, in words; None if it does not."""
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:
@@ -86,29 +73,3 @@ def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
 def rounded(value: float) -> float:
     """Round to six significant digits: all that a 32-bit number means."""
     return float(f"{value:.6g}")
-
-
-def tsv(task: Task, lines: Lines) -> str:
-    """`index` and `prediction`: class names as in the training files, scores to three digits within their range."""
-    rows = ["index\tprediction"]
-    for line in lines:
-        answer = line["prediction"]
-        answer = f"{min(max(answer, 0.0), task.scale):.3f}" if task.regression else answer
-        rows.append(f"{line['id']}\t{answer}")
-    return "\n".join(rows) + "\n"
-
-
-def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
-    """One prediction for each row from those of several runs: mean probabilities, or for regression the mean score."""
-    first = runs[0]
-    for number, run in enumerate(runs[1:], 2):
-        for row, (one, other) in enumerate(zip(first, run, strict=True), 1):
-            if one["id"] != other["id"]:
-                raise BadInput(
-                    f"run {number}, row {row}: predicts {other['id']}; expected {one['id']}, as in the first run"
-                )
-    logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
-    if not task.regression:
-        logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))
-    rows = [{"id": line["id"], "label": line["label"]} for line in first]
-    return lines(task, rows, logits_RNC.mean(0))

@@ -1,11 +1,10 @@
-"""The kinds of tasks, and what files hold of a task: its rows, checked and encoded, and predictions to score.
+"""The kinds of tasks, and the rows of a task: read, checked and encoded; and predictions scored against them.
 
 Splits are read once a process, since the runs of one task follow each other; the cache goes by content, not by name, so
 a changed file is read again.
 """
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,46 +73,6 @@ def subset(rows: list[Any], most: int | None, seed: int) -> list[Any]:
         return rows
     chosen = shuffled(len(rows), derive(seed, "finetune/subset"))[:most]
     return [rows[index] for index in np.sort(chosen)]
-
-
-def read_predictions(path: Path) -> dict[str, Any]:
-    """Prediction by id: JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's JSON."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: is not UTF-8 (byte {error.start:,})") from None
-    if path.suffix == ".json":
-        parsed = _parsed(text, path)
-        if not isinstance(parsed, dict):
-            raise BadInput(f"{path}: holds no object; expected answers by question id")
-        return parsed
-    tabs, answers = path.suffix == ".tsv", dict[str, Any]()
-    for number, line in enumerate((text.splitlines() or [""]) if tabs else text.split("\n"), 1):
-        where = f"{path}:{number}"
-        if tabs and number == 1:
-            if line.split("\t") != ["index", "prediction"]:
-                raise BadInput(f"{where}: has the header {line!r:.60}; expected index and prediction, parted by a tab")
-            continue
-        if not (tabs or line.strip()):
-            continue
-        record: Any = line.split("\t") if tabs else _parsed(line, where)
-        given = record if isinstance(record, dict) else {}
-        pair = record if tabs else [given[key] for key in ("id", "prediction", "tags") if key in given]
-        if len(pair) != 2 or not isinstance(pair[0], str | int):
-            raise BadInput(f"{where}: has {len(pair)} fields; expected an id and a prediction")
-        if str(pair[0]) in answers:
-            raise BadInput(f"{where}: predicts {pair[0]} again; expected each id once")
-        answers[str(pair[0])] = pair[1]
-    return answers
-
-
-def _parsed(text: str, where: object) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput(f"{where}: is {text[:60]!r}, which is not JSON") from None
 
 
 def score(task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:

@@ -19,6 +19,7 @@ from electra.finetuning.tasks import find
 from electra.inference import answer, no_model
 from electra.nn.huggingface import open_folder
 from pipelines.sources import predict_rows
+from pipelines.sources.prediction_files import read_predictions
 from pipelines.stages import verified_inputs
 
 
@@ -44,5 +45,5 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Return every metric of a file of predictions of one split of a task."""
     verified_inputs.task_rows(rows.name)
-    predictions, found = reading.read_predictions(path), find(rows / task, task)
+    predictions, found = read_predictions(path), find(rows / task, task)
     return reading.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)

@@ -62,7 +62,7 @@ class Reader:
                 check(self.root / path)
             return read_json(self.root / path)
         except UserError as error:
-            self.missing.append(str(error))
+            self.missing.append(str(error).removeprefix(f"{self.root}/"))
             return {}
 
     def curve(self, path: str) -> dict[str, list[float]]:

@@ -31,12 +31,12 @@ def run_units(
         from distributed import CancelledError, Client, KilledWorker, as_completed
     except ImportError:
         do = "pip install 'electra-workflow[dask]', or unset it"
-        raise BadConfig(VARIABLE, "is set, and dask.distributed is not installed", "the package", do) from None
+        raise BadConfig(f"{VARIABLE}: is set, and dask.distributed is not installed; {do}") from None
     try:
         client = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:
         do = f"start it, or unset {VARIABLE}"
-        raise SourceUnreachable(VARIABLE, f"no scheduler answers at {address} ({error})", "", do) from None
+        raise SourceUnreachable(f"{VARIABLE}: no scheduler answers at {address} ({error}); {do}") from None
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
         print(f"{len(units):,} units go to {address}, which has {workers:,} workers", file=sys.stderr, flush=True)
@@ -46,10 +46,10 @@ def run_units(
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except KilledWorker as error:
-            raise Stopped(VARIABLE, f"a unit's workers died, again and again ({error})", "", "see their logs") from None
+            raise Stopped(f"{VARIABLE}: a unit's workers died, again and again ({error}); see their logs") from None
         except CancelledError:
             do = "what is done is kept: start it and run the same command again"
-            raise SourceUnreachable(VARIABLE, f"the scheduler at {address} is gone", "", do) from None
+            raise SourceUnreachable(f"{VARIABLE}: the scheduler at {address} is gone; {do}") from None
         finally:
             client.cancel(list(futures), force=True)
 
@@ -66,9 +66,9 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     folder, mark, told, code = here
     worker: Any = get_worker()
     if worker.state.nthreads != 1:
-        raise BadConfig(f"worker {worker.address}", f"has {worker.state.nthreads} threads", "--nthreads 1")
+        raise BadConfig(f"worker {worker.address}: has {worker.state.nthreads} threads; start it with --nthreads 1")
     if _code() != code:
-        raise BadConfig(f"worker {worker.address}", "runs other code", "that of this checkout", "start it anew in it")
+        raise BadConfig(f"worker {worker.address}: runs other code; start it again in this checkout")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         os.chdir(folder)
@@ -76,5 +76,5 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     except OSError:
         seen = None
     if seen != told:
-        raise BadConfig(f"worker {worker.address}", f"does not see {folder} as it is", "a folder that all machines see")
+        raise BadConfig(f"worker {worker.address}: does not see {folder} as it is; all machines need to see it")
     return function(unit)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import SourceUnreachable, UserError, hidden
+from electra.errors import SourceUnreachable, UserError, first_line, hidden
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
@@ -150,8 +150,7 @@ def _reaching(url: str) -> Iterator[tuple[Any, str]]:
     except UserError:
         raise
     except Exception as error:  # of boto, ssh, the disk: whatever carries the bytes
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise SourceUnreachable(f"{VARIABLE}: {url} cannot be used ({reason})") from None
+        raise SourceUnreachable(f"{VARIABLE}: {url} cannot be used ({first_line(error)})") from None
 
 
 def _say(sentence: str) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import torch
 
-from electra.errors import OutOfMemory
+from electra.errors import OutOfMemory, first_line
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.phases import phases_of
 from electra.workers import rank
-from pipelines.runtime.remote_files import reason
 
 
 @contextlib.contextmanager
@@ -26,9 +25,9 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
         finer = finer_slices(settings)
         more = f"set pretrain.accumulate to {finer} (now {slices}), or " if finer else ""
         rows = f"slices of {batch // slices} rows of {settings.length}"
-        found = f"there is not enough memory for {rows} ({reason(error)})"
+        fault = f"there is not enough memory for {rows} ({first_line(error)})"
         do = f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings"
-        raise OutOfMemory("pretrain", found, "smaller slices of a batch", do) from error
+        raise OutOfMemory(f"pretrain: {fault}; {do}") from error
 
 
 def finer_slices(settings: PretrainConfig) -> int:

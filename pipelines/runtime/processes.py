@@ -23,13 +23,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError, shown
+from electra.config import require
+from electra.errors import SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.stopping import heeded
 from electra.workers import rank
 
-# The least of each is the default.
-COUNTS = {"nproc_per_node": range(1, 257), "nnodes": range(1, 10_001), "max_restarts": range(10_001)}
+DEFAULTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
@@ -39,45 +39,23 @@ PATIENCE = 600  # seconds that processes have to finish their step and save afte
 
 
 def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
-    """PET_NPROC_PER_NODE and so on, from options or else from the environment; without those that have their default.
+    """Return PET_NPROC_PER_NODE and so on, which torchrun reads, for the options that differ from their default.
 
-    Raises BadConfig for an option that is no such number, and for several machines without a place to meet.
+    Raises BadConfig for several machines without a place to meet.
     """
-    variables = {}
-    for key, counts in COUNTS.items():
-        text, where = _setting(key, options)
-        text = text or str(counts.start)
-        if not text.isdecimal() or len(text) > 9 or int(text) not in counts:
-            span = f"from {counts.start} to {counts.stop - 1:,}"
-            raise BadConfig(f"{where}: is {shown(text)}, should be {span}")
-        if int(text) > counts.start:
-            variables[_variable(key)] = text
-    endpoint, where = _setting("rdzv_endpoint", options)
-    if endpoint:
-        parts = ENDPOINT.fullmatch(endpoint)
-        if parts is None or not 0 < int(parts[1]) < 1 << 16:
-            raise BadConfig(f"{where}: is {shown(endpoint)}, and must be {PLACE}")
-        variables[_variable("rdzv_endpoint")] = endpoint
-    elif _variable("nnodes") in variables:
-        raise BadConfig(f"--rdzv-endpoint: is missing; with several machines it is {PLACE}")
-    return variables
-
-
-def _setting(key: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (value, where it was set): an option of the command line or, without it, torchrun's variable."""
-    if options.get(key):
-        return str(options[key]), f"--{key.replace('_', '-')}"
-    variable = _variable(key)
-    return os.environ.get(variable, ""), f"the environment variable {variable}"
-
-
-def _variable(option: str) -> str:
-    return f"PET_{option.upper()}"
+    endpoint = options["rdzv_endpoint"]
+    require(
+        bool(endpoint) or options["nnodes"] == 1, f"--rdzv-endpoint: is missing; with several machines it is {PLACE}"
+    )
+    parts = ENDPOINT.fullmatch(endpoint or "localhost:1")
+    fits = parts is not None and 0 < int(parts[1]) < 1 << 16
+    require(fits, f"--rdzv-endpoint: is {shown(endpoint)}, should be {PLACE}")
+    return {f"PET_{key.upper()}": str(options[key]) for key, default in DEFAULTS.items() if options[key] != default}
 
 
 def several(variables: Mapping[str, str]) -> bool:
     """Whether these variables ask for more than one process."""
-    return not {_variable("nproc_per_node"), _variable("nnodes")}.isdisjoint(variables)
+    return not {"PET_NPROC_PER_NODE", "PET_NNODES"}.isdisjoint(variables)
 
 
 def is_process() -> bool:
@@ -130,8 +108,8 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    count = {key: int(variables.get(_variable(key), counts.start)) for key, counts in COUNTS.items()}
-    machines, endpoint = count["nnodes"], variables.get(_variable("rdzv_endpoint"), "localhost:0")
+    machines = int(variables.get("PET_NNODES", 1))
+    endpoint = variables.get("PET_RDZV_ENDPOINT", "localhost:0")
     try:
         hosts = machines == 1 or find_rendezvous(endpoint)
     except SourceUnreachable as error:
@@ -141,12 +119,12 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
         config = LaunchConfig(
             min_nodes=machines,
             max_nodes=machines,
-            nproc_per_node=count["nproc_per_node"],
+            nproc_per_node=int(variables.get("PET_NPROC_PER_NODE", 1)),
             run_id=name if machines > 1 else uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint=endpoint,
             rdzv_configs={"is_host": hosts},
-            max_restarts=count["max_restarts"],
+            max_restarts=int(variables.get("PET_MAX_RESTARTS", 0)),
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         try:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, SourceUnreachable
+from electra.errors import BadInput, SourceUnreachable, first_line
 from electra.files import sha256_file
-from pipelines.runtime.remote_files import reason
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document
 from pipelines.text.cleaning import Document, Rejected, unwrap
@@ -109,8 +108,8 @@ def download(dataset: str, revision: str, part: Part, where: str) -> Path:
         found = sha256_file(path) if kind == "sha256" else _git_hash(path)
         if found == promised:
             return path
-    do = "ask the data set's owner, or a mirror"
-    raise BadInput(f"{where}/{part.file}", f"arrives with {kind} {found}, twice", promised, do)
+    fault = f"{where}/{part.file}: arrives with {kind} {found} instead of {promised}, twice"
+    raise BadInput(f"{fault}; ask the data set's owner, or a mirror")
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
@@ -172,25 +171,25 @@ def reaching(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
-        found = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
-        raise SourceUnreachable(where, found, "", "unset it, or use a `local` source instead")
+        fault = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
+        raise SourceUnreachable(f"{where}: {fault}; unset it, or use a `local` source instead")
     from huggingface_hub import errors
 
     try:
         yield
     except Exception as error:
-        token, agree = "set its name, or HF_TOKEN if it is private", "accept it on the hub and set HF_TOKEN"
+        why = first_line(error)
         faults = (  # the first that fits; `datasets` raises the last on unknown configurations, splits, and on scripts
-            (errors.RevisionNotFoundError, "{} has no such revision", "a commit of the data set", "set `revision`"),
-            (errors.GatedRepoError, "{} asks for an agreement first", "an account that has it", agree),
-            (errors.RepositoryNotFoundError, "the hub has no {}", "the name of a public data set", token),
-            ((errors.EntryNotFoundError, FileNotFoundError), "{} has no such file or part ({})", "", "check its name"),
-            (_unreachable(), "cannot reach the hub for {} ({})", "an answer within seconds", WAYS),
-            ((ValueError, RuntimeError), "{} cannot be used ({})", "a data set of files", "check `config` and `split`"),
+            (errors.RevisionNotFoundError, f"{name} has no such revision; set `revision` to a commit of it"),
+            (errors.GatedRepoError, f"{name} asks for an agreement; accept it on the hub and set HF_TOKEN"),
+            (errors.RepositoryNotFoundError, f"the hub has no {name}; set its name, or HF_TOKEN if it is private"),
+            ((errors.EntryNotFoundError, FileNotFoundError), f"{name} has no such file or part ({why})"),
+            (_unreachable(), f"cannot reach the hub for {name} ({why}); {WAYS}"),
+            ((ValueError, RuntimeError), f"{name} cannot be used ({why}); check `config` and `split`"),
         )
-        for kind, found, expected, do in faults:
+        for kind, sentence in faults:
             if isinstance(error, kind):
-                raise SourceUnreachable(where, found.format(name, reason(error)), expected, do) from None
+                raise SourceUnreachable(f"{where}: {sentence}") from None
         raise
 
 

@@ -21,10 +21,9 @@ def check(codes: Collection[str], where: str) -> None:
     try:
         import py3langid
     except ImportError:
-        do = "pip install -e '.[crawl]'"
-        raise BadConfig(where, "needs py3langid, which is not installed", "the package", do) from None
+        raise BadConfig(f"{where}: needs py3langid; pip install -e '.[crawl]'") from None
     known = sorted(code for code, _ in py3langid.rank(""))
     for code in codes:
         if code not in known:
-            expected = "ISO 639 codes that py3langid knows, such as en"
-            raise BadConfig(where, f"has {code!r}", expected, nearest(code, known))
+            do = nearest(code, known) or "see ISO 639"
+            raise BadConfig(f"{where}: has {code!r}, which is no code that py3langid knows; {do}")

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, first_line, shown
 from electra.files import encodes
-from pipelines.runtime.remote_files import reason
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import AGAIN, ATTRIBUTE, EXCERPT, LeftOut, Piece, first_bytes, mark_of, plain_suffix
 from pipelines.text.cleaning import Document, Rejected, unwrap
@@ -184,7 +183,7 @@ def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
     with open_parquet(piece) as file:
         names = file.schema_arrow.names
         if source.text not in names:
-            raise BadInput(path, f"has no column {source.text!r}", f"one of {', '.join(names)}", "set `text`")
+            raise BadInput(f"{path}: has no column {source.text!r}; set `text` to one of {', '.join(names)}")
         columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
         groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
         for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
@@ -211,7 +210,7 @@ def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
         with streams.unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
-        raise BadInput(piece.path, f"cannot be read ({reason(error)})", "a whole parquet file", AGAIN) from None
+        raise BadInput(f"{piece.path}: cannot be read ({first_line(error)}); {AGAIN}") from None
 
 
 def _values(column: Any) -> list[Any]:

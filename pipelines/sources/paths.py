@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -123,14 +123,12 @@ def patterns_of(paths: list[Path]) -> list[str]:
     return patterns
 
 
-def unreadable(errors: Sequence[UserError], where: str) -> UserError:
-    """One error for all files that a corpus cannot read, which says how to leave them out."""
-    paths = dict.fromkeys(Path(re.sub(r":\d+$", "", error.where)) for error in errors)
-    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(paths)))
-    leave = f"add {names} to `files` to leave {'it' if len(errors) == 1 else 'them'} out"
+def unreadable(refused: Mapping[Path, UserError], where: str) -> UserError:
+    """Return one error for all files that a corpus cannot read, which says how to leave them out."""
+    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(refused)))
+    errors = list(refused.values())
     if len(errors) == 1:
-        (error,) = errors
-        return type(error)(error.where, error.found, error.expected, f"{error.do}, or {leave}" if error.do else leave)
-    told = (f"{error.where}: {error.found}{error.do and f' ({error.do})'}" for error in errors)
-    found = ", ".join(sentence.replace(", ", ",") for sentence in told)  # so that a long list is cut between files
-    return BadInput(where, f"{len(errors):,} files cannot be read: {found}", "", leave)
+        return type(errors[0])(f"{errors[0]}; or add {names} to `files` to leave it out")
+    sentences = ", ".join(str(error).replace(", ", ",") for error in errors)  # a long list is cut between files
+    fault = f"{len(errors):,} files cannot be read: {sentences}"
+    return BadInput(f"{where}: {fault}; add {names} to `files` to leave them out")

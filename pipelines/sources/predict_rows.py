@@ -43,7 +43,7 @@ def read(schema: InputSchema, name: str) -> Iterator[Row]:
     for number, (where, record) in enumerate(_records(schema, name)):
         row = as_row(schema, record, str(number), where)
         if row["id"] in seen:
-            raise BadInput(where, f"has the id {row['id']!r} of {seen[row['id']]} again", "each id once")
+            raise BadInput(f"{where}: has the id {row['id']!r} of {seen[row['id']]} again")
         seen[row["id"]] = where
         yield row
 
@@ -61,7 +61,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     elif suffix == ".json" and isinstance(schema.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):
-                raise BadInput(row.where, row.reason, "a question with its context")
+                raise BadInput(f"{row.where}: {row.reason}; it should be a question with its context")
             yield name, row
     else:
         yield from _by_line(schema, decoded_lines(Piece(path)), name)
@@ -78,7 +78,7 @@ def _is_pipe(path: Path) -> bool:
 
 def _standard_input() -> Any:
     if sys.stdin is None:
-        raise BadInput("standard input", "is closed", "rows", "give a file")
+        raise BadInput("standard input: is closed; give a file")
     return sys.stdin.buffer
 
 
@@ -87,7 +87,7 @@ def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
     for where, record in records:
         if isinstance(record, Rejected):
             found = f"{record.reason}: {record.excerpt[:60]!r}" if record.excerpt else record.reason
-            raise BadInput(where, found, "a row that can be answered", "fix the row or leave it out")
+            raise BadInput(f"{where}: {found}; fix the row or leave it out")
         yield where, record
 
 
@@ -108,14 +108,14 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
     columns = schema.names[0]
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
     if plain_suffix(Path(name)) in TABLES or (named and (len(fields) > 1 or fields[0].lower() in USUAL)):
-        found = f"begins with {', '.join(map(repr, fields))}"[:120]
-        raise BadInput(f"{shown_name}:{first[0]}", found, f"a header with {schema.expected}", "name the columns so")
+        begins = f"{shown_name}:{first[0]}: begins with {', '.join(map(repr, fields))[:110]}"
+        raise BadInput(f"{begins}; it should have a header with {schema.expected}")
     for item in lines:
         if isinstance(item, Rejected):
-            raise BadInput(item.where, item.reason, "UTF-8 text")
+            raise BadInput(f"{item.where}: {item.reason}")
         where, line = f"{shown_name}:{item[0]}", item[1]
         if line.strip():
             fields = line.split("\t")
             if len(fields) != len(columns):
-                raise BadInput(where, f"has {len(fields)} columns", f"{len(columns)}: {', '.join(columns)}")
+                raise BadInput(f"{where}: has {len(fields)} columns instead of {len(columns)} ({', '.join(columns)})")
             yield where, {**dict(zip(columns, fields, strict=True)), "id": item[0] - 1}

@@ -100,15 +100,15 @@ def unchanged(piece: Piece) -> Iterator[None]:
         yield
         after = stamp(path)
     except FileNotFoundError:
-        raise SourceUnreachable(path, "there is no such file") from None
+        raise SourceUnreachable(f"{path}: there is no such file") from None
     except IsADirectoryError:
-        raise BadInput(path, "is a folder", "a file") from None
+        raise BadInput(f"{path}: is a folder; name a file") from None
     except OSError as error:
         if error.errno is None:  # a library's own: damage
             raise
-        raise SourceUnreachable(path, f"cannot be read ({error.strerror})") from None
+        raise SourceUnreachable(f"{path}: cannot be read ({error.strerror})") from None
     if before != after:
-        raise BadInput(path, "changed while it was read", "a file that stands still", "run the same command again")
+        raise BadInput(f"{path}: changed while it was read; run the same command again")
 
 
 def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
@@ -125,7 +125,7 @@ def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
             with open_content(path, piece.start, piece.end) as stream:
                 yield from _lines(stream, piece, mark_of(start))
         except EOFError as error:
-            raise BadInput(path, f"is damaged or cut short ({error})", f"a whole {path.suffix} file", AGAIN) from None
+            raise BadInput(f"{path}: is damaged or cut short ({error}); {AGAIN}") from None
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
@@ -140,19 +140,19 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     """Raise BadInput for other files, compression and UTF-16, which would be read as lines of noise."""
     for magic, name in ARCHIVES.items():
         if start.startswith(magic):
-            raise BadInput(path, f"is a {name} file", "text", "unpack it or give it the suffix of its format")
+            raise BadInput(f"{path}: is a {name} file; unpack it or give it the suffix of its format")
     if start[257:262] == b"ustar":
-        raise BadInput(path, "is a tar archive", "text", "unpack it first; nothing is ever unpacked here")
+        raise BadInput(f"{path}: is a tar archive; unpack it first, nothing is ever unpacked here")
     if path.suffix not in COMPRESSIONS:
         for magic, suffix in MAGIC.items():
             if start.startswith(magic):
-                raise BadInput(path, "is compressed, but its name does not say so", "plain text", f"give it {suffix}")
+                raise BadInput(f"{path}: is compressed, but its name does not say so; give it the suffix {suffix}")
     if start.count(0) * 20 > len(start) and not mark_of(start):
-        do = "convert it to UTF-8, or put a byte order mark in front"
-        raise BadInput(path, "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do", "UTF-8 text", do)
+        fault = "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do"
+        raise BadInput(f"{path}: {fault}; convert it to UTF-8, or put a byte order mark in front")
     controls = len(start) - len(start.translate(None, CONTROLS))
     if start.startswith(b"%PDF-") or (controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)):
-        raise BadInput(path, "is a binary file", "text", "convert it or give it the suffix of its format")
+        raise BadInput(f"{path}: is a binary file; convert it or give it the suffix of its format")
 
 
 def mark_of(start: bytes) -> str:
@@ -289,8 +289,8 @@ class _Recoded:
         try:
             return self._text.readline(size).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            found = f"is not {self._text.encoding.upper()}, as its byte order mark says ({error.reason})"
-            raise BadInput(self._path, found, "text of one encoding", AGAIN) from None
+            fault = f"is not {self._text.encoding.upper()}, as its byte order mark says ({error.reason})"
+            raise BadInput(f"{self._path}: {fault}; {AGAIN}") from None
 
 
 class _Decompressed(io.RawIOBase):
@@ -333,8 +333,8 @@ class _Decompressed(io.RawIOBase):
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         self._left -= count
         if self._left < 0:
-            found = f"expands to more than {self._most:,} bytes from {self._size:,}"
-            raise BadInput(self._path, found, "text, which shrinks to a tenth or so", "leave this file out")
+            fault = f"expands to more than {self._most:,} bytes from {self._size:,}, as no text does"
+            raise BadInput(f"{self._path}: {fault}; leave this file out")
         return count
 
     def _stored(self) -> bytes:

@@ -50,7 +50,7 @@ def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
         import resiliparse.extract.html2text
         import resiliparse.parse.encoding  # noqa: F401
     except ImportError:
-        raise BadConfig(piece.path, "needs resiliparse", "the package", "pip install -e '.[crawl]'") from None
+        raise BadConfig(f"{piece.path}: needs resiliparse; pip install -e '.[crawl]'") from None
     path = piece.path
     with streams.unchanged(piece):
         if not (start := streams.first_bytes(path, LOOK)).startswith(b"WARC/"):
@@ -76,7 +76,7 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
                 reason = str(error)
         following = streams.find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
         if not (begin := next(following, 0)):
-            raise BadInput(path, f"is damaged or cut short ({reason})", "a whole WARC file", AGAIN)
+            raise BadInput(f"{path}: is damaged or cut short ({reason}); {AGAIN}")
         yield "damaged", reason
 
 

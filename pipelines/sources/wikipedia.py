@@ -45,7 +45,7 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
     try:
         import mwparserfromhell
     except ImportError:
-        raise BadConfig(piece.path, "needs mwparserfromhell", "the package", "pip install -e '.[crawl]'") from None
+        raise BadConfig(f"{piece.path}: needs mwparserfromhell; pip install -e '.[crawl]'") from None
     hidden = _hidden_namespaces(piece)
     ended = False
     for block in read_blocks(piece, "page"):
@@ -82,7 +82,7 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
                 continue
             yield Document(identity, text)
     if piece.end is None and not ended:
-        raise BadInput(piece.path, "is damaged or cut short (it ends before </mediawiki>)", "a whole dump", AGAIN)
+        raise BadInput(f"{piece.path}: is damaged or cut short (it ends before </mediawiki>); {AGAIN}")
 
 
 def _hidden_namespaces(piece: Piece) -> frozenset[str]:
@@ -95,7 +95,7 @@ def _hidden_namespaces(piece: Piece) -> frozenset[str]:
         if (found := _NAMESPACE.search(line)) and found[1].decode() in (FILE, CATEGORY):
             names.add(found[2].decode("utf-8", "replace").lower())
     if not begun:
-        raise BadInput(piece.path, "does not begin with <mediawiki>", "a dump of Wikipedia", "change `kind` or `files`")
+        raise BadInput(f"{piece.path}: does not begin with <mediawiki>; change `kind` or `files`")
     return frozenset(names)
 
 

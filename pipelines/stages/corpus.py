@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from electra.config import digest
-from electra.errors import BadInput, OutOfRoom
+from electra.errors import BadInput, OutOfRoom, UserError
 from electra.files import lock_folder, remove, room, sha256_file, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.runtime.progress_bar import print_left_out
@@ -134,10 +134,12 @@ def tell_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
 
 def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
     """Raise what is wrong with all files that could not be read; their units are to be read again."""
-    if refused := [BadInput(*each) for count in counts for each in count.get("refused", ())]:
-        for number, count in enumerate(counts):
-            if count.get("refused"):
-                remove(work / f"unit-{number:05d}")
+    refused: dict[Path, UserError] = {}
+    for number, count in enumerate(counts):
+        if count.get("refused"):
+            refused |= {Path(file): BadInput(sentence) for file, sentence in count["refused"].items()}
+            remove(work / f"unit-{number:05d}")
+    if refused:
         raise unreadable(refused, where)
 
 
@@ -156,7 +158,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     firsts: dict[str, dict[str, Any]] = {}  # by file
-    refused: list[list[str]] = []
+    refused: dict[str, str] = {}  # by file, a sentence
     repeats = job.cleaning.duplicate_paragraphs == "drop"
     samples = Samples(SAMPLED)
     with (
@@ -205,13 +207,15 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     return {**counts, "parts": parts.count, **bad}
 
 
-def _items(unit: documents.Unit, refused: list[list[str]]) -> Iterator[Document | Rejected | LeftOut]:
-    """What a unit holds; a file that cannot be read to its end is added to `refused`."""
-    for one in (replace(unit, pieces=(piece,)) for piece in unit.pieces) if unit.pieces else (unit,):
+def _items(unit: documents.Unit, refused: dict[str, str]) -> Iterator[Document | Rejected | LeftOut]:
+    """Yield what a unit holds; a file that cannot be read to its end is added to `refused`."""
+    if not unit.pieces:
+        yield from unit.read()
+    for piece in unit.pieces:
         try:
-            yield from one.read()
+            yield from replace(unit, pieces=(piece,)).read()
         except BadInput as error:
-            refused.append([error.where, error.found, error.expected, error.do])
+            refused[str(piece.path)] = str(error)
 
 
 def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
@@ -221,8 +225,8 @@ def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
     root = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(root).free
     if free < config.expected.gigabytes * 1e9:
-        found, expected = f"has {free / 1e9:,.0f} GB free for {where}", f"{config.expected.gigabytes:,.0f} GB"
-        raise OutOfRoom(folder, found, expected, "free some space or move the checkout")
+        fault = f"has {free / 1e9:,.0f} GB free; {where} needs {config.expected.gigabytes:,.0f} GB"
+        raise OutOfRoom(f"{folder}: {fault}; free some space or move the checkout")
 
 
 class _Parts:

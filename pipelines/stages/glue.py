@@ -17,14 +17,13 @@ import torch
 from electra.config import digest, plain
 from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
-from electra.finetuning import predictions
 from electra.finetuning.reading import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
-from pipelines.finetuning_runs import summary
+from pipelines.finetuning_runs import leaderboard, summary
 from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.runtime.progress_bar import ProgressBar
@@ -110,14 +109,14 @@ def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[
             lines = {f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs}
             if task.name in together and len(runs) > 1 and not task.tagging:
                 name = f"{arm}-ensemble"
-                lines[name] = predictions.ensemble(task, list(lines.values()))
+                lines[name] = leaderboard.ensemble(task, list(lines.values()))
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
-                    figures = predictions.score_lines(task, lines[name])
+                    figures = leaderboard.score_lines(task, lines[name])
                     scores.setdefault(task.name, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
-            if (file := predictions.FILES.get((task.name, split))) is not None:
+            if (file := leaderboard.FILES.get((task.name, split))) is not None:
                 for run_name, rows in lines.items():
-                    write_atomic(folder / "leaderboard" / run_name / file, predictions.tsv(task, rows))
+                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(task, rows))
     return scores
 
 

@@ -89,10 +89,10 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
     said = capsys.readouterr().err
     assert "corpora.smoke: 6 files cannot be read" in said and "text/a." not in said and not Path("build").exists()
     for each in (
-        "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}' (set `text`",
+        "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}'; set `text`",
         "c.jsonl:1: not JSON: 'hello'",
         "d.txt:1: invalid UTF-8: 'Fr\\\\xfch",
-        "(set `encoding: latin-1` if 'Früh' is right)",
+        "; set `encoding: latin-1` if 'Früh' is right",
         "e.jsonl.gz: is damaged",
         "f.png: is a binary file",
         "g.txt: is a zip file",

@@ -73,9 +73,9 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
     ("model", "text", "code", "sentence"),
     [
         ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
-        ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; expected a row that can be answered"),
-        ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8; expected UTF-8 text"),
-        ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; expected a header with the columns sentence or a"),
+        ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; fix the row"),
+        ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8"),
+        ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; it should have a header with the columns sentence or a"),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),
@@ -136,7 +136,7 @@ def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, 
         assert main([*call, str(place)]) == code
         assert capsys.readouterr().err.count("\n") == 1
     assert main(["predict", str(folders / "cola"), str(tmp_path)]) == 65
-    assert "is a folder; expected a file" in capsys.readouterr().err
+    assert "is a folder; name a file" in capsys.readouterr().err
 
 
 GONE = "| head -0; exit ${PIPESTATUS[0]}"

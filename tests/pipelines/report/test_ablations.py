@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +11,7 @@ from pipelines import report
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.report import claims, figures, load_results, paper
+from pipelines.sources import LocalTasks, SampleTasks
 from tests.pipelines.report import made_up
 
 BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
@@ -126,16 +126,16 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "kind", "expected"),
+    ("rows", "source", "expected"),
     [
-        ({"cola": 8551}, "local", "GLUE and SQuAD, local"),
-        ({"cola": 8551, "sst2": 8000}, "local", "GLUE and SQuAD, local subsets"),
-        ({"sst2": 8000}, "sample", "sample world"),
+        ({"cola": 8551}, LocalTasks(kind="local", glue="g"), "GLUE and SQuAD, local"),
+        ({"cola": 8551, "sst2": 8000}, LocalTasks(kind="local", glue="g"), "GLUE and SQuAD, local subsets"),
+        ({"sst2": 8000}, SampleTasks(kind="sample"), "sample world"),
     ],
 )
-def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path, rows, kind, expected):
+def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path, rows, source, expected):
     made = write(tmp_path, "sizes", GRID, SCORES, train_rows=rows)
-    here = replace(made, tasks=made.tasks | {"sample_world": SimpleNamespace(kind=kind)})
+    here = replace(made, tasks=made.tasks | {"sample_world": source})
     assert only(tmp_path, here).data == expected
 
 

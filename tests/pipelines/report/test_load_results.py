@@ -1,13 +1,13 @@
 """Results to records: what is broken, absent, a subset or a record is called so."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from electra.errors import CorruptFile
 from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, load_results
+from pipelines.sources import OwnTask, OwnTasks
 from tests.pipelines.report import made_up
 
 TINY = made_up.params("tiny")
@@ -39,7 +39,11 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing(tmp_p
 def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     made_up.write(tmp_path)
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
-    own = TINY.tasks | {"sample_world": SimpleNamespace(kind="own")}
+    own = TINY.tasks | {
+        "sample_world": OwnTasks(
+            kind="own", tasks={"mood": OwnTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))}
+        )
+    }
     model = load_results.load(replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path).models[0]
     assert model.data == "own tasks"
     captions = {name: caption for name, caption, _ in figures.curves(model)}

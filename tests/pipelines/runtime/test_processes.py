@@ -14,9 +14,10 @@ from typing import Any
 
 import psutil
 import pytest
+import typer
 
 from electra.errors import BadConfig, NonFinite, Stopped
-from pipelines.cli import main
+from pipelines.cli import app, main
 from pipelines.runtime import processes
 from pipelines.runtime.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment, until
@@ -24,41 +25,43 @@ from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands
 
 
-def test_torchruns_variables_come_from_options_then_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert torchrun_variables({}) == {} and not several({"PET_MAX_RESTARTS": "1"})
-    monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
-    assert torchrun_variables({"nproc_per_node": None}) == {"PET_NPROC_PER_NODE": "4"}
-    given = {"nproc_per_node": 8, "nnodes": "4", "rdzv_endpoint": "node1:29400", "max_restarts": 3}
-    variables = torchrun_variables(given)
-    assert variables["PET_NPROC_PER_NODE"] == "8" and several(variables)
-    for name, value in variables.items():
+def options(**given: Any) -> dict[str, Any]:
+    return processes.DEFAULTS | given
+
+
+def test_torchruns_variables_are_the_options_that_were_given() -> None:
+    assert torchrun_variables(options()) == {} and not several({"PET_MAX_RESTARTS": "1"})
+    variables = torchrun_variables(options(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400"))
+    assert variables == {"PET_NPROC_PER_NODE": "8", "PET_NNODES": "4", "PET_RDZV_ENDPOINT": "node1:29400"}
+    assert several(variables)
+
+
+def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"nproc_per_node": 8, "nnodes": 4, "max_restarts": 3, "rdzv_endpoint": "node1:29400"}
+    for name, value in torchrun_variables(given).items():
         monkeypatch.setenv(name, value)
-    assert torchrun_variables({}) == variables, "as they pass through DVC"
+    monkeypatch.setenv("PET_MAX_RESTARTS", "")
+    params = typer.main.get_group(app).commands["pretrain"].make_context("pretrain", ["x", "--nnodes", "5"]).params
+    assert {key: params[key] for key in given} == given | {"nnodes": 5, "max_restarts": 0}
+
+
+@pytest.mark.parametrize("words", ["--nproc-per-node many", "--nproc-per-node 0", "--nnodes 10001"])
+def test_a_number_of_processes_that_is_none_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pretrain", "tiny", *words.split()]) == 64
+    assert words.split()[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "sentence"),
+    ("given", "sentence"),
     [
-        ("nnodes", "2", "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
-        ("nproc_per_node", "many", "--nproc-per-node: is 'many'"),
-        ("max_restarts", "-1", "--max-restarts: is '-1'"),
-        ("nproc_per_node", "0", "--nproc-per-node: is '0', should be from 1 to 256"),
-        ("nproc_per_node", "9" * 5000, "--nproc-per-node: is '999"),
-        ("nnodes", "1000000", "--nnodes: is '1000000'"),
-        ("rdzv_endpoint", "a:b:c", "--rdzv-endpoint: is 'a:b:c', and must be HOST:PORT"),
-        ("rdzv_endpoint", "host:70000", "--rdzv-endpoint: is 'host:70000'"),
+        ({"nnodes": 2}, "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
+        ({"rdzv_endpoint": "a:b:c"}, "--rdzv-endpoint: is 'a:b:c', should be HOST:PORT"),
+        ({"rdzv_endpoint": "host:70000"}, "--rdzv-endpoint: is 'host:70000'"),
     ],
 )
-def test_a_number_of_processes_that_is_none_is_refused(option: str, value: str, sentence: str) -> None:
+def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadConfig, match=sentence):
-        torchrun_variables({option: value})
-
-
-def test_a_variable_of_a_cluster_is_named_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PET_NPROC_PER_NODE", "auto")
-    with pytest.raises(BadConfig, match=r"^the environment variable PET_NPROC_PER_NODE: is 'auto', should be from 1"):
-        torchrun_variables({})
-    assert torchrun_variables({"nproc_per_node": 2}) == {"PET_NPROC_PER_NODE": "2"}
+        torchrun_variables(options(**given))
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -91,15 +94,15 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
-    processes.report(NonFinite("step 2", "loss nan"))  # a variable left over: there was no launch
+    processes.report(NonFinite("step 2: loss nan"))  # a variable left over: there was no launch
     assert capsys.readouterr().err == "error: step 2: loss nan\n" and not (tmp_path / "error.json").exists()
     launched(monkeypatch)
-    processes.report(NonFinite("step 3", "loss nan"))
+    processes.report(NonFinite("step 3: loss nan"))
     assert json.loads((tmp_path / "error.json").read_text())["message"]["message"] == "step 3: loss nan"
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("error", "code"), [(BadConfig("x", "is 64"), 64), (Stopped("x", "another has ended"), 0)])
+@pytest.mark.parametrize(("error", "code"), [(BadConfig("x: is 64"), 64), (Stopped("x: another has ended"), 0)])
 def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(error, code, tmp_path, monkeypatch):
     launched(monkeypatch)
     attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]

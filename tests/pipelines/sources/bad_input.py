@@ -137,7 +137,7 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
         items = read(path, **file["form"])
     except UserError as error:
         assert str(path) in str(error) and "\n" not in str(error)
-        return Counter({f"sentence: {error.found.partition(' (')[0][:40]}": 1})
+        return Counter({f"sentence: {str(error).removeprefix(str(path)).partition(' (')[0][:40]}": 1})
     texts = [item.text for item in items if isinstance(item, Document)]
     rejected = [item for item in items if isinstance(item, Rejected)]
     assert len(texts) + len(rejected) + sum(isinstance(item, LeftOut) for item in items) == len(items)

@@ -44,7 +44,7 @@ def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compressio
 def test_without_a_mark_it_is_refused(tmp_path: Path, encoding: str, text: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(f"{encoding}-le" if encoding[-2:] != "be" else encoding))
-    with pytest.raises(BadInput, match=r"a\.txt: holds NUL bytes as UTF-16 .*expected UTF-8 text; convert"):
+    with pytest.raises(BadInput, match=r"a\.txt: holds NUL bytes as UTF-16 .*; convert"):
         read(path)
     path.write_bytes(b"some words\nc\0d and more\n" * 100)
     assert len(read(path)) == 1, "stray ones are text"

@@ -80,7 +80,7 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(BadInput, match=r"it ends before </mediawiki>.*get the file again"):
         read(tmp_path / "a.xml", HEADER + page(1, "One.") + page(2, "Two.")[:-20])
-    with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; expected a dump of Wikipedia; change `kind`"):
+    with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
 

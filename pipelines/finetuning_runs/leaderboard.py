@@ -1,0 +1,48 @@
+"""What the runs of a task hand in together: GLUE's submission files, and the common answer of several seeds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from electra.errors import BadInput
+from electra.finetuning.predictions import Lines, answers, lines, scores, softmax
+from electra.finetuning.tasks import GLUE, Task
+
+FILES = {  # (task, split) -> name in the archive that is handed in
+    **{(name, "test"): f"{task.title}.tsv" for name, task in GLUE.items()},
+    ("mnli", "test"): "MNLI-m.tsv",
+    ("mnli", "test_mismatched"): "MNLI-mm.tsv",
+    ("mnli", "test_diagnostic"): "AX.tsv",
+}
+
+
+def score_lines(task: Task, records: Lines) -> dict[str, float]:
+    """Return every metric of the task from what `lines` made of labelled rows."""
+    logits_NC = np.array([record["logits"] for record in records], dtype=np.float64)
+    return scores(task, records, answers(task, logits_NC))
+
+
+def tsv(task: Task, lines: Lines) -> str:
+    """`index` and `prediction`: class names as in the training files, scores to three digits within their range."""
+    rows = ["index\tprediction"]
+    for line in lines:
+        answer = line["prediction"]
+        answer = f"{min(max(answer, 0.0), task.scale):.3f}" if task.regression else answer
+        rows.append(f"{line['id']}\t{answer}")
+    return "\n".join(rows) + "\n"
+
+
+def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
+    """One prediction for each row from those of several runs: mean probabilities, or for regression the mean score."""
+    first = runs[0]
+    for number, run in enumerate(runs[1:], 2):
+        for row, (one, other) in enumerate(zip(first, run, strict=True), 1):
+            if one["id"] != other["id"]:
+                raise BadInput(
+                    f"run {number}, row {row}: predicts {other['id']}; expected {one['id']}, as in the first run"
+                )
+    logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
+    if not task.regression:
+        logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))
+    rows = [{"id": line["id"], "label": line["label"]} for line in first]
+    return lines(task, rows, logits_RNC.mean(0))
