@@ -73,8 +73,9 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
             sentence = f"{path}.kind: is {shown(context['tag'])}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
             key = str(fault["loc"][-1])
-            close = nearest(key, Settings.keys() - {key}, cutoff=0.75)  # of all sections: pydantic names none
-            sentence = f"{path}: no such setting; {close}".removesuffix("; ")
+            known = Settings.keys()  # of all sections: pydantic does not say which
+            advice = "it belongs to another section" if key in known else nearest(key, known, cutoff=0.75)
+            sentence = f"{path}: no such setting; {advice}".removesuffix("; ")
         elif isinstance(cause, ValueError):  # of a check in __post_init__: it begins with the key
             inner = list(faults(cause, None)) if isinstance(cause, ValidationError) else [str(cause)]
             sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")

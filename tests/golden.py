@@ -114,8 +114,8 @@ def pretraining(folder: Path) -> dict[str, str]:
 def finetuning(folder: Path) -> dict[str, str]:
     """electra/finetuning: scores and predictions of one short run of each kind of task."""
     from electra.files import write_jsonl
-    from electra.finetuning.runs.plan import Plan, run
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
+    from pipelines.finetuning_runs.plan import Plan, run
     from tests.electra.finetuning import conftest as made_up
     from tests.electra.made_up_models import write_encoder
 

@@ -52,6 +52,7 @@ NOT_RUN = {
 
 # Commands that are refused where there is no hub, no GPU, no cluster: the exit code and a part of the sentence.
 REFUSED = {
+    r"electra runs remove --archived": (65, "add --yes"),
     r"electra check electra-small": (69, "cannot reach the hub"),
     r"electra score hub .*": (65, "tasks hub"),
     r"dvc repro pipelines/dvc\.yaml:tokens@crawl": (255, "crawl"),

@@ -66,7 +66,7 @@ def test_build_makes_settings_of_plain_values() -> None:
         ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
         ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
         ({"parts": [{"kind": "layer", "width": 3}]}, "m.parts[0].heads: is 2, should divide width (3)"),
-        ({"rows": 3}, "m.rows: no such setting"),  # of another section
+        ({"rows": 3}, "m.rows: no such setting; it belongs to another section"),
         ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
         ({"parts": [{"kind": "tabel"}]}, "m.parts[0].kind: is 'tabel', should be one of 'layer', 'table'"),
         ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),

@@ -17,8 +17,6 @@ from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.labels import iob2
-from electra.finetuning.runs.job import MODEL
-from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
@@ -27,6 +25,8 @@ from electra.finetuning.training import read_outputs
 from electra.nn.factory import add_fresh_layers
 from electra.nn.huggingface import FILES, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
+from pipelines.finetuning_runs.job import MODEL
+from pipelines.finetuning_runs.plan import Plan, run
 from tests.conftest import each_with_some, harm
 
 from .conftest import WORDS, glue_rows, squad_rows

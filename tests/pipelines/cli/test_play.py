@@ -18,7 +18,7 @@ import pytest
 from electra.files import read_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import Judged
-from pipelines.cli import main, play
+from pipelines.cli import main, play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
 from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
@@ -35,15 +35,15 @@ def judge(text: str, *suspected: str, length: int = 99) -> Judged:
 
 
 def test_words_are_caught_missed_or_false_alarms() -> None:
-    marked = play.mark_words(judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)]))
+    marked = play_page.mark_words(judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)]))
     assert [part for part in marked if part[1]] == [("chef", "missed"), ("ate", "caught"), ("meal", "false alarm")]
-    assert play.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
-    assert play.mark_words(judge("one two three four", length=2))[-1] == (" three four", "not read")
+    assert play_page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
+    assert play_page.mark_words(judge("one two three four", length=2))[-1] == (" three four", "not read")
 
 
 @pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
 def test_marked_parts_are_the_whole_text(text: str) -> None:
-    marked = play.mark_words(judge(text, "Привет", "naïve"))
+    marked = play_page.mark_words(judge(text, "Привет", "naïve"))
     assert "".join(part for part, _ in marked) == text
     assert [part for part, mark in marked if mark] == (["Привет", "naïve"] if text == EMOJI else [])
 
@@ -63,13 +63,13 @@ def test_marked_parts_are_the_whole_text(text: str) -> None:
 def test_an_answer_is_marked_right_or_wrong(task: str, answer: dict, row: dict | None, mark: str) -> None:
     if row is not None:
         row = {"a": "", "b": None, "question": "", "context": ""} | row
-    assert play.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
+    assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
 
 
 def test_an_answer_is_shown_in_its_context() -> None:
     context = "🙂 a corn b"
     answer = {"prediction": "corn", "start": context.index("corn"), "n_best": [{}]}
-    marked = play.show_answer(TASKS["squad2"], ["what?", context], answer, None)
+    marked = play_page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
     assert marked[1:] == [("\n\n🙂 a ", None), ("corn", "answer"), (" b", None)]
 
 

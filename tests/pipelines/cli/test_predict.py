@@ -72,15 +72,15 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("model", "text", "code", "sentence"),
     [
-        ("cola", '{"body": "x"}\n', 65, ":1: has body; expected the columns sentence or a"),
+        ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
         ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; expected a row that can be answered"),
         ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8; expected UTF-8 text"),
         ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; expected a header with the columns sentence or a"),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),
-        ("tokenizer", "x\n", 65, "tokenizer: holds no config.json; expected the folder of one ELECTRA model"),
-        (".", "x\n", 65, "; expected the folder of one ELECTRA model; give one of them: "),
+        ("tokenizer", "x\n", 65, "tokenizer: holds no config.json; make the model"),
+        (".", "x\n", 65, ": holds 9 models; give the folder of one of them: "),
     ],
     ids=lambda value: str(value)[:20],
 )
