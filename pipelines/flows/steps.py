@@ -212,9 +212,9 @@ def opened_run(
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:
-        raise BadConfig(f"hours: is {hours:g}; expected more than 0, or nothing for no limit")
+        raise BadConfig(f"hours: is {hours:g}, should be more than 0; leave it out for no limit")
     if nproc_per_node < 1:
-        raise BadConfig(f"nproc_per_node: is {nproc_per_node}; expected a number of processes, one for each GPU")
+        raise BadConfig(f"nproc_per_node: is {nproc_per_node}, should be 1 or more")
     if flow_run.run_count > LIVES:
         raise Refused(f"{request}: its process has died {LIVES} times; see the log, and start another run")
     variables = {"PET_NPROC_PER_NODE": str(nproc_per_node)}

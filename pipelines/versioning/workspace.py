@@ -61,7 +61,7 @@ class Request:
         Raises BadConfig for an unknown commit, for settings without a commit, and for secrets and references in them.
         """
         if not re.fullmatch(r"[\w-]+", model, re.ASCII):  # it becomes a folder and a git reference
-            raise BadConfig(f"model: is {model!r}; expected the name of a model in params.yaml")
+            raise BadConfig(f"model: is {model!r}, should be the name of a model in params.yaml")
         flat = dict(sorted(leaves(settings or {})))
         sha = resolve(commit) if commit else ""
         if flat and not sha:
