@@ -25,14 +25,14 @@ from benchmarks.harness import RESULTS, arguments, commit, local_params, provena
 from electra.config import digest, plain
 from electra.errors import UserError
 from electra.files import read_json, sha256_file, write_json
-from electra.finetuning.runs.plan import Plan, run_all
-from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD, TASKS
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, of_config
 from electra.pretraining.flops import step_flops
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage.manifest import MANIFEST, read_manifest
 from pipelines.config.params import Params
+from pipelines.finetuning_runs.plan import Plan, run_all
+from pipelines.finetuning_runs.summary import sd
 from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save

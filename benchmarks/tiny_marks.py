@@ -17,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import arguments, provenance, write_record
 from electra.config import plain
-from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import GLUE
 from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
+from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.stages import FINETUNING, baselines, corpus, tasks, tokens
 from pipelines.stages.arms import Arm, arm_folder, train
 from pipelines.stages.pretrain import ModelRows

@@ -63,12 +63,19 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
     messages: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False):
         path = ".".join(filter(None, [where, *_path(fault, values)])).replace(".[", "[")
-        cause = fault.get("ctx", {}).get("error")
+        context = fault.get("ctx", {})
+        cause = context.get("error")
         if fault["type"] == "missing":
             sentence = f"{path}: is missing"
+        elif fault["type"] == "union_tag_not_found":  # every union of settings is told apart by `kind`
+            sentence = f"{path}.kind: is missing"
+        elif fault["type"] == "union_tag_invalid":
+            sentence = f"{path}.kind: is {shown(context['tag'])}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
-            close = nearest(str(fault["loc"][-1]), Settings.keys(), cutoff=0.75)  # of all sections: pydantic names none
-            sentence = f"{path}: no such setting; {close}".removesuffix("; ")
+            key = str(fault["loc"][-1])
+            known = Settings.keys()  # of all sections: pydantic does not say which
+            advice = "it belongs to another section" if key in known else nearest(key, known, cutoff=0.75)
+            sentence = f"{path}: no such setting; {advice}".removesuffix("; ")
         elif isinstance(cause, ValueError):  # of a check in __post_init__: it begins with the key
             inner = list(faults(cause, None)) if isinstance(cause, ValidationError) else [str(cause)]
             sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")

@@ -43,11 +43,11 @@ PRETRAINING: dict[str, dict[str, Any]] = {
 
 
 def digest(value: Any) -> str:
-    """Sixteen hex digits of bytes, of a tensor, of a folder's files but manifests and cards, or of JSON."""
+    """Return 16 hex digits of bytes, a tensor, JSON, or a folder: its files but manifests, cards and results."""
     state = hashlib.sha256()
     if isinstance(value, Path):
         for file in sorted(path for path in value.rglob("*") if path.is_file()):
-            if file.name not in {"MANIFEST.json", "README.md"}:
+            if file.name not in {"MANIFEST.json", "README.md", "results.json"}:
                 state.update(file.relative_to(value).as_posix().encode() + b"\0" + file.read_bytes())
     elif isinstance(value, bytes):
         state.update(value)
@@ -114,8 +114,8 @@ def pretraining(folder: Path) -> dict[str, str]:
 def finetuning(folder: Path) -> dict[str, str]:
     """electra/finetuning: scores and predictions of one short run of each kind of task."""
     from electra.files import write_jsonl
-    from electra.finetuning.runs.plan import Plan, run
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
+    from pipelines.finetuning_runs.plan import Plan, run
     from tests.electra.finetuning import conftest as made_up
     from tests.electra.made_up_models import write_encoder
 

@@ -43,6 +43,9 @@ class Team:
         (self.clone / "benchmarks/results").mkdir(parents=True)
         with (self.clone / ".gitignore").open("a") as file:
             file.write("/.env\n")
+        params = self.clone / "params.yaml"
+        text = params.read_text().replace("run: {models: [smoke]", "run: {models: []")
+        params.write_text(re.sub(r"finetunings:\n(  .*\n)+", "finetunings: {}\n", text))
         self.set_params("tracking: none", "tracking: mlflow")
 
     def set_params(self, old: str, new: str) -> None:

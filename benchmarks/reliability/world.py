@@ -300,7 +300,7 @@ def warm_up() -> None:
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
-    modules = ("pipelines.cli.predict", "pipelines.tracking", "electra.finetuning.runs.plan")
+    modules = ("pipelines.cli.predict", "pipelines.tracking", "pipelines.finetuning_runs.plan")
     for name in (*modules, "ruamel.yaml", "numpy.ma"):
         importlib.import_module(name)
     layer = torch.nn.Linear(2, 2)

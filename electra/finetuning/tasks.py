@@ -1,15 +1,12 @@
 """The nine GLUE tasks, SQuAD and own tasks as facts (labels, metrics, splits), and the settings of fine-tuning.
 
-Settings come in layers, later ones win: `recipes.paper.defaults`, then the task's own section, then the
-model's overrides in the same two steps. Defaults are the published ones of the Base model (paper, Table 7;
-sizes override in params.yaml).
+Defaults are the published ones of the Base model (paper, Table 7).
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -25,12 +22,9 @@ from electra.config import (
     Settings,
     Weight,
     build,
-    merge,
-    nearest,
     require,
     require_once,
 )
-from electra.errors import BadConfig, shown
 from electra.files import read_json
 
 ArmName = Literal["pretrained", "scratch"]
@@ -224,109 +218,3 @@ class SquadConfig(FinetuneConfig):
             require(value == kept, f"{where}.{key}: is {value}, {fits}")
         room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
         require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")
-
-
-_LAYERS = ("run", "defaults", "tasks", "squad")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FinetuneSection(Settings):
-    """The section `recipes.paper` of params.yaml. Another recipe has the keys in `_LAYERS` and wins key by key."""
-
-    defaults: dict[str, Any] = field(default_factory=dict)
-    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    squad: dict[str, Any] = field(default_factory=dict)
-    run: tuple[str, ...] = tuple(GLUE)  # the GLUE tasks that a glue stage covers
-    # processes of one thread each; 0: as many as the model's pretrain.threads
-    workers: Annotated[int, Field(ge=0, le=1024)] = 0
-
-    def __post_init__(self) -> None:
-        require_once(self.run, "run", empty=True)
-        for name in self.run:
-            _require_task(name, "run")
-        for name in self.tasks:
-            _require_task(name, "tasks")
-            self._merge(name, {}, "")
-        self._merge("squad", {}, "")
-
-    def resolve(
-        self, task: str, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
-    ) -> FinetuneConfig:
-        """Return one task's settings: defaults < task < the model's overrides; `squad`, `squad1`, `squad2` for SQuAD.
-
-        `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the layer (below
-        `finetune` or below `where`) that holds the faulty key.
-        """
-        for key in overrides:
-            do = nearest(str(key), _LAYERS) or "put settings for every task under defaults"
-            require(key in _LAYERS, f"{where}.{key}: no such setting; {do}")
-        tasks = overrides.get("tasks", {})
-        if not isinstance(tasks, Mapping):
-            raise BadConfig(f"{where}.tasks: is {shown(tasks)}, should be task names, each with a section")
-        for name in tasks:
-            _require_task(name, f"{where}.tasks", own)
-        config = self._merge(task, overrides, "recipes.paper.", where)
-        if config.start is not None:
-            _require_task(config.start, f"{where}.tasks.{task}.start", own)
-        return config
-
-    def check(self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()) -> None:
-        """Raise BadConfig if anything is wrong with a model's overrides, before anything is trained."""
-        for name in (*GLUE, *own, "squad"):
-            self.resolve(name, overrides, where, own)
-        self.selected(overrides, where, own)
-
-    def resolve_squad(self, overrides: Mapping[str, Any], where: str = "recipes.*") -> SquadConfig:
-        """Return SQuAD's settings."""
-        config = self.resolve("squad", overrides, where)
-        assert isinstance(config, SquadConfig)
-        config.check_merged(f"{where}.squad" if overrides else "recipes.paper.squad")
-        return config
-
-    def selected(
-        self, overrides: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
-    ) -> tuple[str, ...]:
-        """Return the tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
-
-        A task that starts from another one comes after it.
-        """
-        names = overrides.get("run", own or self.run)
-        require(isinstance(names, list | tuple), f"{where}.run: is {shown(names)}, should be a list of tasks")
-        for name in names:
-            _require_task(name, f"{where}.run", own)
-        require_once(names, f"{where}.run", empty=True)
-        configs = {name: self.resolve(name, overrides, where, own) for name in names}
-        for name, config in configs.items():
-            if config.start is None:
-                continue
-            start = configs.get(config.start)
-            if start is None or start.start is not None:
-                fits = "should be a task that is run as well and starts from no other; add it to `run`"
-                raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
-            same = config.fresh_layers == start.fresh_layers
-            fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"
-            require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
-        return tuple(sorted(names, key=lambda name: configs[name].start is not None))
-
-    def _merge(self, task: str, overrides: Mapping[str, Any], prefix: str, where: str = "recipes.*") -> FinetuneConfig:
-        squad = task.startswith("squad")
-        kind, section = (SquadConfig, "squad") if squad else (FinetuneConfig, f"tasks.{task}")
-        layers: list[tuple[str, Any]] = []
-        for before, sections in ((prefix, vars(self)), (f"{where}.", overrides)):
-            specific = sections.get("squad", {}) if squad else sections.get("tasks", {}).get(task, {})
-            layers += [(f"{before}defaults", sections.get("defaults", {})), (f"{before}{section}", specific)]
-        values: dict[str, Any] = {}
-        config = kind()
-        for place, layer in layers:  # each layer is built on its own, so that an error names the layer it came with
-            if not isinstance(layer, dict):
-                raise BadConfig(f"{place}: is {shown(layer)}, should be a section of keys and values")
-            if layer:
-                values = merge(values, layer)
-                config = build(kind, values, place)
-        return config
-
-
-def _require_task(name: str, where: str, own: Sequence[str] = ()) -> None:
-    known = (*GLUE, *own)
-    do = nearest(str(name), known) or f"the tasks are {', '.join(known)}"
-    require(name in known, f"{where}.{name}: no such task; {do}")

@@ -242,7 +242,8 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
         raise BadInput(f"{path}: {theirs}: {fault}; {do}") from None
     vocab_size = values.get("vocab_size", names.vocab_size)
     if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
-        raise BadInput(f"{path}: vocab_size is {shown(vocab_size)}; {do}")
+        fits = f"should be a number from 1 to {_LARGEST_VOCABULARY:,}"
+        raise BadInput(f"{path}: vocab_size: is {shown(vocab_size)}, {fits}; {do}")
     return config, vocab_size
 
 

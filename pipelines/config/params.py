@@ -18,11 +18,12 @@ from electra.config import Settings, build, digest, merge, nearest, plain, requi
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
 from electra.errors import BadConfig, shown
-from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneSection
+from electra.finetuning.tasks import GLUE, SQUAD, ArmName
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig, GeneratorConfig, ObjectiveConfig, PretrainConfig
 from pipelines.config.ablation_config import AblationConfig, Protocol
 from pipelines.config.groups import with_groups
+from pipelines.config.recipes import PaperRecipe
 from pipelines.config.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
 
@@ -171,9 +172,9 @@ class Params(Settings):
         self.require_room(f"{where}.finetune", changes, ablation.tasks, own, shortest)
 
     @functools.cached_property
-    def finetune(self) -> FinetuneSection:
+    def finetune(self) -> PaperRecipe:
         """The recipe that all others change."""
-        return build(FinetuneSection, self.recipes[PAPER], f"recipes.{PAPER}")
+        return build(PaperRecipe, self.recipes[PAPER], f"recipes.{PAPER}")
 
     def recipe(self, name: str) -> dict[str, Any]:
         """What a recipe changes of the paper's."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import GLUE
+from pipelines.finetuning_runs.summary import sd
 from pipelines.report.comparison import difference, mean, predict_next
 from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, Series, chance_of
 from pipelines.report.style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PAPER, context, inline_svg, new_figure, save

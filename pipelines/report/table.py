@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from electra.finetuning.runs.summary import sd
+from pipelines.finetuning_runs.summary import sd
 from pipelines.report.comparison import Difference, mean
 
 MISSING = "–"

@@ -19,7 +19,7 @@ from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
-from electra.pretraining.flops import training_flops, training_steps
+from electra.pretraining.flops import training_steps
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
@@ -68,13 +68,6 @@ def this_machine() -> Card:
     seconds = Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right}).timeit(20).mean
     cores = worker_count()  # process time, so that other work on the machine does not count
     return Card(f"this machine's {cores} CPU cores", cores * 2 * left.numel() * 512 / seconds, 0)
-
-
-def time_here(config: ElectraConfig, vocab_size: int) -> str:
-    """Return what would run a pre-training on this machine, and how long that takes."""
-    machine = this_machine()
-    flops = training_flops(config, vocab_size, "matmul")
-    return f"{machine.name}: {span(flops, machine, config.encoder.hidden)}"
 
 
 def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int:

@@ -135,7 +135,7 @@ PRETRAINING = (
     "electra/optim",
     "electra/pretraining",
 )
-FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim")
+FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim", "pipelines/finetuning_runs")
 
 
 def _files(folder: str, names: str) -> tuple[str, ...]:

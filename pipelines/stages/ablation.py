@@ -14,7 +14,6 @@ from typing import Any
 
 from electra.config import merge
 from electra.files import atomic_folder, write_atomic, write_json
-from electra.finetuning.runs.summary import sd
 from electra.finetuning.tasks import SQUAD, FinetuneConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.flops import step_flops, training_flops, training_steps
@@ -22,6 +21,7 @@ from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
+from pipelines.finetuning_runs.summary import sd
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import RESULTS, STAGES, data_label, verified_inputs
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
@@ -144,7 +144,7 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         progress.update(0)
         note()
         work = [(arm, tasks, params) for arm in ordered]
-        preload = ("electra.finetuning.runs.plan",)
+        preload = ("pipelines.finetuning_runs.plan",)
         for index, outcome in run_units(try_one, work, slots(worker_count()), preload=preload):
             outcomes[ordered[index].key] = outcome
             note()

@@ -5,7 +5,7 @@ trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; chec
 
     runs/arm/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
     runs/arm/<fingerprint>/point-1/   a Hugging Face folder
-    runs/arm/<fingerprint>/tasks/     fine-tunings, each a finished folder (electra/finetuning/runs/plan.py)
+    runs/arm/<fingerprint>/tasks/     fine-tunings, each a finished folder (pipelines/finetuning_runs/plan.py)
 """
 
 import math
@@ -21,7 +21,6 @@ from electra.config import digest, plain
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import remove
-from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
@@ -32,6 +31,7 @@ from electra.storage import run_dir
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
+from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.runtime.announce import Announcer
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, PRETRAINING

@@ -19,14 +19,14 @@ from electra.devices import refuse_unusable_driver
 from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
 from electra.finetuning import predictions
 from electra.finetuning.reading import kind_of
-from electra.finetuning.runs import summary
-from electra.finetuning.runs.job import MODEL, Job, Record, splits_of
-from electra.finetuning.runs.plan import Plan, run_all
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
+from pipelines.finetuning_runs import summary
+from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of
+from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING as CODE
 from pipelines.stages import RESULTS, baselines, data_label, verified_inputs

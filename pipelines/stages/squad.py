@@ -10,11 +10,11 @@ from statistics import fmean
 from typing import Any
 
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
-from electra.finetuning.runs import summary
-from electra.finetuning.runs.job import Job, answer_together
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
+from pipelines.finetuning_runs import summary
+from pipelines.finetuning_runs.job import Job, answer_together
 from pipelines.stages import RESULTS, verified_inputs
 from pipelines.stages.glue import FINETUNING, gather, label, of_arms, place, plan, provenance, run_jobs, workers
 

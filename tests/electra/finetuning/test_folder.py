@@ -17,8 +17,6 @@ from electra.finetuning.classification import encode
 from electra.finetuning.folder import load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.labels import iob2
-from electra.finetuning.runs.job import MODEL
-from electra.finetuning.runs.plan import Plan, run
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
@@ -27,6 +25,8 @@ from electra.finetuning.training import read_outputs
 from electra.nn.factory import add_fresh_layers
 from electra.nn.huggingface import FILES, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
+from pipelines.finetuning_runs.job import MODEL
+from pipelines.finetuning_runs.plan import Plan, run
 from tests.conftest import each_with_some, harm
 
 from .conftest import WORDS, glue_rows, squad_rows
@@ -201,9 +201,9 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
         ("config.json", b"\xff\xfe", "is malformed"),
         ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64 positions"),
         ("task.json", b'{"length": 40, "squad": {"length": 40, "head": "both"}}', "squad.head: is 'both'"),
-        ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000; expected a number from 1 to 200"),  # noqa: E501
+        ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000, should be less than or equal to 200"),  # noqa: E501
         ("task.json", b'{"length": 40}', "has no classifier.dense, so it is not a fine-tuned model"),
-        ("tokenizer.json", b"[]", "tokenizer.json: cannot be read"),
+        ("tokenizer.json", b"[]", "tokenizer.json: is not a tokenizer.json"),
         ("model.safetensors", b"\xff" * 64, "model.safetensors: is not a whole safetensors file"),
         ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),  # noqa: E501
     ],

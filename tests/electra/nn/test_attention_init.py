@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from electra.config import build
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention
 from electra.nn.config import EncoderConfig, ModernConfig
@@ -90,9 +91,9 @@ def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, in
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():
-    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
-        EncoderConfig(**SHAPE, init="neighbours")
-    with pytest.raises(BadConfig, match=r"embedding: is 128; expected hidden \(256\) with init neighbours"):
-        ModernConfig(kind="modern", **SHAPE, init="neighbours")
-    with pytest.raises(BadConfig, match="heads: is 8; expected at most 4 with init neighbours: narrow heads"):
-        ModernConfig(**{"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"})
+    for kind, name in ((EncoderConfig, "bert"), (ModernConfig, "modern")):
+        sentence = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
+        with pytest.raises(BadConfig, match=sentence):
+            build(kind, {"kind": name, **SHAPE, "init": "neighbours"}, "encoder")
+    with pytest.raises(BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"):
+        build(ModernConfig, {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"}, "encoder")

@@ -17,6 +17,7 @@ import electra
 from electra.errors import BadConfig, BadInput, Stopped
 from pipelines import tracking
 from pipelines.cli import main, run_stage
+from pipelines.stages import Stage
 from tests.conftest import ROOT, SMOKE, environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -47,7 +48,7 @@ def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> 
         if error is not None:
             raise error
 
-    monkeypatch.setattr(run_stage.importlib, "import_module", lambda name: types.SimpleNamespace(run=run))
+    monkeypatch.setattr(Stage, "module", types.SimpleNamespace(run=run))
     return ran
 
 
@@ -161,7 +162,7 @@ def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, 
     ("words", "codes", "sentence"),
     [
         (["corpus", "smokey"], {64}, "did you mean smoke?"),
-        (["flow", "pretrain", "smoky"], {64}, "models: has no 'smoky'"),
+        (["flow", "pretrain", "smoky"], {64}, "no models entry 'smoky'; did you mean smoke?"),
         (["runs", "remove", "x" * 300], {65}, "there is no such run"),
         (["check", "base"], {65, 69}, "nowhere/*.jsonl"),
     ],
@@ -197,7 +198,9 @@ def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypa
     assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
     (here / "mine.yaml").write_text(MINE.replace("batch", "bach"))
     assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
-    assert "params.yaml with mine.yaml: models.mine.pretrain.bach" in capsys.readouterr().err and len(started) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: params.yaml with mine.yaml: ") and len(started) == 1
+    assert "models.mine.pretrain.bach: no such setting; did you mean batch?" in said
 
 
 def test_signals_are_left_to_others_once_the_command_is_no_stage(

@@ -1,6 +1,7 @@
-"""`electra play`: what it shows of a model, where it listens, and the page in a real browser without a network."""
+"""`electra play`: how it marks words and answers, where it listens, and its page in a browser without a network."""
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -14,90 +15,70 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from electra.files import read_jsonl
+from electra.finetuning.tasks import TASKS
 from electra.inference import Judged
-from pipelines.cli import main, play
-from tests.browser import PHONE, browser, needs_browser
+from pipelines.cli import main, play_page
+from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
 from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 
-SURROGATES = "🙂🙂 Привет, мир! 你好 café naïve"
+EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 
-class Suspicious:
-    """A discriminator that suspects some words, by their text."""
-
-    def __init__(self, *words: str, length: int = 99) -> None:
-        self.words, self.length = words, length
-
-    def replaced(self, texts: list[str]) -> list[Judged]:
-        (text,) = texts
-        places = [found.span() for found in re.finditer(r"\w+|[^\w\s]", text)][: self.length]
-        shares = np.array([float(text[slice(*place)] in self.words) for place in places], np.float32)
-        return [Judged(text, [text[slice(*place)] for place in places], np.array(places), shares)]
-
-
-def pair(*words: str, length: int = 99) -> play.Pair:
-    return play.Pair(Suspicious(*words, length=length), None)  # type: ignore[arg-type]
+def judge(text: str, *suspected: str, length: int = 99) -> Judged:
+    """Return a text as a discriminator with some length would that suspects some words."""
+    places = [found.span() for found in re.finditer(r"\w+|[^\w\s]+", text)][:length]
+    words = [text[start:end] for start, end in places]
+    shares = np.array([float(word in suspected) for word in words], np.float32)
+    return Judged(text, words, np.array(places, int).reshape(-1, 2), shares)
 
 
 def test_words_are_caught_missed_or_false_alarms() -> None:
-    marked = pair("ate", "meal").judge("the chef ate the meal", [(4, 8), (9, 12)])
+    marked = play_page.mark_words(judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)]))
     assert [part for part in marked if part[1]] == [("chef", "missed"), ("ate", "caught"), ("meal", "false alarm")]
-    assert pair("ate").judge("the chef ate")[-1] == ("ate", "suspected")
+    assert play_page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
+    assert play_page.mark_words(judge("one two three four", length=2))[-1] == (" three four", "not read")
 
 
-@pytest.mark.parametrize("text", [SURROGATES, "a\n\n  b ", "", "<b>&amp;</b>"])
-def test_the_parts_of_a_text_are_the_text(text: str) -> None:
-    assert "".join(part for part, _ in pair("Привет", "naïve").judge(text)) == text
-
-
-def test_characters_outside_the_bmp_move_no_mark() -> None:
-    marked = pair("Привет", "naïve").judge(SURROGATES)
-    assert [part for part, mark in marked if mark] == ["Привет", "naïve"]
-
-
-def test_what_is_beyond_the_models_length_is_not_read() -> None:
-    assert pair(length=2).judge("one two three four")[-1] == (" three four", "not read")
+@pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
+def test_marked_parts_are_the_whole_text(text: str) -> None:
+    marked = play_page.mark_words(judge(text, "Привет", "naïve"))
+    assert "".join(part for part, _ in marked) == text
+    assert [part for part, mark in marked if mark] == (["Привет", "naïve"] if text == EMOJI else [])
 
 
 @pytest.mark.parametrize(
-    ("found", "row", "right"),
+    ("task", "answer", "row", "mark"),
     [
-        ({"prediction": "Corn"}, {"answers": [{"text": "bread"}, {"text": "corn"}]}, True),
-        ({"prediction": ""}, {"answers": []}, True),
-        ({"prediction": "corn"}, {"answers": []}, False),
-        ({"prediction": "1"}, {"label": "1"}, True),
-        ({"prediction": 2.4}, {"label": 3.0}, True),
-        ({"prediction": 1.4}, {"label": 3.0}, False),
-        ({"tags": ["O"]}, {"tags": ["B-X"]}, False),
+        ("squad2", {"prediction": "corn"}, {"answers": [{"text": "bread"}, {"text": "corn"}]}, "right"),
+        ("squad2", {"prediction": ""}, {"answers": []}, "right"),
+        ("squad2", {"prediction": "corn"}, {"answers": []}, "wrong"),
+        ("cola", {"prediction": "1"}, {"label": "1"}, "right"),
+        ("stsb", {"prediction": 2.4}, {"label": 3.0}, "right"),
+        ("stsb", {"prediction": 1.4}, {"label": 3.0}, "wrong"),
+        ("cola", {"prediction": "1"}, None, "answer"),
     ],
 )
-def test_an_answer_is_right_or_wrong(found: dict, row: dict, right: bool) -> None:
-    assert play.is_right(found, row) is right
+def test_an_answer_is_marked_right_or_wrong(task: str, answer: dict, row: dict | None, mark: str) -> None:
+    if row is not None:
+        row = {"a": "", "b": None, "question": "", "context": ""} | row
+    assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
 
 
-def test_a_task_begins_with_examples_that_are_answered_correctly(checkout: Path, monkeypatch) -> None:  # noqa: F811
-    monkeypatch.chdir(checkout)
-    rows = checkout / "build/tasks/smoke/rte/dev.jsonl"
-    label = rows.read_text()
-    other = label.replace('"not_entailment"', '"entailment"').replace('"1"', '"2"', 1)
-    rows.write_text(label + other)
-    try:
-        tuned = play.find_models("smoke")[2]["RTE"]
-        assert tuned.folder.name == "pretrained-seed2", "the lowest seed"
-        right = [play.is_right(tuned.answer([row])[0], row) for _, row in tuned.examples]
-        assert right == [True, False]
-    finally:
-        rows.write_text(label)
+def test_an_answer_is_shown_in_its_context() -> None:
+    context = "🙂 a corn b"
+    answer = {"prediction": "corn", "start": context.index("corn"), "n_best": [{}]}
+    marked = play_page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
+    assert marked[1:] == [("\n\n🙂 a ", None), ("corn", "answer"), (" b", None)]
 
 
 @contextlib.contextmanager
 def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`electra play` on a free port, and its address."""
+    """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
-    where = environment(ROOT)
     with subprocess.Popen(
-        command, cwd=folder, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=folder, env=environment(ROOT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
@@ -137,23 +118,42 @@ def test_what_cannot_be_served(checkout: Path, monkeypatch, capsys) -> None:  # 
 @needs_browser
 @pytest.mark.slow
 def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path) -> None:  # noqa: F811
-    with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
-        for size, dark in ((PHONE, True), ((1280, 800), False)):
+    with playing(checkout, "made") as (_, address), browser(tmp_path) as tab:
+        for size, dark in ((PHONE, True), (DESKTOP, False)):
             tab.open(address, size, dark=dark)
-            tab.wait("document.querySelectorAll('.scrolls .token').length", 60)
-            tab.run(WRITE % repr(f"{SURROGATES} {TEXT} " + "word " * 600))
+            tab.wait("document.querySelector('.marked .label')")
+            said = tab.run("document.querySelector('.marked').innerText").lower()
+            assert "caught" in said or "missed" in said, said
+            tab.run(WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600))
             tab.run(PRESS % "'Detect'")
-            tab.wait("[...document.querySelectorAll('.scrolls .token')].some(e => e.innerText.includes('not read'))")
-            said = tab.run("[...document.querySelectorAll('.scrolls .token .text')].map(e => e.textContent).join('')")
-            assert said.startswith(SURROGATES), said[:99]
+            tab.wait("document.querySelector('.marked').innerText.toLowerCase().includes('not read')")
+            said = tab.run("[...document.querySelectorAll('.marked .text')].map(e => e.textContent).join('')")
+            assert said.startswith(EMOJI), said[:99]
             assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
-            assert tab.run("document.querySelector('.scrolls').clientHeight < 500"), "a long text scrolls in its box"
-        tab.run("document.querySelector('.scrolls .token').click()")
-        tab.wait("document.querySelector('[data-testid$=-confidence-bar], .confidence-set')", 60)
-        tab.run(PRESS % "'Tasks'")
-        tab.wait("document.body.innerText.match(/correct|wrong/i)")
+            assert tab.run("document.querySelector('.marked').clientHeight < 500"), "a long text scrolls in its box"
+        tab.run(f"({TAB % repr('Tasks')}).click()")
+        tab.wait("document.body.innerText.includes('Predict')")
         assert tab.said == []
         assert {url for url in tab.asked if not url.startswith((address, "data:", "blob:"))} == set()
+
+
+@needs_browser
+@pytest.mark.slow
+def test_a_task_opens_with_an_example_that_is_answered_correctly(checkout: Path, tmp_path: Path) -> None:  # noqa: F811
+    rows = checkout / "build/tasks/smoke/rte/dev.jsonl"
+    (row,) = read_jsonl(rows)
+    other = {**row, "id": "2", "label": "entailment", "a": "the cat is red too."}
+    text = rows.read_text()
+    rows.write_text("".join(json.dumps(each) + "\n" for each in (other, row)))
+    try:
+        with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
+            tab.open(address, PHONE)
+            tab.wait(TAB % repr("Tasks"))
+            tab.run(f"({TAB % repr('Tasks')}).click()")
+            tab.wait("/right/i.test(document.body.innerText)")
+            assert tab.said == []
+    finally:
+        rows.write_text(text)
 
 
 WRITE = """(text => {
@@ -161,4 +161,5 @@ WRITE = """(text => {
   Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set.call(field, text);
   field.dispatchEvent(new Event('input', {bubbles: true}));
 })(%s)"""
-PRESS = "[...document.querySelectorAll('button')].find(e => e.innerText.trim() === %s).click()"
+PRESS = "[...document.querySelectorAll('button')].find(e => e.innerText.trim() === %s && e.offsetParent).click()"
+TAB = "[...document.querySelectorAll('[role=tab]')].find(e => e.innerText.trim() === %s)"

@@ -95,7 +95,7 @@ def test_the_sections_of_a_list_may_have_names(tmp_path: Path) -> None:
     assert listed in SMOKE
     params = load(written(tmp_path, SMOKE.replace(listed, named)))
     assert params.corpora == load(written(tmp_path, SMOKE)).corpora
-    with pytest.raises(BadConfig, match=r"corpora\.smoke\.sources\[0\]: .*'lokal'"):
+    with pytest.raises(BadConfig, match=r"corpora\.smoke\.sources\[0\]\.kind: is 'lokal'"):
         load(written(tmp_path, SMOKE.replace(listed, named.replace("local", "lokal"))))
     with pytest.raises(BadConfig, match=r"tokens\.smoke\.lengths: is .*should be a valid array"):
         load(written(tmp_path, SMOKE.replace("lengths: [16], valid", "lengths: {short: 16}, valid")))

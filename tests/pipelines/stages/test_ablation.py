@@ -105,7 +105,7 @@ def test_arms_spend_equal_operations(params: Params) -> None:
 def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
     config = params.models["smoke"].electra()
     phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, batch=4))
-    settings = {"phases": phases, "steps": None, "warmup": 12}
+    settings = {"phases": phases, "steps": 80, "warmup": 12}
     whole = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **settings))
     for steps in (20, Flops(flops=20 * step_flops(whole, 100))):
         cut = ablation.with_steps(whole, steps, 100)

@@ -68,7 +68,7 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("unit-*"))
 
 
-def delivered(folder: Path) -> dict[str, Any]:
+def delivered(folder: Path) -> list[dict[str, Any]]:
     """Sources of files as they are delivered: two of each kind."""
     folder.mkdir()
     for number in range(2):
@@ -79,13 +79,13 @@ def delivered(folder: Path) -> dict[str, Any]:
         (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
         (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
     named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
-    return {kind: {"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()}
+    return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]
 
 
 def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "text", rows=80)
     text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
-    sources = {"text": text, **delivered(tmp_path / "delivered")}
+    sources = [text, *delivered(tmp_path / "delivered")]
     settings = config(tmp_path, sources=sources, cleaning={"duplicate_documents": "drop"})
     monkeypatch.setenv(VARIABLE, "1")
     whole = run(tmp_path, settings, "whole")

@@ -10,10 +10,10 @@ import torch
 
 from electra.errors import BadDevice
 from electra.files import read_jsonl, write_jsonl
-from electra.finetuning.runs import plan, summary
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
+from pipelines.finetuning_runs import plan, summary
 from pipelines.stages import glue
 from pipelines.tracking import Tracker
 from tests.conftest import files_of

@@ -128,7 +128,7 @@ def test_a_run_of_two_lengths_says_so_wherever_it_is_read(project: Path, monkeyp
     monkeypatch.chdir(project)
     text = SMOKE.replace("length: 16, batch: 8, steps: 20", PHASES, 1)
     Path("params.yaml").write_text(text)
-    with pytest.raises(BadConfig, match=r"models.smoke.pretrain.length: is 12; expected one of .* \(16\); add 12 to"):
+    with pytest.raises(BadConfig, match=r"models\.smoke\.pretrain\.length: is 12, should be in tokens\.smoke\.lengths"):
         load()
     Path("params.yaml").write_text(text.replace("lengths: [16]", "lengths: [12, 16]", 1))
     for stage in ("corpus", "tokens", "pretrain"):
@@ -180,7 +180,7 @@ def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.
     Path("start/discriminator/tokenizer.json").write_text(good)
 
     Path("params.yaml").write_text(PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}"))
-    assert "start/generator/config.json: has num_attention_heads 1; expected 2" in refused(capsys)
+    assert "start/generator/config.json: num_attention_heads is 1; the model's parameters say 2" in refused(capsys)
     Path("params.yaml").write_text(PARAMS)
 
     shutil.rmtree("start/generator")
@@ -200,7 +200,7 @@ def test_settings_have_runs_of_their_own_and_find_them_again(trained: Path, caps
     assert main(["pretrain", "smoke"]) == 0
     assert bytes_below(first) == before and "resuming at step 20 of 20" in capsys.readouterr().err
     assert main(["pretrain", "smoke", "--restart"]) == 0
-    assert f"{first}: begins anew; the old run is {first}.old" in capsys.readouterr().err
+    assert f"{first}: starts over; the old run is {first}.old" in capsys.readouterr().err
     assert bytes_below(first.with_name(f"{first.name}.old")) == before == bytes_below(first)
 
 
@@ -215,7 +215,7 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(longer)
     assert main(["pretrain", "smoke", "--continue", more.name]) == 64
-    assert f"expected a run of smoke: {first.name}" in capsys.readouterr().err
+    assert f"smoke has no run {more.name!r}; its runs are: {first.name}" in capsys.readouterr().err
     assert main(["pretrain", "smoke", "--continue"]) == 0
     told = json.loads(Path("build/models/smoke/results.json").read_text())
     (change,) = told["continued"]

@@ -44,7 +44,7 @@ def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> 
     official(here / "glue")
     (here / "glue/SST-2/dev.tsv").unlink()
     sentence = (
-        "tasks.smoke: there is no glue/SST-2/dev.tsv; expected the dev rows of sst2; put it there, or leave sst2 "
+        "tasks.smoke: there is no glue/SST-2/dev.tsv; put the dev rows of sst2 there, or leave sst2 "
         "out of recipes.paper.run"
     )
     with pytest.raises(SourceUnreachable) as caught:

@@ -30,7 +30,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
     assert main(arguments) == CorruptFile.exit_code
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "Traceback" not in said
-    assert str(path.parent) in said and "expected" in said
+    assert str(path.parent) in said and "; run " in said
     assert not any(Path(place).exists() for place in ("build/glue", "build/squad", "results/small", "results/smoke"))
     return said
 
@@ -95,7 +95,7 @@ def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:  # noqa
         Path(f"build/models/{place}").rename(f"{place}-before")
     Path("other-before").rename("build/models/small")
     said = refused(["glue", "small"], Path("build/models/small/encoder/MANIFEST.json"), capsys)
-    assert "says model 'other'; expected 'small'" in said
+    assert "says model 'other' instead of 'small'" in said
     shutil.rmtree("build/models/small")
     Path("small-before").rename("build/models/small")
     Path("build/tasks/made_up/cola/test.jsonl").write_text("{}\n")
@@ -112,7 +112,7 @@ def test_rows_of_another_length_or_name_are_refused(copied) -> None:
         ModelRows(params, "smoke", config)
     shutil.copytree("build/corpus/smoke", "build/corpus/other")
     wanted = dataclasses.replace(params.tokens["smoke"], corpus="other")
-    with pytest.raises(CorruptFile, match="says name 'smoke'; expected 'other'"):
+    with pytest.raises(CorruptFile, match="says name 'smoke' instead of 'other'"):
         tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
 
 

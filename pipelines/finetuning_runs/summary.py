@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from electra.finetuning.runs.job import Record
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
+from pipelines.finetuning_runs.job import Record
 
 Summary = dict[str, Any]
 

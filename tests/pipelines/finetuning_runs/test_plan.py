@@ -12,15 +12,15 @@ import torch
 from electra.errors import BadConfig, BadInput, CorruptFile
 from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning import training
-from electra.finetuning.runs import job as job_module
-from electra.finetuning.runs import plan as jobs_module
-from electra.finetuning.runs import summary
-from electra.finetuning.runs.job import MODEL
-from electra.finetuning.runs.plan import Plan, finished, run, run_all
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, find
 from electra.nn.huggingface import load_encoder
 from electra.optim.adamw import set_rate
 from electra.storage.manifest import MANIFEST
+from pipelines.finetuning_runs import job as job_module
+from pipelines.finetuning_runs import plan as jobs_module
+from pipelines.finetuning_runs import summary
+from pipelines.finetuning_runs.job import MODEL
+from pipelines.finetuning_runs.plan import Plan, finished, run, run_all
 from tests.conftest import files_of
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))

@@ -19,7 +19,6 @@ from electra.files import atomic_folder, read_json, readable, write_json, write_
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
-from electra.finetuning.runs.job import MODEL, Job, Record, solve, splits_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
 from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
@@ -28,6 +27,7 @@ from electra.storage.manifest import sha256_once, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
+from pipelines.finetuning_runs.job import MODEL, Job, Record, solve, splits_of
 
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
