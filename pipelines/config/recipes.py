@@ -40,7 +40,7 @@ class PaperRecipe(Recipe):
         _require_tasks(self.run, "run")
         _require_tasks(self.tasks, "tasks")
         for name in (*self.tasks, "squad"):
-            _merge(name, {"": self})
+            _merge(name, [("", self)])
 
     def resolve(
         self, task: str, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
@@ -52,7 +52,7 @@ class PaperRecipe(Recipe):
         """
         recipe = build(Recipe, changes, where)
         _require_tasks(recipe.tasks, f"{where}.tasks", own)
-        config = _merge(task, {"recipes.paper.": self, f"{where}.": recipe})
+        config = _merge(task, [("recipes.paper.", self), (f"{where}.", recipe)])
         if config.start is not None:
             _require_tasks([config.start], f"{where}.tasks.{task}.start", own)
         return config
@@ -95,13 +95,13 @@ class PaperRecipe(Recipe):
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
 
-def _merge(task: str, recipes: Mapping[str, Recipe]) -> FinetuneConfig:
-    """Return a task's settings of recipes by the place they stand at; later ones win."""
+def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
+    """Return a task's settings of recipes, each with the place it stands at; later ones win."""
     squad = task.startswith("squad")
     kind = SquadConfig if squad else FinetuneConfig
     values: dict[str, Any] = {}
     config = kind()
-    for place, recipe in recipes.items():
+    for place, recipe in recipes:
         section = "squad" if squad else f"tasks.{task}"
         specific = recipe.squad if squad else recipe.tasks.get(task, {})
         for key, layer in (("defaults", recipe.defaults), (section, specific)):

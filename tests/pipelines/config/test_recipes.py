@@ -24,6 +24,12 @@ def test_later_layers_win_and_sections_within_are_merged():
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
 
 
+def test_the_papers_recipe_without_changes_is_the_papers():
+    section = build(PaperRecipe, {"defaults": {"epochs": 1}, "squad": {"versions": ["1.1"]}}, "recipes.paper")
+    assert section.resolve("cola", {}, "recipes.paper").epochs == 1
+    assert section.resolve_squad({"defaults": {"batch": 8}}, "recipes.paper").versions == ("1.1",)
+
+
 def test_squad_has_its_own_section():
     finetune = section(defaults={"length": 128, "epochs": 3}, squad={"length": 384, "epochs": 2, "head": "independent"})
     config = finetune.resolve_squad({"squad": {"beam": 5}})
