@@ -153,7 +153,7 @@ def find_rendezvous(endpoint: str) -> bool:
             family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
             with contextlib.suppress(OSError), socket.create_server(address, family=family):
                 return True  # this is the first machine, and the port is free; else another machine's, or taken
-            with socket.create_connection(address[:2], timeout=5):
+            with socket.create_connection((str(address[0]), int(address[1])), timeout=5):
                 pass
         except OSError:  # the first machine is not up yet
             time.sleep(1)
@@ -166,7 +166,7 @@ def find_rendezvous(endpoint: str) -> bool:
 
 def _is_store(host: str, port: int) -> bool:
     """Whether torch's store answers at a port, asked in a thread that may hang."""
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     answered = threading.Event()
 

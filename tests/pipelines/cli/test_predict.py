@@ -75,12 +75,7 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
         ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
         ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; fix the row"),
         ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8"),
-        (
-            "cola",
-            "text\nthe cat\n",
-            65,
-            ":1: begins with 'text'; it should have a header with the columns sentence or a",
-        ),
+        ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; it should have a header with the columns sentence"),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),

@@ -301,9 +301,7 @@ def test_a_decompression_bomb_is_refused(tmp_path: Path, compression: str, monke
     monkeypatch.setattr(streams, "SMALL", 100_000)
     path = tmp_path / f"a.jsonl{compression}"
     path.write_bytes(COMPRESS[compression](b'{"text": "again"}\n' * 300_000))
-    with pytest.raises(
-        BadInput, match=r"a\.jsonl\.\w+: expands to more than [\d,]+ bytes from [\d,]+, as no text does"
-    ):
+    with pytest.raises(BadInput, match=r"a\.jsonl\.\w+: expands to more than [\d,]+ bytes from [\d,]+, as no text"):
         read(path)
     monkeypatch.setattr(streams, "SMALL", 10**7)
     assert len(read(path)) == 300_000
