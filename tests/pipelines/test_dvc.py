@@ -222,7 +222,7 @@ def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path
 def test_a_second_model_runs_beside_the_first(project: Path) -> None:
     """As docs/operate.md says: single stages of two models in two terminals."""
     params = (project / "params.yaml").read_text()
-    slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000")
+    slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000", 1)
     (project / "params.yaml").write_text(slow.replace("tokens: absent", "tokens: smoke"))
     command = [sys.executable, "-m", "dvc", "repro", "-s", TARGET]
     before = len(list((project / "runs/pretrain").glob("*")))
