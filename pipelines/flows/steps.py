@@ -291,6 +291,7 @@ def tags(request: Request) -> dict[str, str]:
 def run_title() -> str:
     """Return the name of a flow run: flow, model, commit, settings."""
     given = {"model": "", "commit": "", **flow_run.parameters}
+    given |= given.get("given", {})  # of a part: what the whole was given
     with contextlib.suppress(UserError):
         request = Request.read(given["model"], given["commit"], given.get("settings"), given.get("part", ""))
         return f"{flow_run.flow_name} {request}"
