@@ -40,7 +40,7 @@ def test_what_is_installed_runs(wheel: Path, tmp_path: Path) -> None:
     where = {"PYTHONPATH": str(site)}
     command = str(site / "bin" / "electra")
     assert run(tmp_path, command, "--version", **where).stdout == f"electra {electra.__version__}\n"
-    assert run(tmp_path, command, "predict", "--help", **where).stdout.startswith("usage: electra predict ")
+    assert "Usage: electra predict " in run(tmp_path, command, "predict", "--help", **where).stdout
     write_pretrained(tmp_path)
     program = "import electra; print(electra.__file__, *electra.load('discriminator').embed(['a cat']).shape)"
     assert run(tmp_path, "-c", program, **where).stdout.split() == [str(site / "electra" / "__init__.py"), "1", "32"]

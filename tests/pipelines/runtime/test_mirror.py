@@ -1,5 +1,6 @@
 """Checkpoints on a server that speaks S3: another machine goes on with a dead one's run, to the same bytes."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -160,6 +161,7 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(ru
 
 def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
+    more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}  # the test's own server
     return subprocess.Popen(command, cwd=folder, env=environment(folder, **more), stderr=subprocess.PIPE, text=True)
 
 
