@@ -108,7 +108,7 @@ class Server:
     @contextlib.contextmanager
     def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """One more worker, with the code of a checkout of its own, killed with all its processes at the end."""
-        values = self.environment | {"PYTHONPATH": str(folder)}
+        values = self.environment | {"PYTHONPATH": str(folder), "PREFECT_API_AUTH_STRING": "electra:secret"}
         command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, *words]
         with self.log.open("ab") as log:
             process = subprocess.Popen(command, cwd=folder, env=values, stdout=log, stderr=log, start_new_session=True)
