@@ -238,14 +238,18 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     git(server.folder, "checkout", "--quiet", "deploy")
 
 
+def commit_without_finetunings(server: Server, folder: Path, branch: str) -> None:
+    """Commit settings to a branch by which a team has nothing to do after pre-training."""
+    git(server.folder, "worktree", "add", "--quiet", "-b", branch, str(folder))
+    text = (folder / "params.yaml").read_text().replace("models: [smoke]", "models: []")
+    start, end = text.index("finetunings:"), text.index("ablations: {}")
+    (folder / "params.yaml").write_text(text[:start] + "finetunings: {}\n" + text[end:])
+    commit(folder, "Lean")
+
+
 @pytest.mark.slow
 def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path: Path) -> None:
-    lean = tmp_path / "lean"
-    git(server.folder, "worktree", "add", "--quiet", "-b", "lean", str(lean))
-    text = (lean / "params.yaml").read_text().replace("models: [smoke]", "models: []")
-    start, end = text.index("finetunings:"), text.index("ablations: {}")
-    (lean / "params.yaml").write_text(text[:start] + "finetunings: {}\n" + text[end:])
-    commit(lean, "Lean")
+    commit_without_finetunings(server, tmp_path / "lean", "lean")
     with server.worker_of("electra-lead", server.folder):
         run = server.start("team/electra-smoke", commit="lean")
         done = server.wait(run)
@@ -304,10 +308,11 @@ def give_away(server: Server, run: str, *states: str) -> None:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_costs_its_part_a_retry_on_another(server: Server, tmp_path: Path) -> None:
     """The whole goes on: it waits for the part while that is crashed, and until another worker has taken it."""
+    commit_without_finetunings(server, tmp_path / "short", "short")
     other = tmp_path / "other"
     git(server.folder, "clone", "--quiet", str(server.folder), str(other))
     with server.worker_of("electra-lead", server.folder):
-        run = server.start("team/electra-smoke", settings={"models.smoke.pretrain.steps": 600})
+        run = server.start("team/electra-smoke", commit="short", settings={"models.smoke.pretrain.steps": 600})
         (stage,) = server.until(server.trains)
         still = [process for process in stage.parents() if "-m prefect" in " ".join(process.cmdline())]
         assert len(still) == 2, "the flow and its worker"
