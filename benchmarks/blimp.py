@@ -1,10 +1,11 @@
-"""BLiMP's minimal pairs (Warstadt et al., TACL 2020) scored without labels, by networks that real_text.py pre-trained:
+"""BLiMP's minimal pairs (Warstadt et al., TACL 2020) scored without labels, by networks that
+real_text.py pre-trained:
 
     python benchmarks/blimp.py --pairs data/*.jsonl -- runs/real-text/modern/electra-1-12000
 
-The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, `sentence_bad` and `UID`. Each folder's
-discriminator and generator (or masked language model) are scored by the share of pairs where they prefer the good
-sentence; chance is 50. Writes benchmarks/results/blimp.json.
+The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, `sentence_bad` and
+`UID`. Each folder's discriminator and generator (or masked language model) are scored by the share
+of pairs where they prefer the good sentence; chance is 50. Writes benchmarks/results/blimp.json.
 
 discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced: how little it suspects
 generator       Σ log p(x_t | all others), each token masked in turn: pseudo-log-likelihood (Salazar et al., ACL 2020)
@@ -36,7 +37,9 @@ ROWS = 256  # rows of masked tokens in a batch
 
 
 def accuracies(model: Model, pairs: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the percentage of pairs with the higher score for the good sentence, by paradigm; ties count half."""
+    """Return the percentage of pairs with the higher score for the good sentence, by paradigm; ties
+    count half.
+    """
     good_N = scores(model, [pair["sentence_good"] for pair in pairs])
     bad_N = scores(model, [pair["sentence_bad"] for pair in pairs])
     points: dict[str, list[float]] = defaultdict(list)
@@ -49,12 +52,16 @@ def scores(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
     """Return how acceptable each text is to the network (N,): higher is better."""
     if isinstance(model.network, Generator):
         return likelihoods(model, texts)
-    return np.array([np.log1p(-judged.probability.astype(np.float64)).sum() for judged in model.replaced(texts)])
+    return np.array(
+        [np.log1p(-judged.probability.astype(np.float64)).sum() for judged in model.replaced(texts)]
+    )
 
 
 @torch.inference_mode()
 def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return pseudo-log-likelihoods (N,): one row for each token of each text, in which it is masked."""
+    """Return pseudo-log-likelihoods (N,): one row for each token of each text, in which it is
+    masked.
+    """
     tokenizer = model.tokenizer
     sequences = []
     places = []
@@ -67,11 +74,16 @@ def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
     for start in range(0, len(places), ROWS):
         part = places[start : start + ROWS]
         rows = [sequences[number] for number, _ in part]
-        ids_BT = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.pad_id)
+        ids_BT = torch.nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_value=tokenizer.pad_id
+        )
         lengths_B = torch.tensor([len(row) for row in rows])
         place_B1 = torch.tensor([[place] for _, place in part])
         masked_BT = ids_BT.scatter(1, place_B1, tokenizer.mask_id)
-        inputs = [tensor.to(model.device) for tensor in (masked_BT, torch.zeros_like(ids_BT), lengths_B, place_B1)]
+        inputs = [
+            tensor.to(model.device)
+            for tensor in (masked_BT, torch.zeros_like(ids_BT), lengths_B, place_B1)
+        ]
         logits_BV, _ = model.network(*inputs)
         log_share_BV = logits_BV[:, : tokenizer.vocab_size].double().log_softmax(-1).cpu()
         score_B = log_share_BV.gather(1, ids_BT.gather(1, place_B1))[:, 0].numpy()
@@ -82,7 +94,9 @@ def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
 def main() -> None:
     options = arguments(__doc__, "blimp.json")
     origin = provenance("torch")
-    options.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="a run of real_text.py")
+    options.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="a run of real_text.py"
+    )
     options.add_argument("--pairs", nargs="+", type=Path, required=True, help="BLiMP's JSON lines")
     chosen = options.parse_args()
     pairs = [pair for path in chosen.pairs for pair in read_jsonl(path)]
@@ -94,7 +108,9 @@ def main() -> None:
         for part in ("discriminator", "generator"):
             path = folder / "model" / part
             if path.is_dir():
-                paradigms = {name: round(value, 1) for name, value in accuracies(load(path), pairs).items()}
+                paradigms = {
+                    name: round(value, 1) for name, value in accuracies(load(path), pairs).items()
+                }
                 mean = round(statistics.fmean(paradigms.values()), 1)
                 models[f"{folder.name} {part}"] = {**facts, "mean": mean, "paradigms": paradigms}
                 print(folder.name, part, mean, flush=True)

@@ -1,7 +1,9 @@
-"""What scikit-learn finds in the real rows that real_text.py fine-tunes on: `python benchmarks/classical.py`.
+"""What scikit-learn finds in the real rows that real_text.py fine-tunes on: `python
+benchmarks/classical.py`.
 
-Writes benchmarks/results/classical.json: chance, majority, tf-idf with logistic regression, and for two texts features
-of the pair with boosted trees (pipelines/stages/baselines.py), on the rows and dev sets of docs/real-text.md.
+Writes benchmarks/results/classical.json: chance, majority, tf-idf with logistic regression, and for
+two texts features of the pair with boosted trees (pipelines/stages/baselines.py), on the rows and
+dev sets of docs/real-text.md.
 """
 
 import statistics

@@ -1,16 +1,18 @@
-"""Text to training rows beside `datasets.map`, a transformers tokenizer and grouping, as their documentation suggests.
+"""Text to training rows beside `datasets.map`, a transformers tokenizer and grouping, as their
+documentation suggests.
 
     python benchmarks/corpus.py --rounds 4 --megabytes 12
 
-Reads real text (corpus `local_wiki_books`, benchmarks/real_text.yaml), cleans it once into slices of JSON lines, and
-turns every slice into rows of 128 by both arms in turn, in one process on one thread; rates are tokens over process CPU
-time. `ours` is the work of a tokens worker: verify, parse, split sentences, tokenize, pack by ELECTRA's rule, write.
-`peer` loads the JSON lines, maps the tokenizer over batches and maps `group_texts`, cache files written as by default.
-Peaks of memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an example,
-where its batches are smallest. `filters` are those of a corpus's cleaning: `times_cleaning` is what one costs, in
-times of cleaning the same text. `formats` are files as they are delivered, made here of the same text with markup and
-boilerplate around it: megabytes of text that are found. That the ids agree is shown by
-tests/electra/data/test_word_cache.py.
+Reads real text (corpus `local_wiki_books`, benchmarks/real_text.yaml), cleans it once into slices
+of JSON lines, and turns every slice into rows of 128 by both arms in turn, in one process on one
+thread; rates are tokens over process CPU time. `ours` is the work of a tokens worker: verify,
+parse, split sentences, tokenize, pack by ELECTRA's rule, write. `peer` loads the JSON lines, maps
+the tokenizer over batches and maps `group_texts`, cache files written as by default. Peaks of
+memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an
+example, where its batches are smallest. `filters` are those of a corpus's cleaning:
+`times_cleaning` is what one costs, in times of cleaning the same text. `formats` are files as they
+are delivered, made here of the same text with markup and boilerplate around it: megabytes of text
+that are found. That the ids agree is shown by tests/electra/data/test_word_cache.py.
 """
 
 import argparse
@@ -80,21 +82,31 @@ CLEANING = {
 
 
 def prepare(folder: Path, rounds: int, megabytes: float) -> dict[str, float]:
-    """Write slices of clean documents, half of each source; return the rate of reading and cleaning."""
+    """Write slices of clean documents, half of each source; return the rate of reading and
+    cleaning.
+    """
     corpus = PARAMS.corpora["local_wiki_books"]
     started, size = time.process_time(), 0
     readers = [
-        (item for path in find_files(source.files, "corpora") for item in read_documents(Piece(path), source))
+        (
+            item
+            for path in find_files(source.files, "corpora")
+            for item in read_documents(Piece(path), source)
+        )
         for source in corpus.sources
     ]
     for number in range(rounds):
         with (folder / f"slice-{number}.jsonl").open("w", encoding="utf-8") as target:
             for reader in readers:
                 taken = 0
-                while taken < megabytes * 1e6 / len(readers) and isinstance(item := next(reader), Document):
+                while taken < megabytes * 1e6 / len(readers) and isinstance(
+                    item := next(reader), Document
+                ):
                     text = clean(item.text, corpus.cleaning, Counter())
                     taken += len(text.encode())
-                    target.write(json.dumps({"id": item.id, "text": text}, ensure_ascii=False) + "\n")
+                    target.write(
+                        json.dumps({"id": item.id, "text": text}, ensure_ascii=False) + "\n"
+                    )
                 size += taken
     return {"megabytes_per_second": round(size / 1e6 / (time.process_time() - started), 2)}
 
@@ -105,7 +117,9 @@ def peer(path: Path, folder: Path, *, lines: bool) -> int:
     from transformers import BertTokenizer
 
     datasets.disable_progress_bars()
-    tokenizer = BertTokenizer.from_pretrained(str(folder.parent / "published"), model_max_length=10**9)
+    tokenizer = BertTokenizer.from_pretrained(
+        str(folder.parent / "published"), model_max_length=10**9
+    )
 
     def tokenize(batch: dict[str, list[str]]) -> Any:
         return tokenizer(batch["text"], return_special_tokens_mask=True)
@@ -113,14 +127,22 @@ def peer(path: Path, folder: Path, *, lines: bool) -> int:
     def group(batch: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         joined = {key: [value for row in rows for value in row] for key, rows in batch.items()}
         total = len(joined["input_ids"]) // LENGTH * LENGTH
-        return {key: [row[i : i + LENGTH] for i in range(0, total, LENGTH)] for key, row in joined.items()}
+        return {
+            key: [row[i : i + LENGTH] for i in range(0, total, LENGTH)]
+            for key, row in joined.items()
+        }
 
     if lines:
         text = folder / "lines.txt"
-        text.write_text("\n".join(json.loads(line)["text"] for line in path.open(encoding="utf-8")), encoding="utf-8")
+        text.write_text(
+            "\n".join(json.loads(line)["text"] for line in path.open(encoding="utf-8")),
+            encoding="utf-8",
+        )
         path = text
     kind = "text" if lines else "json"
-    rows = datasets.load_dataset(kind, data_files=str(path), split="train", cache_dir=str(folder / "cache"))
+    rows = datasets.load_dataset(
+        kind, data_files=str(path), split="train", cache_dir=str(folder / "cache")
+    )
     mapped = rows.map(tokenize, batched=True, remove_columns=rows.column_names)
     assert len(mapped.map(group, batched=True))
     batches = mapped.select_columns(["input_ids"]).iter(100)
@@ -142,17 +164,26 @@ def timed(arm: str, path: Path, folder: Path) -> tuple[int, float]:
 
 
 def reading(folder: Path, batch: int, length: int, steps: int) -> int:
-    """Tokens per CPU second of what a training step asks for: row numbers of the step, and a copy of those rows."""
+    """Tokens per CPU second of what a training step asks for: row numbers of the step, and a copy
+    of those rows.
+    """
     tokenizer = wordpiece.load(folder / "tokenizer")
     (rows_folder := folder / f"read-{length}").mkdir()
     count = 64_000_000 // length
-    ids = np.random.default_rng(0).integers(0, tokenizer.vocab_size, (count, length), dtype=np.uint16)
+    ids = np.random.default_rng(0).integers(
+        0, tokenizer.vocab_size, (count, length), dtype=np.uint16
+    )
     with RowWriter(rows_folder, "train", length, tokenizer) as writer:
         writer.write(ids, np.full((count, 2), length, dtype=np.uint16))
     with RowWriter(rows_folder, "valid", length, tokenizer):
         pass
     counts = {split: count * (split == "train") for split in SPLITS}
-    seal(rows_folder, length, tokenizer, {name: {"rows": n, "tokens": n * length} for name, n in counts.items()})
+    seal(
+        rows_folder,
+        length,
+        tokenizer,
+        {name: {"rows": n, "tokens": n * length} for name, n in counts.items()},
+    )
     rows = Rows.open(rows_folder, "train")
     started = time.process_time()
     for step in range(steps):
@@ -180,7 +211,11 @@ def story(text: str) -> str:
 
 
 def article(text: str) -> str:
-    markup = escape("{{Infobox\n| a = b\n}}\n" + text + "<ref>{{cite|x}}</ref> [[a|link]]\n== See also ==\n* [[b]]")
+    markup = escape(
+        "{{Infobox\n| a = b\n}}\n"
+        + text
+        + "<ref>{{cite|x}}</ref> [[a|link]]\n== See also ==\n* [[b]]"
+    )
     head = "  <page>\n    <title>T</title>\n    <ns>0</ns>\n    <id>1</id>\n    <revision>\n      <id>2</id>\n"
     return f"{head}      <text>{markup}</text>\n    </revision>\n  </page>\n"
 
@@ -192,10 +227,16 @@ def formats(slices: list[Path], folder: Path) -> dict[str, Any]:
     for number, path in enumerate(slices):
         texts = [json.loads(line)["text"] for line in path.open(encoding="utf-8")]
         files = {
-            "html.warc.gz": b"".join(record("response", "application/http", http + page(text)) for text in texts),
-            "text.warc.wet.gz": b"".join(record("conversion", "text/plain", text) for text in texts),
+            "html.warc.gz": b"".join(
+                record("response", "application/http", http + page(text)) for text in texts
+            ),
+            "text.warc.wet.gz": b"".join(
+                record("conversion", "text/plain", text) for text in texts
+            ),
             "gigaword.gz": gzip.compress("".join(map(story, texts)).encode()),
-            "wikipedia.xml.bz2": bz2.compress(f"<mediawiki>\n{''.join(map(article, texts))}</mediawiki>\n".encode()),
+            "wikipedia.xml.bz2": bz2.compress(
+                f"<mediawiki>\n{''.join(map(article, texts))}</mediawiki>\n".encode()
+            ),
         }
         for name, data in files.items():
             (file := folder / f"{number}-{name}").write_bytes(data)
@@ -217,14 +258,20 @@ def formats(slices: list[Path], folder: Path) -> dict[str, Any]:
 
 
 def filtering(slices: list[Path], folder: Path) -> dict[str, Any]:
-    """Megabytes of clean text per CPU second: cleaning once more, each filter by itself, and all at once."""
+    """Megabytes of clean text per CPU second: cleaning once more, each filter by itself, and all at
+    once.
+    """
     (scratch := folder / "benchmark").mkdir()
-    forbidden = forbidden_ngrams(PARAMS.tasks["local"], build(CleaningConfig, CLEANING["decontaminate"]), scratch)
+    forbidden = forbidden_ngrams(
+        PARAMS.tasks["local"], build(CleaningConfig, CLEANING["decontaminate"]), scratch
+    )
     judges: dict[str, Callable[[str], object]] = {}
     for arm, settings in CLEANING.items():
         scored = forbidden if "decontaminate" in settings else None
         judges[arm] = partial(judge, cleaning=build(CleaningConfig, settings), forbidden=scored)
-    judges["cleaning"] = partial(clean, config=PARAMS.corpora["local_wiki_books"].cleaning, counts=Counter())
+    judges["cleaning"] = partial(
+        clean, config=PARAMS.corpora["local_wiki_books"].cleaning, counts=Counter()
+    )
     texts = [[json.loads(line)["text"] for line in path.open(encoding="utf-8")] for path in slices]
     for arm in judges:  # loads what it needs
         judges[arm](texts[0][0])
@@ -240,7 +287,9 @@ def filtering(slices: list[Path], folder: Path) -> dict[str, Any]:
     rates = in_turns({arm: partial(rate, arm) for arm in judges}, len(texts))
     return {
         "megabytes_per_cpu_second": {arm: spread(values, 3) for arm, values in rates.items()},
-        "times_cleaning": {arm: ratios(rates["cleaning"], rates[arm]) for arm in rates if arm != "cleaning"},
+        "times_cleaning": {
+            arm: ratios(rates["cleaning"], rates[arm]) for arm in rates if arm != "cleaning"
+        },
     }
 
 
@@ -259,19 +308,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cleaning = prepare(folder, options.rounds, options.megabytes)
-        wordpiece.save(wordpiece.load(Path(CONFIG.tokenizer.file), lowercase=True), folder / "tokenizer")
+        wordpiece.save(
+            wordpiece.load(Path(CONFIG.tokenizer.file), lowercase=True), folder / "tokenizer"
+        )
         (folder / "published").mkdir()
         shutil.copy(CONFIG.tokenizer.file, folder / "published" / "vocab.txt")
         slices = [folder / f"slice-{number}.jsonl" for number in range(options.rounds)]
         left = {arm: iter(slices) for arm in ("ours", "peer")}
-        turns = in_turns({arm: partial(lambda a: timed(a, next(left[a]), folder), arm) for arm in left}, len(slices))
+        turns = in_turns(
+            {arm: partial(lambda a: timed(a, next(left[a]), folder), arm) for arm in left},
+            len(slices),
+        )
         assert [tokens for tokens, _ in turns["ours"]] == [tokens for tokens, _ in turns["peer"]]
-        rates = {arm: [tokens / seconds for tokens, seconds in found] for arm, found in turns.items()}
+        rates = {
+            arm: [tokens / seconds for tokens, seconds in found] for arm, found in turns.items()
+        }
         words = ("--slice", str(slices[0]), "--folder", str(folder))
         filters, delivered = filtering(slices, folder), formats(slices, folder)
         memory = {arm: apart(__file__, ["--arm", arm, *words]) for arm in ARMS}
         read = {
-            f"{batch} x {length}": reading(folder, batch, length, 600) for batch, length in ((128, 128), (256, 512))
+            f"{batch} x {length}": reading(folder, batch, length, 600)
+            for batch, length in ((128, 128), (256, 512))
         }
     peaks = {arm: found["peak_megabytes"] for arm, found in memory.items()}
     result = {
@@ -287,7 +344,12 @@ def main() -> None:
         "reading_rows": {"tokens_per_cpu_second": read},
     }
     write_record(options.output, result, origin)
-    print(json.dumps({key: result[key] for key in ("ratio", "peak_memory", "reading_rows", "filters")}, indent=2))
+    print(
+        json.dumps(
+            {key: result[key] for key in ("ratio", "peak_memory", "reading_rows", "filters")},
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
     python benchmarks/finetune.py --fraction 0.02
 
-Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to 128 as run_glue does
-by default; `dynamic`, Trainer with rows padded to the longest of their batch. Each reads the same TSV rows (of `tasks.
-local` in benchmarks/real_text.yaml), tokenises them with its own tokenizer, trains one epoch
-with dropout 0.1 and AdamW at batch 32 on one thread, in fp32 but for the arm named so, and predicts the dev rows. Arms
-take turns, each in a forked process of its own, so that its peak of memory is its own; imports are done before and
-count for none. `--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out
-(bf16 takes many times as long as fp32 where the processor has no products for it). Needs `pip install accelerate`.
+Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to
+128 as run_glue does by default; `dynamic`, Trainer with rows padded to the longest of their batch.
+Each reads the same TSV rows (of `tasks. local` in benchmarks/real_text.yaml), tokenises them with
+its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32
+but for the arm named so, and predicts the dev rows. Arms take turns, each in a forked process of
+its own, so that its peak of memory is its own; imports are done before and count for none.
+`--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out
+(bf16 takes many times as long as fp32 where the processor has no products for it). Needs `pip
+install accelerate`.
 """
 
 import itertools
@@ -28,7 +30,15 @@ import datasets
 import torch
 import transformers
 
-from benchmarks.harness import arguments, in_turns, local_params, memory_mb, provenance, ratios, write_record
+from benchmarks.harness import (
+    arguments,
+    in_turns,
+    local_params,
+    memory_mb,
+    provenance,
+    ratios,
+    write_record,
+)
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
@@ -53,7 +63,13 @@ def write_model(folder: Path, vocabulary: Path) -> Path:
     tokenizers.save(tokenizer, folder / "tokenizer")
     files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
     tensors = encoder_tensors(fresh_encoder(SMALL, tokenizer.vocab_size, 1))
-    write_folder(folder / "model", tensors, config_json(SMALL, tokenizer.vocab_size, "ElectraModel"), files, "")
+    write_folder(
+        folder / "model",
+        tensors,
+        config_json(SMALL, tokenizer.vocab_size, "ElectraModel"),
+        files,
+        "",
+    )
     return folder / "model"
 
 
@@ -69,9 +85,13 @@ def read(folder: Path, task: str, fraction: float) -> Rows:
 
 def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"]) -> int:
     facts = GLUE[task]
-    config = FinetuneConfig(epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH, precision=precision)
+    config = FinetuneConfig(
+        epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH, precision=precision
+    )
     encoder = load_encoder(model, dropout=0.1)
-    splits = [encode(rows[split], facts, tokenizers.load(model), LENGTH) for split in ("train", "dev")]
+    splits = [
+        encode(rows[split], facts, tokenizers.load(model), LENGTH) for split in ("train", "dev")
+    ]
     (train_rows, dev_rows), _ = narrow(encoder, splits)
     network = Classifier(encoder, len(facts.labels), 0.1)
     assert train(network, train_rows, config, seed=1, stream="benchmark").finite
@@ -84,15 +104,32 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
 
     def prepare(batch: dict[str, list[Any]]) -> dict[str, Any]:
         texts = (batch["a"],) if batch["b"][0] is None else (batch["a"], batch["b"])
-        return dict(tokenizer(*texts, truncation=True, max_length=LENGTH, padding=False if dynamic else "max_length"))
+        return dict(
+            tokenizer(
+                *texts,
+                truncation=True,
+                max_length=LENGTH,
+                padding=False if dynamic else "max_length",
+            )
+        )
 
     ready = {}
     for split, part in rows.items():
-        labels = [row["label"] if facts.regression else facts.labels.index(row["label"]) for row in part]
+        labels = [
+            row["label"] if facts.regression else facts.labels.index(row["label"]) for row in part
+        ]
         table = {"a": [row["a"] for row in part], "b": [row["b"] for row in part], "labels": labels}
-        ready[split] = datasets.Dataset.from_dict(table).map(prepare, batched=True, remove_columns=["a", "b"])
-    network = transformers.ElectraForSequenceClassification.from_pretrained(model, num_labels=max(1, len(facts.labels)))
-    collator = transformers.DataCollatorWithPadding(tokenizer) if dynamic else transformers.default_data_collator
+        ready[split] = datasets.Dataset.from_dict(table).map(
+            prepare, batched=True, remove_columns=["a", "b"]
+        )
+    network = transformers.ElectraForSequenceClassification.from_pretrained(
+        model, num_labels=max(1, len(facts.labels))
+    )
+    collator = (
+        transformers.DataCollatorWithPadding(tokenizer)
+        if dynamic
+        else transformers.default_data_collator
+    )
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
             folder, num_train_epochs=1, learning_rate=3e-4, warmup_steps=0.1, per_device_train_batch_size=BATCH,
@@ -100,7 +137,9 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
             logging_strategy="no", seed=1, dataloader_pin_memory=False,
         )  # fmt: skip
         both = {"train_dataset": ready["train"], "eval_dataset": ready["dev"]}
-        trainer = transformers.Trainer(network, settings, **both, processing_class=tokenizer, data_collator=collator)
+        trainer = transformers.Trainer(
+            network, settings, **both, processing_class=tokenizer, data_collator=collator
+        )
         if trained:
             trainer.train()
         else:
@@ -129,7 +168,10 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
         else:
             count = peer(task, rows, model, dynamic=arm == "dynamic")
         assert count == len(rows["dev"])
-        seconds = {"cpu_seconds": time.process_time() - cpu, "wall_seconds": time.perf_counter() - started}
+        seconds = {
+            "cpu_seconds": time.process_time() - cpu,
+            "wall_seconds": time.perf_counter() - started,
+        }
         peak = memory_mb("VmHWM")
         sender.send({**seconds, "peak_mb": peak, "peak_above_start_mb": peak - before})
 
@@ -144,18 +186,28 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
 
 
 def over(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
-    """The ratios of the rounds: Trainer's time over ours, in all and by task, and our memory over Trainer's."""
+    """The ratios of the rounds: Trainer's time over ours, in all and by task, and our memory over
+    Trainer's.
+    """
     found: dict[str, Any] = {}
-    for mine, arm in itertools.product(*([arm for arm in kind if arm in turns] for kind in (OURS, PEERS))):
+    for mine, arm in itertools.product(
+        *([arm for arm in kind if arm in turns] for kind in (OURS, PEERS))
+    ):
         pair = f"{arm} / {mine}"
         for kind in ("cpu_seconds", "wall_seconds"):
-            totals = [[sum(each[kind] for each in run.values()) for run in turns[name]] for name in (arm, mine)]
+            totals = [
+                [sum(each[kind] for each in run.values()) for run in turns[name]]
+                for name in (arm, mine)
+            ]
             found[f"{kind}: {pair}"] = ratios(*totals)
         for task in TASKS:
             times = [[run[task]["cpu_seconds"] for run in turns[name]] for name in (arm, mine)]
             found[f"cpu_seconds, {task}: {pair}"] = ratios(*times)
         for kind in ("peak_mb", "peak_above_start_mb"):
-            peaks = [[max(each[kind] for each in run.values()) for run in turns[name]] for name in (mine, arm)]
+            peaks = [
+                [max(each[kind] for each in run.values()) for run in turns[name]]
+                for name in (mine, arm)
+            ]
             found[f"{kind}: {mine} / {arm}"] = ratios(*peaks)
     return found
 
@@ -163,10 +215,15 @@ def over(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
 def main() -> None:
     options = arguments(__doc__, "finetune.json")
     params = local_params()
-    folder, vocabulary = Path(params.tasks["local"].glue), Path(params.tokens["local_wiki_books"].tokenizer.file)
+    folder, vocabulary = (
+        Path(params.tasks["local"].glue),
+        Path(params.tokens["local_wiki_books"].tokenizer.file),
+    )
     options.add_argument("--fraction", type=float, default=0.02, help="of the rows of each task")
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--arms", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="default all")
+    options.add_argument(
+        "--arms", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="default all"
+    )
     given = options.parse_args()
     transformers.logging.set_verbosity_error()
     datasets.disable_progress_bars()
@@ -177,13 +234,18 @@ def main() -> None:
         torch.set_num_threads(1)
         import_everything(rows["cola"], model)
         arms = {
-            arm: partial(lambda arm: {task: measure(arm, task, rows[task], model) for task in TASKS}, arm)
+            arm: partial(
+                lambda arm: {task: measure(arm, task, rows[task], model) for task in TASKS}, arm
+            )
             for arm in given.arms
         }
         turns = in_turns(arms, given.rounds)
     found = {
         "model": "electra small (12 x 256), fresh weights, one thread",
-        "rows": {task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()},
+        "rows": {
+            task: {split: len(part) for split, part in splits.items()}
+            for task, splits in rows.items()
+        },
         "rows_are": f"{given.fraction:g} of the official train and dev rows, evenly spaced",
         "ratios": over(turns),
         "runs": turns,

@@ -1,6 +1,8 @@
-"""What all benchmarks share: arms in turns, ratios with their spread, where a figure comes from, and the JSON record.
+"""What all benchmarks share: arms in turns, ratios with their spread, where a figure comes from,
+and the JSON record.
 
-A benchmark imports what it measures, calls `in_turns` or a loop of its own, and ends with `write_record`.
+A benchmark imports what it measures, calls `in_turns` or a loop of its own, and ends with
+`write_record`.
 """
 
 import argparse
@@ -23,14 +25,19 @@ from pipelines.config.params import FILE, Params, load
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks/results")
-REAL_TEXT = ROOT / "benchmarks/real_text.yaml"  # laid over params.yaml: local files and what is compared on them
+# laid over params.yaml: local files and what is compared on them
+REAL_TEXT = ROOT / "benchmarks/real_text.yaml"
 
 
 def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
     """A parser whose help is the benchmark's docstring, with `--output` where it has a default."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if output:
-        parser.add_argument("--output", type=Path, default=RESULTS / output, help="default: %(default)s")
+        parser.add_argument(
+            "--output", type=Path, default=RESULTS / output, help="default: %(default)s"
+        )
     return parser
 
 
@@ -40,7 +47,9 @@ def local_params() -> Params:
 
 
 def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all arms once a round, A-B-A-B, so that what changes on the machine reaches all of them alike."""
+    """Run all arms once a round, A-B-A-B, so that what changes on the machine reaches all of them
+    alike.
+    """
     found: dict[str, list[T]] = {arm: [] for arm in arms}
     for number, (arm, run) in ((number, pair) for number in range(rounds) for pair in arms.items()):
         found[arm].append(run())
@@ -60,11 +69,15 @@ def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:
 
 
 def apart(script: str, words: Sequence[str], timeout: float | None = None) -> Any:
-    """What a benchmark printed as JSON in its last line, run in a process of its own; RuntimeError if it failed."""
+    """What a benchmark printed as JSON in its last line, run in a process of its own; RuntimeError
+    if it failed.
+    """
     command = [sys.executable, script, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+        raise RuntimeError(
+            (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        )
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -83,15 +96,28 @@ def processor() -> str:
 
 def commit() -> str:
     """The commit that is checked out; "with changes" unless the code is the commit's."""
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     # What runs write into the tree is no change of the code that wrote it.
-    code = ["git", "status", "--porcelain", "--", ".", ":!results", ":!benchmarks/results", ":!*dvc.lock"]
+    code = [
+        "git",
+        "status",
+        "--porcelain",
+        "--",
+        ".",
+        ":!results",
+        ":!benchmarks/results",
+        ":!*dvc.lock",
+    ]
     clean = subprocess.run(code, capture_output=True, text=True, check=False).stdout == ""
     return head + ("" if clean else " with changes")
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """Command, machine, versions, commit and date; `packages` adds to those whose versions are given."""
+    """Command, machine, versions, commit and date; `packages` adds to those whose versions are
+    given.
+    """
     return {
         "command": shlex.join(["python", *sys.argv]),
         "machine": {

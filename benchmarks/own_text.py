@@ -1,15 +1,17 @@
-"""Whether own text helps without a GPU: `python benchmarks/own_text.py` makes 6 MB of text and four tasks, pre-trains
-three times on it, fine-tunes each and fresh weights, and writes benchmarks/results/own-text.json.
+"""Whether own text helps without a GPU: `python benchmarks/own_text.py` makes 6 MB of text and four
+tasks, pre-trains three times on it, fine-tunes each and fresh weights, and writes
+benchmarks/results/own-text.json.
 
-The text is docstrings of the Python packages that are installed here, one document each (data/own). Held-out
-docstrings, one in eight, make the tasks, 300 rows to train on and 300 to score on:
+The text is docstrings of the Python packages that are installed here, one document each (data/own).
+Held-out docstrings, one in eight, make the tasks, 300 rows to train on and 300 to score on:
 
 package      one text: which package a paragraph is from, of six
 follows      two texts: whether the second paragraph follows the first, or is another docstring's of the package
 quoted       a number: which share of a paragraph is code, whose quotes are taken away
 code         a tag for each word: which are code
 
-Other packages make other text, so figures repeat on the same machine only. What is finished is not done again.
+Other packages make other text, so figures repeat on the same machine only. What is finished is not
+done again.
 """
 
 import ast
@@ -75,9 +77,13 @@ def held_out(text: str) -> bool:
 def paragraphs(text: str) -> list[str]:
     """Its paragraphs of prose, each on one line; no examples, fields or headings."""
     found = [
-        " ".join(part.split()) for part in re.split(r"\n\s*\n", text) if not re.match(r"\s*(>>>|\.\.|:|[-=*]{3})", part)
+        " ".join(part.split())
+        for part in re.split(r"\n\s*\n", text)
+        if not re.match(r"\s*(>>>|\.\.|:|[-=*]{3})", part)
     ]
-    return [part for part in found if 60 <= len(part) <= 400 and "---" not in part and part[0].isupper()]
+    return [
+        part for part in found if 60 <= len(part) <= 400 and "---" not in part and part[0].isupper()
+    ]
 
 
 def plain(text: str) -> str:
@@ -96,28 +102,39 @@ def words(paragraph: str) -> tuple[list[str], list[str]]:
 
 def rows(kept: dict[str, list[str]], draw: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
     """Rows of each task by its name, without end for practical purposes."""
-    parts = {name: [ps for text in texts if (ps := paragraphs(text))] for name, texts in kept.items()}
+    parts = {
+        name: [ps for text in texts if (ps := paragraphs(text))] for name, texts in kept.items()
+    }
     largest = sorted(parts, key=lambda name: -len(parts[name]))[:CLASSES]
     for name in largest:
         for found in parts[name]:
             yield "package", {"text": plain(found[0]), "label": name}
             if len(found) > 1:
                 other = draw.choice(parts[name])
-                second = found[1] if (same := draw.random() < 0.5) or other is found else draw.choice(other)
+                second = (
+                    found[1]
+                    if (same := draw.random() < 0.5) or other is found
+                    else draw.choice(other)
+                )
                 label = "yes" if same or other is found else "no"
                 yield "follows", {"a": plain(found[0]), "b": plain(second), "label": label}
             for each in found:
                 if QUOTED.search(each):
                     split, tags = words(each)
                     yield "code", {"words": split, "tags": tags}
-                    yield "quoted", {"text": plain(each), "label": round(1 - tags.count("O") / len(tags), 3)}
+                    yield (
+                        "quoted",
+                        {"text": plain(each), "label": round(1 - tags.count("O") / len(tags), 3)},
+                    )
 
 
 def make() -> None:
     """Text and rows under data/own, the same for the same packages."""
     draw = random.Random(1)
     places = [Path(sysconfig.get_paths()["purelib"]), Path(sysconfig.get_paths()["stdlib"])]
-    packages = sorted({path for place in places for path in place.iterdir() if (path / "__init__.py").exists()})
+    packages = sorted(
+        {path for place in places for path in place.iterdir() if (path / "__init__.py").exists()}
+    )
     texts, kept, total = [], {}, 0
     draw.shuffle(packages)
     for package in packages:
@@ -144,11 +161,15 @@ def make() -> None:
 
 
 def write(name: str, found: list[dict[str, Any]]) -> None:
-    (FOLDER / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
+    (FOLDER / f"{name}.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in found), encoding="utf-8"
+    )
 
 
 def measured() -> dict[str, Any]:
-    """Every stage, then the scores of both arms by task: three pre-trainings, three fine-tunings of each."""
+    """Every stage, then the scores of both arms by task: three pre-trainings, three fine-tunings of
+    each.
+    """
     params = load(ROOT / FILE, over=ROOT / "benchmarks/own_text.yaml")
     for stage in (corpus, tokens, tasks):
         stage.run("own", params, Tracker(None))
@@ -159,8 +180,13 @@ def measured() -> dict[str, Any]:
         ended, scored = (read_json(STAGES[stage].results(name)) for stage in ("pretrain", "glue"))
         found["pretrainings"].append({key: ended[key] for key in FACTS})
         for task, of in scored["tasks"].items():
-            found["tasks"][task]["pretrained"].append(round(statistics.fmean(of["pretrained"]["scores"]), 2))
-            found["tasks"][task] |= {"scratch": of["scratch"]["scores"], "baselines": of["baselines"]}
+            found["tasks"][task]["pretrained"].append(
+                round(statistics.fmean(of["pretrained"]["scores"]), 2)
+            )
+            found["tasks"][task] |= {
+                "scratch": of["scratch"]["scores"],
+                "baselines": of["baselines"],
+            }
     return found
 
 

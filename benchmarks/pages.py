@@ -1,8 +1,9 @@
-"""Writes the numbers of README.md and docs/ from records and estimates: `python benchmarks/pages.py`.
+"""Writes the numbers of README.md and docs/ from records and estimates: `python
+benchmarks/pages.py`.
 
-What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of benchmarks/results or of
-`electra estimate`; tests/benchmarks/test_pages.py holds the pages to it. The last region of a page, `records`, has the
-day and the commit of each record that the page uses.
+What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of
+benchmarks/results or of `electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
+The last region of a page, `records`, has the day and the commit of each record that the page uses.
 """
 
 import csv
@@ -45,7 +46,12 @@ STEPS = {  # on real text, and the record after it
     "`pooling: align`; 20 minutes": "6000-modern",
 }
 ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
-    "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": ("kills", "changes", "signals", "commands"),
+    "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": (
+        "kills",
+        "changes",
+        "signals",
+        "commands",
+    ),
     "flipped bits; cut, empty, missing, swapped files": ("damage",),
     "disks that fail or are full (EIO, EACCES, ENOSPC)": ("reads", "writes", "full"),
     "power cuts (simulated)": ("power",),
@@ -81,17 +87,29 @@ def baselines() -> dict[str, dict[str, float]]:
 
 def overlap_sentence() -> str:
     """The tasks on which features of a pair reach far, best first."""
-    found = {GLUE[name].title: of["word_overlap"] for name, of in baselines().items() if of.get("word_overlap", 0) > 65}
-    return ", ".join(f"{value:.1f} on {title}" for title, value in sorted(found.items(), key=lambda item: -item[1]))
+    found = {
+        GLUE[name].title: of["word_overlap"]
+        for name, of in baselines().items()
+        if of.get("word_overlap", 0) > 65
+    }
+    return ", ".join(
+        f"{value:.1f} on {title}"
+        for title, value in sorted(found.items(), key=lambda item: -item[1])
+    )
 
 
 def tiny_table() -> str:
     """The default model over several pre-trainings, with what needs no network."""
     known = record("tiny-marks")
-    lines = ["| sample world, points on dev | from scratch | pre-trained | chance | bag of words | overlap features |"]
+    lines = [
+        "| sample world, points on dev | from scratch | pre-trained | chance | bag of words | overlap features |"
+    ]
     lines.append("|---" * 6 + "|")
     for name, task in GLUE.items():
-        of, metric = known["tasks"][name], f" ({task.metrics[0].title()})" * (task.metrics[0] != "accuracy")
+        of, metric = (
+            known["tasks"][name],
+            f" ({task.metrics[0].title()})" * (task.metrics[0] != "accuracy"),
+        )
         simple = [baselines()[name].get(key) for key in ("chance", "bag_of_words", "word_overlap")]
         cells = ["–" if value is None else f"{value:.1f}".replace("-", "−") for value in simple]
         lines.append(
@@ -99,7 +117,9 @@ def tiny_table() -> str:
         )
     mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
     chance = sum(baselines()[name]["chance"] for name in GLUE) / len(GLUE)
-    lines.append(f"| mean of nine | {spread(mean['scratch'])} | **{spread(mean['pretrained'])}** | {chance:.1f} | | |")
+    lines.append(
+        f"| mean of nine | {spread(mean['scratch'])} | **{spread(mean['pretrained'])}** | {chance:.1f} | | |"
+    )
     never = f"{known['never_answering_f1']:.1f} (never answering)"
     lines.append(
         f"| SQuAD 2.0 layout, F1 | {spread(squad['scratch'])} | **{spread(squad['pretrained'])}** | {never} | | |"
@@ -121,15 +141,27 @@ def tiny_sentence() -> str:
 
 
 def own_text() -> str:
-    """Four own tasks from fresh weights and after pre-training on own text, with what needs no network."""
-    known, titles = record("own-text"), {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
-    lines = ["| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |"]
+    """Four own tasks from fresh weights and after pre-training on own text, with what needs no
+    network.
+    """
+    known, titles = (
+        record("own-text"),
+        {"word_overlap": "overlap features", "bag_of_words": "bag of words"},
+    )
+    lines = [
+        "| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |"
+    ]
     lines.append("|---" * 5 + "|")
     for name, of in [*known["tasks"].items(), ("mean", known["mean"])]:
         found = difference(of["pretrained"], of["scratch"])
         assert found is not None
-        cells = [spread({"mean": statistics.fmean(of[arm]), "std": statistics.stdev(of[arm])}) for arm in ARMS]
-        simple = {titles[key]: value for key, value in of.get("baselines", {}).items() if key in titles}
+        cells = [
+            spread({"mean": statistics.fmean(of[arm]), "std": statistics.stdev(of[arm])})
+            for arm in ARMS
+        ]
+        simple = {
+            titles[key]: value for key, value in of.get("baselines", {}).items() if key in titles
+        }
         best = max(simple, key=simple.__getitem__, default="")
         cells.append(f"{found.points:+.1f}, {found.low:+.1f} to {found.high:+.1f}")
         cells.append(f"{simple[best]:.1f} ({best})" if best else "")
@@ -166,7 +198,9 @@ def published_start() -> str:
 
 
 def real_text_sentence() -> str:
-    """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a modern encoder's."""
+    """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a
+    modern encoder's.
+    """
     arms, modern = (
         record("real-text-12000")["tasks"]["mean of 6"],
         record("real-text-12000-modern")["tasks"]["mean of 6"],
@@ -189,7 +223,9 @@ def real_text_table() -> str:
 def real_text_runs() -> str:
     """What the pre-trainings on real text read, and what they took."""
     arms = record("real-text-12000")["pretraining"]
-    electra, mlm = ({"tokens": runs[0]["curve"][-1]["tokens"] / 1e6, **runs[0]} for runs in arms.values())
+    electra, mlm = (
+        {"tokens": runs[0]["curve"][-1]["tokens"] / 1e6, **runs[0]} for runs in arms.values()
+    )
     minutes = [run["seconds"] / 60 for runs in arms.values() for run in runs]
     return (
         f"for {electra['flops_matmul_convention'] / 1e13:.1f} × 10¹³ FLOPs of matrix products and "
@@ -203,7 +239,12 @@ def without_cola() -> str:
     """The mean of the other five tasks: ELECTRA, masked language model, from scratch."""
     scores, found = record("real-text-12000")["finetunings"], []
     for arm in real_text.ARMS:
-        means = [statistics.fmean(run[task]) for run in scores[arm] for task in real_text.SIX if task != "cola"]
+        means = [
+            statistics.fmean(run[task])
+            for run in scores[arm]
+            for task in real_text.SIX
+            if task != "cola"
+        ]
         found.append(f"{statistics.fmean(means):.1f}")
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
@@ -215,32 +256,48 @@ def steps() -> str:
         arms = record(f"real-text-{name}")["tasks"]["mean of 6"]
         cells = [spread(arms[arm]) if arm in arms else "–" for arm in ("scratch", "mlm", "electra")]
         lines.append(f"| {what} | {' | '.join(cells)} |")
-    lines.append(f"| scikit-learn, without pre-training | {record('classical')['mean_of_six']:.1f} | – | – |")
+    lines.append(
+        f"| scikit-learn, without pre-training | {record('classical')['mean_of_six']:.1f} | – | – |"
+    )
     return "\n" + "\n".join(lines) + "\n"
 
 
 def gpu_hour() -> str:
-    """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for such shares."""
+    """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for
+    such shares.
+    """
     config = params().models["small"].electra()
     vocab_size = cost_of.vocabulary(params().tokens[params().models["small"].tokens].tokenizer)
     flops = training_flops(config, vocab_size, "matmul")
     card = cost_of.CARDS["h100"]
-    most, least = (3600 * card.flops * share / flops for share in cost_of.utilisation(card, config.encoder.hidden))
+    most, least = (
+        3600 * card.flops * share / flops
+        for share in cost_of.utilisation(card, config.encoder.hidden)
+    )
     scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
     near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    return f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
+    return (
+        f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
+    )
 
 
 def aligned() -> str:
     """What the head that aligns two texts gives, and ELECTRA with it, beside scikit-learn's models."""
-    before, after = (record(f"real-text-{name}")["tasks"] for name in ("12000-modern", "6000-modern"))
+    before, after = (
+        record(f"real-text-{name}")["tasks"] for name in ("12000-modern", "6000-modern")
+    )
     simple = {name: of["best"] for name, of in record("classical")["tasks"].items()}
     simple["mean of 6"] = record("classical")["mean_of_six"]
-    columns = "fresh weights, `pair` | fresh weights | masked language model | ELECTRA | scikit-learn"
+    columns = (
+        "fresh weights, `pair` | fresh weights | masked language model | ELECTRA | scikit-learn"
+    )
     lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
     for name in ("mean of 6", *real_text.SIX):
         title = f"{GLUE[name].title}" if name in GLUE else name
-        arms = (before[name]["scratch"], *(after[name][arm] for arm in ("scratch", "mlm", "electra")))
+        arms = (
+            before[name]["scratch"],
+            *(after[name][arm] for arm in ("scratch", "mlm", "electra")),
+        )
         lines.append(f"| {title} | {' | '.join(map(spread, arms))} | {simple[name]:.1f} |")
     return "\n" + "\n".join(lines) + "\n"
 
@@ -248,7 +305,9 @@ def aligned() -> str:
 def blimp() -> str:
     """The mean over BLiMP's paradigms, of the discriminator and the generator."""
     found = record("blimp")["models"]
-    return " and ".join(f"its {name.rpartition(' ')[2]} in {of['mean']:.1f} %" for name, of in found.items())
+    return " and ".join(
+        f"its {name.rpartition(' ')[2]} in {of['mean']:.1f} %" for name, of in found.items()
+    )
 
 
 def claims() -> str:
@@ -256,7 +315,9 @@ def claims() -> str:
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [(row[0], row[-1]) for row in csv.reader(file)][1:]
     came_out = [
-        f"{claim} ({said.partition(':')[0]})" for claim, said in rows if re.search(r": came out( \d+×)?$", said)
+        f"{claim} ({said.partition(':')[0]})"
+        for claim, said in rows
+        if re.search(r": came out( \d+×)?$", said)
     ]
     reversed_ones = sum("reversed" in said for _, said in rows)
     none = "none is" if not reversed_ones else f"{reversed_ones} are"
@@ -265,8 +326,13 @@ def claims() -> str:
 
 def main_claim() -> str:
     """ELECTRA against BERT at the demo's full length and equal FLOPs."""
-    scores = {arm: of["average"]["scores"] for arm, of in record("ablations/electra_bert_whole")["arms"].items()}
-    electra, mlm = (f"{statistics.fmean(of):.1f} ± {statistics.stdev(of):.1f}" for of in scores.values())
+    scores = {
+        arm: of["average"]["scores"]
+        for arm, of in record("ablations/electra_bert_whole")["arms"].items()
+    }
+    electra, mlm = (
+        f"{statistics.fmean(of):.1f} ± {statistics.stdev(of):.1f}" for of in scores.values()
+    )
     pair = difference(scores["electra"], scores["mlm"])
     assert pair
     interval = f"95 % interval {pair.low:.1f} to {pair.high:.1f}"
@@ -275,8 +341,13 @@ def main_claim() -> str:
 
 def masks() -> str:
     """BERT with ELECTRA's masks against BERT with its own, and ELECTRA against both."""
-    scores = {arm: of["average"]["scores"] for arm, of in record("ablations/table5")["arms"].items()}
-    found = [difference(scores[one], scores[other]) for one, other in (("mlm_85", "mlm"), ("electra", "mlm_85"))]
+    scores = {
+        arm: of["average"]["scores"] for arm, of in record("ablations/table5")["arms"].items()
+    }
+    found = [
+        difference(scores[one], scores[other])
+        for one, other in (("mlm_85", "mlm"), ("electra", "mlm_85"))
+    ]
     gain, lead = (f"{signed(each.points)} points ({each.verdict})" for each in found if each)
     return f"with them BERT scores {gain}, and ELECTRA another {lead}"
 
@@ -290,9 +361,15 @@ def attacks() -> str:
     for what, names in ATTACKS.items():
         found = [known["attacks"][name] for name in names]
         counts = (f"{sum(of.get(key, 0) for of in found):,}" for key in keys)
-        when = "; ".join(sorted({f"{of['recorded']}, {of['commit'][:7]}{of['commit'][40:]}" for of in found}))
+        when = "; ".join(
+            sorted({f"{of['recorded']}, {of['commit'][:7]}{of['commit'][40:]}" for of in found})
+        )
         lines.append(f"| {what} | {' | '.join(counts)} | {when} |")
-    return "\n" + "\n".join(lines) + f"\n\nEnded in any other way, which is a bug: {known['anything_else']}.\n"
+    return (
+        "\n"
+        + "\n".join(lines)
+        + f"\n\nEnded in any other way, which is a bug: {known['anything_else']}.\n"
+    )
 
 
 @functools.cache
@@ -303,7 +380,10 @@ def params() -> Params:
 def cost() -> str:
     """Memory and time of the paper's presets by card, as `electra estimate` has them."""
     cards = [cost_of.CARDS[name] for name in CARDS]
-    lines = [f"| model | GPU memory | {' | '.join(card.name for card in cards)} |", "|---" * (2 + len(cards)) + "|"]
+    lines = [
+        f"| model | GPU memory | {' | '.join(card.name for card in cards)} |",
+        "|---" * (2 + len(cards)) + "|",
+    ]
     for name in ("small", "base", "large"):
         config = params().models[name].electra()
         vocab_size = cost_of.vocabulary(params().tokens[params().models[name].tokens].tokenizer)

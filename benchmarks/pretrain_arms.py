@@ -1,4 +1,6 @@
-"""The arms of benchmarks/pretrain_step.py: our step and transformers' modules, from one state, with the same masks."""
+"""The arms of benchmarks/pretrain_step.py: our step and transformers' modules, from one state, with
+the same masks.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -36,14 +38,21 @@ def built(config: ElectraConfig) -> Pretraining:
 
 
 class Ours:
-    """The loop's step, and alternatives to its parts on a GPU: `ours` compiles each layer once and captures all of it.
+    """The loop's step, and alternatives to its parts on a GPU: `ours` compiles each layer once and
+    captures all of it.
 
-    `eager` neither compiles nor captures, `captured` does not compile, `parts` does not capture. `whole`
-    compiles the whole forward pass in one piece instead. `autotune` lets Inductor choose among its own products, too.
+    `eager` neither compiles nor captures, `captured` does not compile, `parts` does not capture.
+    `whole` compiles the whole forward pass in one piece instead. `autotune` lets Inductor choose
+    among its own products, too.
     """
 
     def __init__(
-        self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True, kind: str = "ours"
+        self,
+        config: ElectraConfig,
+        precision: Any,
+        device: torch.device,
+        dropped: bool = True,
+        kind: str = "ours",
     ) -> None:
         if device.type == "cpu":
             keep_freed_memory()
@@ -58,7 +67,9 @@ class Ours:
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
         set_rate(self.optimizer, RATE)
         graphs = Graphs(device) if gpu and kind not in {"eager", "parts"} else None
-        self.update = Step(self.model, self.optimizer, World(0, 1, device), precision=precision, graphs=graphs)
+        self.update = Step(
+            self.model, self.optimizer, World(0, 1, device), precision=precision, graphs=graphs
+        )
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
         return self.update([batch], [number], "joint")[0]["loss"]
@@ -85,17 +96,25 @@ class Peer:
         self.generator.tie_weights()
         self.discriminator.load_state_dict(ours["discriminator"])
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
-        networks = torch.nn.ModuleList([self.generator, self.discriminator]).to(device).train(dropped)
+        networks = (
+            torch.nn.ModuleList([self.generator, self.discriminator]).to(device).train(dropped)
+        )
         named = [(name, parameter) for name, parameter in networks.named_parameters()]
         self.parameters = [parameter for _, parameter in named]
         groups = [{"params": [p for n, p in named if n.endswith("bias") or "LayerNorm" in n], "weight_decay": 0.0},
                   {"params": [p for n, p in named if not (n.endswith("bias") or "LayerNorm" in n)]}]  # fmt: skip
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
         if compiled:
-            self.generator, self.discriminator = torch.compile(self.generator), torch.compile(self.discriminator)
+            self.generator, self.discriminator = (
+                torch.compile(self.generator),
+                torch.compile(self.discriminator),
+            )
 
     def loss(self, batch: Batch, masked: Masked, sampled_X: Tensor | None = None) -> Tensor:
-        ids, real = batch.ids_BT, torch.arange(batch.ids_BT.shape[1], device=self.device) < batch.lengths_B[:, None]
+        ids, real = (
+            batch.ids_BT,
+            torch.arange(batch.ids_BT.shape[1], device=self.device) < batch.lengths_B[:, None],
+        )
         labels, chosen = self.labels(masked, ids)
         both = {"attention_mask": real.long(), "token_type_ids": batch.segments_BT}
         with autocast(self.precision, self.device):
@@ -107,12 +126,16 @@ class Peer:
                     sampled_X = (logits + noise).argmax(-1)
                 corrupted = ids.clone()
                 corrupted[chosen] = sampled_X
-            judged = self.discriminator(input_ids=corrupted, labels=(corrupted != ids).long(), **both)
+            judged = self.discriminator(
+                input_ids=corrupted, labels=(corrupted != ids).long(), **both
+            )
             return proposed.loss + 50 * judged.loss  # type: ignore[no-any-return]
 
     @staticmethod
     def labels(masked: Masked, ids: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = torch.zeros_like(ids).scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
+        chosen = (
+            torch.zeros_like(ids).scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
+        )
         return torch.where(chosen, ids, -100), chosen
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
@@ -125,22 +148,30 @@ class Peer:
         return loss.detach()
 
 
-def make(arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True) -> Ours | Peer:
+def make(
+    arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True
+) -> Ours | Peer:
     kind, precision = arm.split("-")
     if kind in {"peer", "compiled"}:
         return Peer(config, precision, device, dropped, compiled=kind == "compiled")
     return Ours(config, precision, device, dropped, kind)
 
 
-def batches(config: ElectraConfig, device: torch.device, count: int = 4) -> list[tuple[Batch, Masked]]:
+def batches(
+    config: ElectraConfig, device: torch.device, count: int = 4
+) -> list[tuple[Batch, Masked]]:
     rows = Rows(count * config.pretrain.batch, config.pretrain.length)
     feed = Feed(rows, config, device, "noise")
     made = [feed.batch(number) for number in range(count)]
-    return [(b, mask(b.ids_BT, b.lengths_B, SPECIAL, config.objective, b.noise, VOCAB)) for b in made]
+    return [
+        (b, mask(b.ids_BT, b.lengths_B, SPECIAL, config.objective, b.noise, VOCAB)) for b in made
+    ]
 
 
 def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:
-    """Loss at step 0 of ours and of the peer, in fp32, without dropout, for the same samples; they must agree."""
+    """Loss at step 0 of ours and of the peer, in fp32, without dropout, for the same samples; they
+    must agree.
+    """
     small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
     batch, masked = batches(small, device, 1)[0]
     model, peer = built(small).to(device).eval(), Peer(small, "fp32", device, dropped=False)

@@ -1,7 +1,9 @@
-"""Keep the results of ablations with their provenance: `python benchmarks/record_ablations.py tiny`.
+"""Keep the results of ablations with their provenance: `python benchmarks/record_ablations.py
+tiny`.
 
 Takes what build/ablation holds of a model's ablations (or of one, by its name) and writes
-benchmarks/results/ablations/NAME.json, which the report shows for every ablation that its own run does not cover.
+benchmarks/results/ablations/NAME.json, which the report shows for every ablation that its own run
+does not cover.
 """
 
 import sys
@@ -22,7 +24,9 @@ def main() -> None:
     asked = parse.parse_args().name
     timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
     machine = origin["machine"]
-    for name in (key for key, ablation in load().ablations.items() if asked in {key, ablation.model}):
+    for name in (
+        key for key, ablation in load().ablations.items() if asked in {key, ablation.model}
+    ):
         path = STAGES["ablation"].results(name)
         if not path.is_file():
             print(f"{name}: not run")
@@ -35,7 +39,9 @@ def main() -> None:
             "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
             "versions": origin["versions"],
         }
-        write_record(Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {})
+        write_record(
+            Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {}
+        )
 
 
 if __name__ == "__main__":

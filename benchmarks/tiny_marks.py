@@ -1,8 +1,10 @@
-"""The default run over eight pre-trainings, to benchmarks/results/tiny-marks.json: `python benchmarks/tiny_marks.py`.
+"""The default run over eight pre-trainings, to benchmarks/results/tiny-marks.json: `python
+benchmarks/tiny_marks.py`.
 
-Pre-trains `tiny` as `dvc repro` does, with eight seeds (of the corpus, the tasks and the tokenizer there is one),
-fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each the same network from fresh
-weights. So the standard deviations are those of whole pre-trainings. What is finished is not done again.
+Pre-trains `tiny` as `dvc repro` does, with eight seeds (of the corpus, the tasks and the tokenizer
+there is one), fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each
+the same network from fresh weights. So the standard deviations are those of whole pre-trainings.
+What is finished is not done again.
 """
 
 import dataclasses
@@ -45,12 +47,21 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
     """Pre-train with a seed and fine-tune; the scores, and how the pre-training ended."""
     model, changes = params.models[MODEL], params.changes(MODEL)
     settings = dataclasses.replace(model.electra().pretrain, seed=seed)
-    arm = Arm(f"tiny on {model.tokens}", seed, dataclasses.replace(model.electra(), pretrain=settings), model.tokens)
+    arm = Arm(
+        f"tiny on {model.tokens}",
+        seed,
+        dataclasses.replace(model.electra(), pretrain=settings),
+        model.tokens,
+    )
     with RunFolder(arm_folder(arm, params), patience=math.inf) as held:
         home, record = held.path, train(arm, ModelRows(params, arm.tokens, arm.config), held)
     jobs, rows = [], Path("build/tasks") / params.finetunings[MODEL].tasks
     for task in METRICS:
-        config = params.finetune.resolve_squad(changes) if task == SQUAD else params.finetune.resolve(task, changes)
+        config = (
+            params.finetune.resolve_squad(changes)
+            if task == SQUAD
+            else params.finetune.resolve(task, changes)
+        )
         config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
         where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
         jobs += Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()
@@ -66,7 +77,11 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
 def deviation(values: Sequence[float]) -> dict[str, Any]:
     """Values with mean and standard deviation (n - 1)."""
     found = [round(value, 2) for value in values]
-    return {"scores": found, "mean": round(statistics.fmean(values), 2), "std": round(statistics.stdev(values), 2)}
+    return {
+        "scores": found,
+        "mean": round(statistics.fmean(values), 2),
+        "std": round(statistics.stdev(values), 2),
+    }
 
 
 def main() -> None:
@@ -78,12 +93,21 @@ def main() -> None:
     found: dict[str, Any] = {}
     for task, metric in METRICS.items():
         found[task] = {"metric": metric}
-        found[task] |= {arm: deviation([each["metrics"][task][arm] for each in scores]) for arm in ARMS}
+        found[task] |= {
+            arm: deviation([each["metrics"][task][arm] for each in scores]) for arm in ARMS
+        }
         if task in GLUE:
-            train_scores = {arm: [round(each["train_metrics"][task][arm], 2) for each in scores] for arm in ARMS}
-            chance = baselines.of_task(GLUE[task], rows / task, params.finetune.resolve(task, changes))
+            train_scores = {
+                arm: [round(each["train_metrics"][task][arm], 2) for each in scores] for arm in ARMS
+            }
+            chance = baselines.of_task(
+                GLUE[task], rows / task, params.finetune.resolve(task, changes)
+            )
             found[task] |= {"train": train_scores, "baselines": chance}
-    means = {arm: [statistics.fmean(each["metrics"][task][arm] for task in GLUE) for each in scores] for arm in ARMS}
+    means = {
+        arm: [statistics.fmean(each["metrics"][task][arm] for task in GLUE) for each in scores]
+        for arm in ARMS
+    }
     record = {
         "data": "sample world",
         "recipe": plain(params.models[MODEL].electra()),

@@ -1,7 +1,7 @@
 """Count tokens of code by folder: `python benchmarks/tokens.py [FOLDER ...]`.
 
-The tokens are those of Python's `tokenize` without comments, docstrings and line ends: a measure that neither longer
-lines nor shorter names improve.
+The tokens are those of Python's `tokenize` without comments, docstrings and line ends: a measure
+that neither longer lines nor shorter names improve.
 """
 
 import ast
@@ -12,7 +12,14 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IGNORED = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+IGNORED = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 def count_tokens(source: str) -> tuple[int, int]:
@@ -25,7 +32,9 @@ def count_tokens(source: str) -> tuple[int, int]:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 docstrings.add((value.lineno, value.col_offset))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    kept = [token for token in tokens if token.type not in IGNORED and token.start not in docstrings]
+    kept = [
+        token for token in tokens if token.type not in IGNORED and token.start not in docstrings
+    ]
     return len(kept), len({token.start[0] for token in kept})
 
 

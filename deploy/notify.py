@@ -1,6 +1,8 @@
-"""Tell a channel of runs that failed or crashed: `python deploy/notify.py https://hooks.example/...`, once a server.
+"""Tell a channel of runs that failed or crashed: `python deploy/notify.py
+https://hooks.example/...`, once a server.
 
-Whatever takes a POST with a JSON `text` does: Slack, Mattermost, Rocket.Chat. Given again, it replaces the address.
+Whatever takes a POST with a JSON `text` does: Slack, Mattermost, Rocket.Chat. Given again, it
+replaces the address.
 """
 
 import sys

@@ -1,10 +1,12 @@
-"""ELECTRA (Clark et al., ICLR 2020) in plain PyTorch: text, tokens, batches, two networks, losses, heads, metrics.
+"""ELECTRA (Clark et al., ICLR 2020) in plain PyTorch: text, tokens, batches, two networks, losses,
+heads, metrics.
 
     import electra
     model = electra.load("build/models/tiny/discriminator")
 
-Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it. The names below are imported when
-they are first asked for, so `import electra` takes no time and stages import no more than they use.
+Nothing in here knows of DVC, Prefect or MLflow; `pipelines/` puts these around it. The names below
+are imported when they are first asked for, so `import electra` takes no time and stages import no
+more than they use.
 """
 
 import importlib
@@ -22,7 +24,17 @@ _HOME = {
     "electra.generation": ["Corrupted", "Proposed", "corrupt", "propose"],
     "electra.inference": ["Judged", "Model", "load"],
 }
-__all__ = ["Corrupted", "Judged", "Model", "Proposed", "UserError", "__version__", "corrupt", "load", "propose"]
+__all__ = [
+    "Corrupted",
+    "Judged",
+    "Model",
+    "Proposed",
+    "UserError",
+    "__version__",
+    "corrupt",
+    "load",
+    "propose",
+]
 
 
 def __getattr__(name: str) -> Any:

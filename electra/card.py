@@ -1,4 +1,6 @@
-"""Model cards: what a folder holds, the Python that uses it, its settings as sorted JSON, and facts for a model hub."""
+"""Model cards: what a folder holds, the Python that uses it, its settings as sorted JSON, and facts
+for a model hub.
+"""
 
 import json
 from collections.abc import Mapping
@@ -37,4 +39,6 @@ def _layout(front: str, title: str, text: str, code: str, settings: Mapping[str,
     shown = {key: value for key, value in settings.items() if key != _TASK}
     values = json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False)
     text = f"{text}\n" if text else ""
-    return f"---\n{front}---\n\n# {title}\n\n{text}In this folder:\n\n{code}\n```json\n{values}\n```\n"
+    return (
+        f"---\n{front}---\n\n# {title}\n\n{text}In this folder:\n\n{code}\n```json\n{values}\n```\n"
+    )

@@ -1,9 +1,10 @@
-"""Settings as frozen pydantic dataclasses, and the one strict way from plain mappings (params.yaml) to them.
+"""Settings as frozen pydantic dataclasses, and the one strict way from plain mappings (params.yaml)
+to them.
 
-A class of settings is decorated with pydantic's `@dataclass(frozen=True, kw_only=True)` and inherits from `Settings`.
-Types and intervals are checked however it is built. Checks across fields stand in `__post_init__` and use `require`,
-whose sentence begins with the key. `build` turns whatever is wrong into one BadConfig that names the place of each
-fault in the file.
+A class of settings is decorated with pydantic's `@dataclass(frozen=True, kw_only=True)` and
+inherits from `Settings`. Types and intervals are checked however it is built. Checks across fields
+stand in `__post_init__` and use `require`, whose sentence begins with the key. `build` turns
+whatever is wrong into one BadConfig that names the place of each fault in the file.
 """
 
 import dataclasses
@@ -25,7 +26,8 @@ Count = Annotated[int, Field(ge=1, le=10**9)]
 Amount = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
 Size = Annotated[int, Field(ge=1, le=2**20)]  # of a dimension of a network
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
-Positive = Annotated[float, Field(ge=1e-6, le=1e9)]  # what it divides or multiplies stays within 32 bits
+# what it divides or multiplies stays within 32 bits
+Positive = Annotated[float, Field(ge=1e-6, le=1e9)]
 Weight = Annotated[float, Field(ge=0, le=1e9)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]  # a learning rate; a share that cannot be nothing
@@ -33,10 +35,13 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]  # dropout, the betas of Adam
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
+@dataclass(
+    frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+)
 class Settings:
-    """The base of all settings. Validators before a class are out of place here: they end pydantic's JSON mode, in
-    which lists are tuples and mappings are settings while numbers and text stay strict."""
+    """The base of all settings. Validators before a class are out of place here: they end
+    pydantic's JSON mode, in which lists are tuples and mappings are settings while numbers and text
+    stay strict."""
 
     @classmethod
     def keys(cls) -> set[str]:
@@ -46,7 +51,8 @@ class Settings:
 
 
 def build(kind: type[T], values: Any, where: str) -> T:
-    """Build settings of a `kind` from plain values found at `where` (a dotted path such as `models.tiny.pretrain`).
+    """Build settings of a `kind` from plain values found at `where` (a dotted path such as
+    `models.tiny.pretrain`).
 
     Raises BadConfig with every fault and its place.
     """
@@ -67,17 +73,24 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
         cause = context.get("error")
         if fault["type"] == "missing":
             sentence = f"{path}: is missing"
-        elif fault["type"] == "union_tag_not_found":  # every union of settings is told apart by `kind`
+        # every union of settings is told apart by `kind`
+        elif fault["type"] == "union_tag_not_found":
             sentence = f"{path}.kind: is missing"
         elif fault["type"] == "union_tag_invalid":
             sentence = f"{path}.kind: is {shown(context['tag'])}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
             key = str(fault["loc"][-1])
             known = Settings.keys()  # of all sections: pydantic does not say which
-            advice = "it belongs to another section" if key in known else nearest(key, known, cutoff=0.75)
+            advice = (
+                "it belongs to another section"
+                if key in known
+                else nearest(key, known, cutoff=0.75)
+            )
             sentence = f"{path}: no such setting; {advice}".removesuffix("; ")
         elif isinstance(cause, ValueError):  # of a check in __post_init__: it begins with the key
-            inner = list(faults(cause, None)) if isinstance(cause, ValidationError) else [str(cause)]
+            inner = (
+                list(faults(cause, None)) if isinstance(cause, ValidationError) else [str(cause)]
+            )
             sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")
         else:
             should_be = fault["msg"].removeprefix("Input ")
@@ -89,7 +102,9 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
 
 
 def _path(fault: Any, values: Any) -> Iterator[str]:
-    """Yield the keys and list places that lead to a fault, without pydantic's own names of unions' members."""
+    """Yield the keys and list places that lead to a fault, without pydantic's own names of unions'
+    members.
+    """
     for key in fault["loc"]:
         if isinstance(values, dict) and key in values:
             yield key
@@ -111,7 +126,10 @@ def require(condition: bool, sentence: str) -> None:
 
 def require_once(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
     """Raise BadConfig for a list with an entry twice, and for an empty one."""
-    require(len(set(values)) == len(values), f"{key}: is {shown(list(values))}, should name each entry once")
+    require(
+        len(set(values)) == len(values),
+        f"{key}: is {shown(list(values))}, should name each entry once",
+    )
     require(empty or bool(values), f"{key}: should have at least one entry")
 
 
@@ -126,7 +144,9 @@ def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in layer.items():
         old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        )
     return merged
 
 
@@ -136,7 +156,9 @@ def plain(config: Any) -> Any:
 
 
 def written(config: Any) -> Any:
-    """Return settings as plain values without defaults, for a digest: a setting that is added changes nothing."""
+    """Return settings as plain values without defaults, for a digest: a setting that is added
+    changes nothing.
+    """
     return TypeAdapter(type(config)).dump_python(config, mode="json", exclude_defaults=True)
 
 

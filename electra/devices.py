@@ -1,4 +1,6 @@
-"""Which device a process works on. A GPU that cannot be used is an error, never a reason to train on the CPU."""
+"""Which device a process works on. A GPU that cannot be used is an error, never a reason to train
+on the CPU.
+"""
 
 import contextlib
 import multiprocessing
@@ -17,7 +19,9 @@ DRIVER, NODES = Path("/proc/driver/nvidia/version"), Path("/dev")
 
 
 def default_device() -> torch.device:
-    """This process's GPU, else the CPU: the one that torchrun names, or the current one (see `use_own_gpu`)."""
+    """This process's GPU, else the CPU: the one that torchrun names, or the current one (see
+    `use_own_gpu`).
+    """
     if not torch.cuda.is_available():
         refuse_unusable_driver()
         return torch.device("cpu")
@@ -38,9 +42,11 @@ def driver_version() -> str:
 
 
 def refuse_unusable_driver() -> None:
-    """Raise BadDevice if this is a CUDA build of torch on a machine whose NVIDIA driver it cannot work with.
+    """Raise BadDevice if this is a CUDA build of torch on a machine whose NVIDIA driver it cannot
+    work with.
 
-    A container sees the driver of its machine also where it was given no GPU: then there is no device node.
+    A container sees the driver of its machine also where it was given no GPU: then there is no
+    device node.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}
     there = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
@@ -53,21 +59,26 @@ def refuse_unusable_driver() -> None:
 
 
 def use_own_gpu() -> None:
-    """In a worker process: of several GPUs make one's own the current one. Workers are numbered one after another."""
+    """In a worker process: of several GPUs make one's own the current one. Workers are numbered one
+    after another.
+    """
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
         torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())
 
 
 @contextlib.contextmanager
 def same_bytes(wanted: bool) -> Iterator[None]:
-    """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that cannot is an error.
+    """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that
+    cannot is an error.
 
-    Without it backward passes of embeddings and of attention add in the order in which threads come.
+    Without it backward passes of embeddings and of attention add in the order in which threads
+    come.
     """
     if not wanted:
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is made
+    # read when the first product is made
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     settings: Any = torch.utils.deterministic
     filled = settings.fill_uninitialized_memory
     enabled = torch.are_deterministic_algorithms_enabled()

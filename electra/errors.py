@@ -1,12 +1,15 @@
-"""The errors a user can meet: a sentence each (where, what was found and expected, what to do) and an exit code.
+"""The errors a user can meet: a sentence each (where, what was found and expected, what to do) and
+an exit code.
 
-Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it has one.
+Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it
+has one.
 """
 
 import re
 import reprlib
 
-_SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")  # of URLs: a login; values of a query
+# of URLs: a login; values of a query
+_SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")
 _MANY, _FIRST = 50, 10  # a longer list is cut to its first entries in a message
 _LONGEST = 4_000  # characters of a part of a message
 _shown = reprlib.Repr()
@@ -27,7 +30,9 @@ def hidden(text: str) -> str:
 
 def printable(text: str) -> str:
     """A text with control and unprintable characters escaped; line breaks and tabs stay."""
-    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -36,7 +41,9 @@ def first_line(error: BaseException) -> str:
 
 
 def for_message(text: str) -> str:
-    """A text made safe to print in a message: without secrets and control characters, a long list cut."""
+    """A text made safe to print in a message: without secrets and control characters, a long list
+    cut.
+    """
     items = hidden(text).split(", ")
     if len(items) > _MANY:
         items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
@@ -45,7 +52,9 @@ def for_message(text: str) -> str:
 
 
 class UserError(Exception):
-    """A mistake or a fault that the user can fix, in one sentence; `exit_code` is what the command line returns."""
+    """A mistake or a fault that the user can fix, in one sentence; `exit_code` is what the command
+    line returns.
+    """
 
     exit_code = 1
 
@@ -59,12 +68,16 @@ class UserError(Exception):
         super().__init__("; ".join(map(for_message, parts)))
 
     def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
-        """Survive pickling by a worker process (the default would pass the joined message as `where`)."""
+        """Survive pickling by a worker process (the default would pass the joined message as
+        `where`).
+        """
         return type(self), (self.where, self.found, self.expected, self.do)
 
 
 class BadConfig(UserError, ValueError):
-    """A setting that is unknown, of the wrong type, or impossible with another. Pydantic collects a ValueError."""
+    """A setting that is unknown, of the wrong type, or impossible with another. Pydantic collects a
+    ValueError.
+    """
 
     exit_code = 64
 
@@ -134,6 +147,8 @@ class OutOfRoom(UserError):
 
 
 class Stopped(UserError):
-    """The process was asked to stop by a signal; all progress is saved, and the same command resumes."""
+    """The process was asked to stop by a signal; all progress is saved, and the same command
+    resumes.
+    """
 
     exit_code = 75

@@ -1,8 +1,10 @@
-"""The only file that renames, fsyncs or deletes: whole files or none, whole folders or none, one process a folder.
+"""The only file that renames, fsyncs or deletes: whole files or none, whole folders or none, one
+process a folder.
 
-A file appears under its final name only complete and fsynced (write under a temporary name, fsync, rename, fsync the
-folder), so a crash at any moment leaves the old bytes or the new ones. Writers may be processes of several containers
-or machines. So temporary names are random, and a writer locks its own: what nobody holds was left by a killed one.
+A file appears under its final name only complete and fsynced (write under a temporary name, fsync,
+rename, fsync the folder), so a crash at any moment leaves the old bytes or the new ones. Writers
+may be processes of several containers or machines. So temporary names are random, and a writer
+locks its own: what nobody holds was left by a killed one.
 """
 
 import contextlib
@@ -29,9 +31,18 @@ RETRY = "run the same command again"
 LOCK = ".lock"  # in a locked folder: who holds it
 SMALL = 1 << 24  # bytes of settings; a larger file holds something else
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-REFUSED = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+REFUSED = {
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+}
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
-DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}  # what is there is not a file of ours
+# what is there is not a file of ours
+DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -90,11 +101,15 @@ def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
-    """Turn what goes wrong while a record is used, since it is not as its stage writes it, into CorruptFile."""
+    """Turn what goes wrong while a record is used, since it is not as its stage writes it, into
+    CorruptFile.
+    """
     try:
         yield
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise CorruptFile(f"{where}: is malformed ({type(error).__name__}: {error}); {do}") from error
+        raise CorruptFile(
+            f"{where}: is malformed ({type(error).__name__}: {error}); {do}"
+        ) from error
 
 
 def _free_bytes(path: Path) -> int:
@@ -121,7 +136,8 @@ def _temporary(path: Path) -> Iterator[Path]:
         try:
             yield folder / "new"
         finally:
-            shutil.rmtree(folder, ignore_errors=True)  # what stays, such as another's look at the lock, is swept later
+            # what stays, such as another's look at the lock, is swept later
+            shutil.rmtree(folder, ignore_errors=True)
             lock.close()
 
 
@@ -145,7 +161,8 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_through(path: Path, text: str) -> None:
-    """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into a device or a pipe.
+    """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into
+    a device or a pipe.
 
     Paths under /dev and /proc (/dev/stdout, /dev/fd/3) are open elsewhere, and so never replaced.
     """
@@ -164,7 +181,9 @@ def write_through(path: Path, text: str) -> None:
 
 
 def dump_json(value: Any) -> str:
-    """Stable JSON text: sorted keys, two spaces, one final newline; NaN is refused, since no other reader takes it."""
+    """Stable JSON text: sorted keys, two spaces, one final newline; NaN is refused, since no other
+    reader takes it.
+    """
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -232,8 +251,8 @@ def read_jsonl(path: Path) -> list[Any]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder; when the block ends well it becomes `path`, else it is removed.
 
-    Every file is fsynced before the rename. An existing `path` is replaced; if another process does the same at the
-    same time, the last one stays.
+    Every file is fsynced before the rename. An existing `path` is replaced; if another process does
+    the same at the same time, the last one stays.
     """
     with _temporary(path) as temporary:
         temporary.mkdir()
@@ -259,7 +278,8 @@ def _put(new: Path, path: Path) -> None:
             new.rename(path)
             return
         except OSError as error:
-            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:  # another process was quicker
+            # another process was quicker
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
                 with contextlib.suppress(OSError):
                     old.rename(path)
                 raise
@@ -292,7 +312,9 @@ def free_name(path: Path) -> Path:
 
 
 def link_or_copy(old: Path, new: Path) -> None:
-    """Give a finished file a second name without a second copy of its bytes, where the file system can."""
+    """Give a finished file a second name without a second copy of its bytes, where the file system
+    can.
+    """
     try:
         new.hardlink_to(old)
     except OSError:
@@ -300,10 +322,14 @@ def link_or_copy(old: Path, new: Path) -> None:
 
 
 def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
-    """Join a name found in data to a folder; one that leads outside of it, or over a link, is refused."""
+    """Join a name found in data to a folder; one that leads outside of it, or over a link, is
+    refused.
+    """
     parts = Path(name).parts
     if not parts or ".." in parts or Path(name).is_absolute():
-        raise BadInput(f"{folder}: names the file {name!r}, which lies outside; do not use this data")
+        raise BadInput(
+            f"{folder}: names the file {name!r}, which lies outside; do not use this data"
+        )
     path = folder
     for part in parts:
         path /= part
@@ -314,11 +340,14 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold a folder for this process; after `patience` seconds it is refused with the holder's pid and host."""
+    """Hold a folder for this process; after `patience` seconds it is refused with the holder's pid
+    and host.
+    """
     deadline = time.monotonic() + patience
     with room(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / LOCK).open("ab+", buffering=0)  # else a full disk would be met once more when it is closed
+        # else a full disk would be met once more when it is closed
+        handle = (folder / LOCK).open("ab+", buffering=0)
     with handle:
         with room(folder):
             while not _locked(handle.fileno()):

@@ -1,4 +1,5 @@
-"""What a generator does with a text: `corrupt` it as in training, or `propose` tokens for hidden places.
+"""What a generator does with a text: `corrupt` it as in training, or `propose` tokens for hidden
+places.
 
     electra.corrupt("the chef cooked the meal", "build/models/tiny/generator").text           the chef ate the meal
     electra.propose("The meal of Mopol is [MASK].", "build/models/tiny/generator")
@@ -29,7 +30,8 @@ from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sam
 from electra.pretraining.networks import Generator
 from electra.seeds import torch_generator
 
-_ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")  # where no word follows without a space; one may in 3.5
+# where no word follows without a space; one may in 3.5
+_ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +54,8 @@ class Proposed:
     pieces: list[str]  # K word pieces; one that continues a word begins with ##
     probability: NDArray[np.float32]  # (K,): of each piece
     texts: list[str]  # K: the text with each written in
-    original: float | None  # the probability of the token that `hide` hid; None where the text itself has a [MASK]
+    # the probability of the token that `hide` hid; None where the text itself has a [MASK]
+    original: float | None
 
 
 def corrupt(
@@ -63,12 +66,13 @@ def corrupt(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> Corrupted:
-    """Return the text with some of its tokens replaced, as a discriminator is trained on it (paper, section 2).
+    """Return the text with some of its tokens replaced, as a discriminator is trained on it (paper,
+    section 2).
 
-    A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their places; some are the
-    original tokens again. A `[MASK]` in the text stays. The same seed gives the same text. Tokens beyond the
-    generator's `length` stay as they are, with a warning. Raises BadInput for a model that is no generator, BadConfig
-    for a rate that is no share.
+    A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their
+    places; some are the original tokens again. A `[MASK]` in the text stays. The same seed gives
+    the same text. Tokens beyond the generator's `length` stay as they are, with a warning. Raises
+    BadInput for a model that is no generator, BadConfig for a rate that is no share.
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
@@ -93,12 +97,17 @@ def corrupt(
 
 
 def propose(
-    text: str, generator: Model | str | os.PathLike[str], *, hide: Iterable[int] = (), count: int = 10
+    text: str,
+    generator: Model | str | os.PathLike[str],
+    *,
+    hide: Iterable[int] = (),
+    count: int = 10,
 ) -> list[Proposed]:
-    """Return the likeliest pieces for every `[MASK]` in a text and every token in `hide` (paper, section 2, p_G).
+    """Return the likeliest pieces for every `[MASK]` in a text and every token in `hide` (paper,
+    section 2, p_G).
 
-    All are hidden at once, as in training. Raises BadInput for a text that hides nothing, a number beyond its tokens,
-    or a model that is no generator.
+    All are hidden at once, as in training. Raises BadInput for a text that hides nothing, a number
+    beyond its tokens, or a model that is no generator.
     """
     model = _generator(generator, "propose()")
     ((text,),) = checked([text])
@@ -108,11 +117,17 @@ def propose(
     numbers = set(hide)
     for number in numbers:
         if isinstance(number, bool) or number not in range(len(read)):
-            raise BadInput(f"hide has {shown(number)}; tokens are numbered from 0 to {len(read) - 1}")
+            raise BadInput(
+                f"hide has {shown(number)}; tokens are numbered from 0 to {len(read) - 1}"
+            )
     hidden = sorted(numbers | {number for number, each in enumerate(read) if each == mask_id})
     if not hidden:
-        raise BadInput(f"the text hides nothing; write {MASK} where a word is to be proposed, or give `hide`")
-    ids_BT = _row(model, [mask_id if number in numbers else each for number, each in enumerate(read)])
+        raise BadInput(
+            f"the text hides nothing; write {MASK} where a word is to be proposed, or give `hide`"
+        )
+    ids_BT = _row(
+        model, [mask_id if number in numbers else each for number, each in enumerate(read)]
+    )
     logits_MV = _logits(model, ids_BT, torch.tensor([hidden], device=model.device) + 1)
     proposed = []
     for number, share_V in zip(hidden, logits_MV.float().softmax(-1).cpu(), strict=True):
@@ -129,16 +144,23 @@ def propose(
 
 
 def write(
-    text: str, tokens: list[str], offsets_T2: NDArray[np.int64], replaced_T: NDArray[np.bool_], spaced: bool
+    text: str,
+    tokens: list[str],
+    offsets_T2: NDArray[np.int64],
+    replaced_T: NDArray[np.bool_],
+    spaced: bool,
 ) -> tuple[str, NDArray[np.int64]]:
     """Return the text with replaced tokens written in, and where each token is in it, (T, 2).
 
-    The space before a replaced token goes if it now continues a word; one is added where two words would run into each
-    other and, if `spaced`, before every replaced piece that continues no word, as byte-level pieces have it.
+    The space before a replaced token goes if it now continues a word; one is added where two words
+    would run into each other and, if `spaced`, before every replaced piece that continues no word,
+    as byte-level pieces have it.
     """
     written, last, near = "", 0, False
     places: list[tuple[int, int]] = []
-    for token, (start, end), changed in zip(tokens, offsets_T2.tolist(), replaced_T.tolist(), strict=True):
+    for token, (start, end), changed in zip(
+        tokens, offsets_T2.tolist(), replaced_T.tolist(), strict=True
+    ):
         start, end = max(start, last), max(end, last)  # pieces of one letter may share its place
         gap, joined = text[last:start], token.startswith(CONTINUATION)
         piece = token.removeprefix(CONTINUATION) if changed else text[start:end]
@@ -161,19 +183,28 @@ def _generator(given: Model | str | os.PathLike[str], method: str) -> Model:
 
 def _shortened(model: Model, ids: list[int], done: str) -> list[int]:
     if len(ids) > model.length - 2:
-        warnings.warn(f"{model.folder}: only the first {model.length} tokens of a text are {done}", stacklevel=3)
+        warnings.warn(
+            f"{model.folder}: only the first {model.length} tokens of a text are {done}",
+            stacklevel=3,
+        )
     return ids[: model.length - 2]
 
 
 def _row(model: Model, ids: list[int]) -> Tensor:
     """Return one row of ids (B, T) with its [CLS] and [SEP], on the model's device."""
-    return torch.tensor([[model.tokenizer.cls_id, *ids, model.tokenizer.sep_id]], device=model.device)
+    return torch.tensor(
+        [[model.tokenizer.cls_id, *ids, model.tokenizer.sep_id]], device=model.device
+    )
 
 
 def _logits(model: Model, ids_BT: Tensor, positions_BM: Tensor) -> Tensor:
-    """Return the generator's logits (M, V) in fp32, without those of table rows that no piece stands for."""
+    """Return the generator's logits (M, V) in fp32, without those of table rows that no piece
+    stands for.
+    """
     with torch.inference_mode(), autocast(model.precision, model.device):
         all_MV, _ = model.network(ids_BT, torch.zeros_like(ids_BT), None, positions_BM)
     logits_MV: Tensor = all_MV[:, : model.tokenizer.vocab_size].float()
-    require_finite(logits_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist())
+    require_finite(
+        logits_MV.cpu().numpy(), f"{model.folder}: token", (positions_BM[0] - 1).tolist()
+    )
     return logits_MV

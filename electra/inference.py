@@ -8,8 +8,8 @@
     electra.corrupt, electra.propose                   what generators do: electra/generation.py
 
 A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
-Texts are processed in batches of similar length. A text is read up to the model's `length` in tokens; the rest is left
-out with a warning, since no position there was ever trained.
+Texts are processed in batches of similar length. A text is read up to the model's `length` in
+tokens; the rest is left out with a warning, since no position there was ever trained.
 
 What a fine-tuned model answers to each row, as records that JSON can hold:
 
@@ -71,9 +71,9 @@ class Judged:
 class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
-    `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text it reads, [CLS] and
-    [SEP] among them; `ready` says of a fine-tuned one what its task is. A method that the folder has
-    no head for raises BadInput.
+    `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
+    it reads, [CLS] and [SEP] among them; `ready` says of a fine-tuned one what its task is. A
+    method that the folder has no head for raises BadInput.
     """
 
     folder: Path
@@ -100,22 +100,30 @@ class Model:
         return f"<ELECTRA {self.kind}: {size}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
 
     def replaced(self, texts: Iterable[str]) -> list[Judged]:
-        """How likely each token of each text was replaced (paper, section 2, D). Needs a discriminator."""
+        """How likely each token of each text was replaced (paper, section 2, D). Needs a
+        discriminator.
+        """
         if not isinstance(self.network, Discriminator):
             raise self.lacks("replaced()", "a discriminator")
         judged: list[Judged] = []
         for text, ids, offsets_T2, share_L in self._read(self._shares, texts):
             tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
-            judged.append(Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()))
+            judged.append(
+                Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy())
+            )
         return judged
 
     def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
-        """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the first one (`cls`).
+        """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the
+        first one (`cls`).
 
-        Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of folder.
+        Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of
+        folder.
         """
         if pooling not in get_args(Vector):
-            raise BadConfig(f"pooling is {shown(pooling)}; it should be one of {', '.join(get_args(Vector))}")
+            raise BadConfig(
+                f"pooling is {shown(pooling)}; it should be one of {', '.join(get_args(Vector))}"
+            )
 
         def read(batch: PaddedBatch) -> Tensor:
             return pooled(self.encoder, batch, pooling)
@@ -126,11 +134,13 @@ class Model:
         return np.stack(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
-        """Return an answer to each row, in their order, as `electra predict` writes them (the table above).
+        """Return an answer to each row, in their order, as `electra predict` writes them (the table
+        above).
 
-        A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of the task's columns, or
-        `a` and `b`, `words`, `question` and `context`, with an `id` if it has one. Long rows are cut as in training,
-        from the longer text; contexts of questions are read whole. Needs a fine-tuned folder.
+        A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of
+        the task's columns, or `a` and `b`, `words`, `question` and `context`, with an `id` if it
+        has one. Long rows are cut as in training, from the longer text; contexts of questions are
+        read whole. Needs a fine-tuned folder.
         """
         if self.ready is None:
             raise self.lacks("predict()", "a fine-tuned model")
@@ -143,10 +153,12 @@ class Model:
         return list(answer(self.ready, asked, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """The answer to one question that a context may hold; many at once go through `predict`. Needs a SQuAD folder.
+        """The answer to one question that a context may hold; many at once go through `predict`.
+        Needs a SQuAD folder.
 
-        `prediction` is its text, "" where the model finds none; `best` the best span in any case, which begins at
-        character `start` of the context; `n_best` has others with their probabilities.
+        `prediction` is its text, "" where the model finds none; `best` the best span in any case,
+        which begins at character `start` of the context; `n_best` has others with their
+        probabilities.
         """
         if self.ready is None or not isinstance(self.ready.task, SquadTask):
             raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
@@ -168,41 +180,72 @@ class Model:
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(warning, stacklevel=3)
-            sequences = [[self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded]
+            sequences = [
+                [self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded
+            ]
             examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
             outputs = read_batches(
-                lambda batch: {"value": read(batch)}, examples, self.device, precision=self.precision
+                lambda batch: {"value": read(batch)},
+                examples,
+                self.device,
+                precision=self.precision,
             )
             value_NX = outputs["value"]
-            require_finite(value_NX, f"{self.folder}: text", range(number * _TEXTS, number * _TEXTS + len(some)))
+            require_finite(
+                value_NX,
+                f"{self.folder}: text",
+                range(number * _TEXTS, number * _TEXTS + len(some)),
+            )
             for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
                 yield text, ids, offsets_T2, value_X
 
     def lacks(self, method: str, needed: str) -> BadInput:
         """Return the error for a method that the folder has no head for."""
-        kind = f"was fine-tuned for {self.ready.task.title}" if self.ready else f"is of the kind {self.kind}"
-        return BadInput(f"{self.folder}: {kind}; {method} needs {needed}, so load the folder of one")
+        kind = (
+            f"was fine-tuned for {self.ready.task.title}"
+            if self.ready
+            else f"is of the kind {self.kind}"
+        )
+        return BadInput(
+            f"{self.folder}: {kind}; {method} needs {needed}, so load the folder of one"
+        )
 
 
 def load(
-    folder: str | os.PathLike[str], *, device: str | torch.device | None = None, precision: Precision = "fp32"
+    folder: str | os.PathLike[str],
+    *,
+    device: str | torch.device | None = None,
+    precision: Precision = "fp32",
 ) -> Model:
-    """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published, fine-tuned or not.
+    """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published,
+    fine-tuned or not.
 
-    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix products. Files that
-    have a MANIFEST.json are checked against it. Raises BadInput where there is no such model, CorruptFile where its
-    bytes are not those that were written, BadDevice or BadConfig for a device that is not there.
+    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix
+    products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
+    no such model, CorruptFile where its bytes are not those that were written, BadDevice or
+    BadConfig for a device that is not there.
     """
     path = Path(folder)
     place = _device(device)
     if precision not in get_args(Precision):
-        raise BadConfig(f"precision is {shown(precision)}; it should be one of {', '.join(get_args(Precision))}")
+        raise BadConfig(
+            f"precision is {shown(precision)}; it should be one of {', '.join(get_args(Precision))}"
+        )
     if not (path / "config.json").is_file():
         raise no_model(path)
     stored = open_folder(path)
     if is_finetuned(stored):
         ready = load_model(stored)
-        return Model(path, "fine-tuned", ready.network, ready.tokenizer, ready.config.length, place, precision, ready)
+        return Model(
+            path,
+            "fine-tuned",
+            ready.network,
+            ready.tokenizer,
+            ready.config.length,
+            place,
+            precision,
+            ready,
+        )
     kind = network_kind(stored.tensors, stored.architecture)
     network: nn.Module
     if kind == "encoder":
@@ -212,7 +255,15 @@ def load(
         with torch.device("meta"):
             network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         load_network(encoder, network.head, stored, do="give the folder as it was written")
-    return Model(path, kind, network, load_tokenizer(path, encoder), stored.trained_positions, place, precision)
+    return Model(
+        path,
+        kind,
+        network,
+        load_tokenizer(path, encoder),
+        stored.trained_positions,
+        place,
+        precision,
+    )
 
 
 def no_model(path: Path) -> BadInput:
@@ -220,9 +271,13 @@ def no_model(path: Path) -> BadInput:
     configs = [*path.glob("*/config.json"), *path.glob("*/*/config.json")]
     if configs:
         folders = ", ".join(sorted(str(config.parent) for config in configs)[:12])
-        return BadInput(f"{path}: holds {len(configs)} models; give the folder of one of them: {folders}")
+        return BadInput(
+            f"{path}: holds {len(configs)} models; give the folder of one of them: {folders}"
+        )
     problem = "holds no config.json" if path.is_dir() else "there is no such folder"
-    return BadInput(f"{path}: {problem}; make the model, or fetch it first (docs/library.md says how)")
+    return BadInput(
+        f"{path}: {problem}; make the model, or fetch it first (docs/library.md says how)"
+    )
 
 
 def _device(asked: str | torch.device | None) -> torch.device:
@@ -257,7 +312,9 @@ def checked(texts: Iterable[str]) -> Iterable[list[str]]:
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
-    """Return ids and places (T, 2) of a text in which `[MASK]`, plain text in corpora and rows, is a hidden token."""
+    """Return ids and places (T, 2) of a text in which `[MASK]`, plain text in corpora and rows, is
+    a hidden token.
+    """
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
     start = 0
@@ -266,7 +323,9 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
             ids.append(tokenizer.mask_id)
             offsets.append((start - len(MASK), start))
         # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
-        encoding = tokenizer.raw.encode(part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False)
+        encoding = tokenizer.raw.encode(
+            part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False
+        )
         ids += encoding.ids
         offsets += [(start + left, start + right) for left, right in encoding.offsets]
         start += len(part) + len(MASK)
@@ -275,7 +334,9 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
 
 @dataclass(frozen=True)
 class InputSchema:
-    """The columns a fine-tuned model reads, by all names they may have (the task's own first), and its task."""
+    """The columns a fine-tuned model reads, by all names they may have (the task's own first), and
+    its task.
+    """
 
     names: tuple[tuple[str, ...], ...]
     task: Task
@@ -283,11 +344,15 @@ class InputSchema:
     @property
     def expected(self) -> str:
         """The columns, for a sentence."""
-        return "the columns " + " or ".join(", ".join(choice) for choice in dict.fromkeys(self.names))
+        return "the columns " + " or ".join(
+            ", ".join(choice) for choice in dict.fromkeys(self.names)
+        )
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """Return what a task's columns may be called: as the task or its `official` files say; `a` and `b` always."""
+    """Return what a task's columns may be called: as the task or its `official` files say; `a` and
+    `b` always.
+    """
     return InputSchema(kind_of(task).columns(official), task)
 
 
@@ -295,34 +360,48 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     """Return a record as a row without a label; raise BadInput for one that cannot be answered."""
     chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
     if chosen is None:
-        raise BadInput(f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}")
+        raise BadInput(
+            f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}"
+        )
     identity = record.get(schema.task.id, record.get("id", number))
-    if not isinstance(identity, str | int) or isinstance(identity, bool) or not encodes(str(identity)):
+    if (
+        not isinstance(identity, str | int)
+        or isinstance(identity, bool)
+        or not encodes(str(identity))
+    ):
         raise BadInput(f"{where}: the id is {shown(identity)}; it should be text or a whole number")
     values = {column: record[column] for column in chosen}
     return {"id": str(identity), **kind_of(schema.task).row(values, where)}
 
 
 def answer(
-    ready: Ready, rows: Iterable[Row], device: torch.device | str = "cpu", precision: PrecisionChoice = "default"
+    ready: Ready,
+    rows: Iterable[Row],
+    device: torch.device | str = "cpu",
+    precision: PrecisionChoice = "default",
 ) -> Iterator[Row]:
     """Yield one record for each row, a few hundred rows at a time; the network is on `device`."""
     kind, rows = kind_of(ready.task), iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
         encoded = kind.encode(batch, ready.tokenizer, ready.config)
         outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
-        for name, values in outputs.items():  # a beam with more places than the row has scores of -inf
+        # a beam with more places than the row has scores of -inf
+        for name, values in outputs.items():
             known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
             require_finite(known, "row", encoded.examples.row_ids)
         yield from kind.answers(outputs, encoded, ready.config)
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Raise NonFinite if a network's numbers hold NaN or infinity; the error names what it was asked about."""
+    """Raise NonFinite if a network's numbers hold NaN or infinity; the error names what it was
+    asked about.
+    """
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
     if bad_N.any():
         name = names_N[int(bad_N.argmax())]
-        raise NonFinite(f"{what} {name}: the model answers with NaN or infinity; train or fetch the model again")
+        raise NonFinite(
+            f"{what} {name}: the model answers with NaN or infinity; train or fetch the model again"
+        )
 
 
 def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
@@ -330,9 +409,13 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     if not isinstance(row, str | list | tuple):
-        raise BadInput(f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping")
+        raise BadInput(
+            f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping"
+        )
     texts = kind_of(schema.task).fields(row)
     names = next((names for names in schema.names if len(names) == len(texts)), schema.names[0])
     if len(texts) != len(names):
-        raise BadInput(f"{where}: has {len(texts)} texts; it needs {len(names)}: {', '.join(names)}")
+        raise BadInput(
+            f"{where}: has {len(texts)} texts; it needs {len(names)}: {', '.join(names)}"
+        )
     return dict(zip(names, texts, strict=True))

@@ -5,7 +5,9 @@ from typing import Self
 
 
 class Bar:
-    """Shows nothing; that of pipelines/runtime does: `with Bar("tiny", 1200, "steps") as bar: bar.update(1)`."""
+    """Shows nothing; that of pipelines/runtime does: `with Bar("tiny", 1200, "steps") as bar:
+    bar.update(1)`.
+    """
 
     def __init__(self, title: str, total: int, unit: str) -> None:
         self.title, self.total, self.unit = title, total, unit
@@ -14,7 +16,10 @@ class Bar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         pass
 

@@ -1,7 +1,8 @@
-"""A number for every (seed, stream, step): order, masking, sampling, dropout never share one; none is ever saved.
+"""A number for every (seed, stream, step): order, masking, sampling, dropout never share one; none
+is ever saved.
 
-Whatever is random at a step is a function of these three, so a resumed run needs no stored generator state and any
-step can be replayed alone.
+Whatever is random at a step is a function of these three, so a resumed run needs no stored
+generator state and any step can be replayed alone.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ if TYPE_CHECKING:  # stages that only handle data should not wait two seconds fo
 
 
 def derive(seed: int, stream: str, *indices: int) -> int:
-    """A 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...), alike on every platform."""
+    """A 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...), alike on
+    every platform.
+    """
     text = "/".join([str(seed), stream, *map(str, indices)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def torch_generator(device: torch.device | str, seed: int, stream: str, *indices: int) -> torch.Generator:
+def torch_generator(
+    device: torch.device | str, seed: int, stream: str, *indices: int
+) -> torch.Generator:
     """A torch generator on `device` that stands at the beginning of its stream."""
     import torch
 
@@ -33,10 +38,12 @@ _ROUNDS = 6
 
 
 def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:
-    """Images of `positions` under a keyed permutation of range(size), in O(len(positions)) time and memory.
+    """Images of `positions` under a keyed permutation of range(size), in O(len(positions)) time and
+    memory.
 
-    A Feistel network over the smallest even number of bits that holds `size`, walked until the image falls inside.
-    No library's shuffle is involved: neither numpy nor torch promises theirs from one version to the next.
+    A Feistel network over the smallest even number of bits that holds `size`, walked until the
+    image falls inside. No library's shuffle is involved: neither numpy nor torch promises theirs
+    from one version to the next.
     """
     half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)

@@ -1,7 +1,8 @@
 """Requests to stop: whatever a process is doing, it ends with code 75 and nothing half-done.
 
-They are SIGTERM, Ctrl-C (SIGINT), the end of a terminal (SIGHUP), and SIGUSR1, which Slurm sends before the time of a
-job is over. One that was ignored when the process began, as SIGHUP is under `nohup`, stays ignored.
+They are SIGTERM, Ctrl-C (SIGINT), the end of a terminal (SIGHUP), and SIGUSR1, which Slurm sends
+before the time of a job is over. One that was ignored when the process began, as SIGHUP is under
+`nohup`, stays ignored.
 
 Three ways, from the outside to the inside:
 
@@ -42,7 +43,9 @@ def stay_as_usual() -> None:
     """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(
+                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            )
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -52,14 +55,18 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _done() -> None:
-    """During its shutdown the interpreter restores the signals that end a process; by then all work is done."""
+    """During its shutdown the interpreter restores the signals that end a process; by then all work
+    is done.
+    """
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(number, signal.SIG_IGN)
 
 
 def heeded() -> list[signal.Signals]:
-    """Return the signals that ask this process to stop: all but those that it was started to ignore."""
+    """Return the signals that ask this process to stop: all but those that it was started to
+    ignore.
+    """
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
@@ -86,7 +93,9 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handlers(receive: Any) -> Iterator[None]:
-    """Signals go to `receive`. Nothing changes outside of the main thread, where Python handles none."""
+    """Signals go to `receive`. Nothing changes outside of the main thread, where Python handles
+    none.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -99,7 +108,8 @@ def _handlers(receive: Any) -> Iterator[None]:
 
 
 class StopRequest:
-    """`with StopRequest() as stop: ... if stop: save, raise Stopped`. A signal sets it; a second one changes nothing.
+    """`with StopRequest() as stop: ... if stop: save, raise Stopped`. A signal sets it; a second
+    one changes nothing.
 
     A signal that the block did not act on is raised again when it ends well.
     """
@@ -119,7 +129,10 @@ class StopRequest:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._taken.close()
         if self.signal is not None and error is None:

@@ -1,7 +1,7 @@
 """Independent units of work in several processes; results do not depend on how many there are.
 
-The number of processes depends on the machine and not on the experiment, so it is no parameter: all cores that this
-process may use, or the environment variable ELECTRA_WORKERS.
+The number of processes depends on the machine and not on the experiment, so it is no parameter: all
+cores that this process may use, or the environment variable ELECTRA_WORKERS.
 """
 
 import multiprocessing
@@ -26,25 +26,39 @@ def worker_count() -> int:
     """How many processes to use."""
     text = os.environ.get(VARIABLE, "")
     if not text:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if not text.isdecimal() or int(text) < 1:
         raise BadConfig(f"{VARIABLE}: is {text!r} instead of a number of processes above 0")
     return int(text)
 
 
 def rank() -> tuple[int, int]:
-    """(Which of the processes that torchrun has started this is, how many there are); (0, 1) without torchrun.
+    """(Which of the processes that torchrun has started this is, how many there are); (0, 1)
+    without torchrun.
 
     A RANK left over in the environment is not a launch: torchrun sets WORLD_SIZE, too.
     """
-    variables = {name: os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")}
+    variables = {
+        name: os.environ.get(name, "")
+        for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
+    }
     if variables["WORLD_SIZE"] in {"", "1"}:
         return 0, 1
-    whole = variables["WORLD_SIZE"].isdecimal() and variables["RANK"].isdecimal() and all(variables.values())
+    whole = (
+        variables["WORLD_SIZE"].isdecimal()
+        and variables["RANK"].isdecimal()
+        and all(variables.values())
+    )
     if not whole or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
         given = ", ".join(f"{name}={value}" for name, value in variables.items() if value)
         needed = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
-        raise BadConfig(f"environment: holds {given} instead of {needed}; unset them to train in one process")
+        raise BadConfig(
+            f"environment: holds {given} instead of {needed}; unset them to train in one process"
+        )
     return int(variables["RANK"]), int(variables["WORLD_SIZE"])
 
 
@@ -58,9 +72,10 @@ def run_units(
 ) -> Iterator[tuple[int, Result]]:
     """Yield (index of the unit, its result) in the order in which they are done.
 
-    One worker or one unit is done in this process. The first error of a unit is raised here and ends the others; so
-    does leaving the loop. `function` and the units must be importable by a fresh process; with `preload`, modules that
-    take long, workers are forked from one that has imported these. `limit` is what sets the number of workers.
+    One worker or one unit is done in this process. The first error of a unit is raised here and
+    ends the others; so does leaving the loop. `function` and the units must be importable by a
+    fresh process; with `preload`, modules that take long, workers are forked from one that has
+    imported these. `limit` is what sets the number of workers.
     """
     if workers <= 1 or len(units) <= 1:
         for index, unit in enumerate(units):
@@ -91,17 +106,21 @@ def _handed_out(
 ) -> dict[Future[Result], int]:
     """The results to come, by unit; workers are started for them.
 
-    A request to stop waits until they have started: a half-started worker would fail with a traceback.
+    A request to stop waits until they have started: a half-started worker would fail with a
+    traceback.
     """
     try:
         with StopRequest():
             return {pool.submit(function, unit): index for index, unit in enumerate(units)}
-    except (EOFError, ConnectionError) as error:  # the process that forks them was killed, or one as it began
+    # the process that forks them was killed, or one as it began
+    except (EOFError, ConnectionError) as error:
         raise BrokenProcessPool from error
 
 
 def _begin() -> None:
-    """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one thread."""
+    """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one
+    thread.
+    """
     ignore_all()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's own means
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

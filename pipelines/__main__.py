@@ -1,4 +1,6 @@
-"""`python -m pipelines`: the command line where nothing is installed, and in the processes of torchrun."""
+"""`python -m pipelines`: the command line where nothing is installed, and in the processes of
+torchrun.
+"""
 
 from electra import stopping
 
@@ -12,14 +14,16 @@ if __name__ == "__main__":
 
     try:
         from pipelines.cli import main
-    except ModuleNotFoundError as error:  # in a Python that is not ours: `.venv/bin/dvc repro` takes any on the path
+    # in a Python that is not ours: `.venv/bin/dvc repro` takes any on the path
+    except ModuleNotFoundError as error:
         do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
         print(f"error: {sys.executable} has no package {error.name}; {do}", file=sys.stderr)
         sys.exit(SourceUnreachable.exit_code)
     from pipelines.runtime import processes
 
     code = main()
-    if processes.is_process():  # gloo's threads can deadlock with the interpreter's shutdown, or abort it
+    # gloo's threads can deadlock with the interpreter's shutdown, or abort it
+    if processes.is_process():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

@@ -1,9 +1,11 @@
-"""The environment of every Python of `.venv`: what DVC, Prefect, MLflow and torch read when they start.
+"""The environment of every Python of `.venv`: what DVC, Prefect, MLflow and torch read when they
+start.
 
-`python pipelines/environment.py` puts a link to this file and a `.pth` that imports it into site-packages. So a plain
-`dvc`, `prefect` or `mlflow` has these values, wherever and however it is started, and they stand in no other place.
-What the user has set wins; docs/operate.md lists what is honoured. This file runs at every start of Python and
-therefore imports nothing that takes time (0.4 ms).
+`python pipelines/environment.py` puts a link to this file and a `.pth` that imports it into
+site-packages. So a plain `dvc`, `prefect` or `mlflow` has these values, wherever and however it is
+started, and they stand in no other place. What the user has set wins; docs/operate.md lists what is
+honoured. This file runs at every start of Python and therefore imports nothing that takes time (0.4
+ms).
 """
 
 import os
@@ -14,7 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 DEFAULTS = {
     "DO_NOT_TRACK": "true",  # the word: MLflow does not take "1"
     "DVC_NO_ANALYTICS": "1",
-    "DVC_SITE_CACHE_DIR": f"{ROOT}/.dvc-site",  # a relative path would fail in DVC's temporary folders
+    # a relative path would fail in DVC's temporary folders
+    "DVC_SITE_CACHE_DIR": f"{ROOT}/.dvc-site",
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -33,10 +36,10 @@ def apply() -> None:
         os.environ.pop("PREFECT_PROFILE", None)  # of another home: here it would hide the login
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    # Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which beside other busy
-    # processes takes most of the time there is; sleeping at once costs a quiet machine a third of its speed. So many
-    # spins cover the waits between two parallel loops and no more (benchmarks/results/busy.json). No result depends
-    # on it.
+    # Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which
+    # beside other busy processes takes most of the time there is; sleeping at once costs a quiet
+    # machine a third of its speed. So many spins cover the waits between two parallel loops and no
+    # more (benchmarks/results/busy.json). No result depends on it.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     name_user()
@@ -45,7 +48,9 @@ def apply() -> None:
 
 
 def name_user() -> None:
-    """Give a user without an entry in passwd, as in a container, the name and the home that the tools ask for."""
+    """Give a user without an entry in passwd, as in a container, the name and the home that the
+    tools ask for.
+    """
     named = any(os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
     if named and os.environ.get("HOME"):
         return
@@ -61,7 +66,9 @@ def name_user() -> None:
 
 
 def ignore_errors_of_warnings() -> None:
-    """Take back `PYTHONWARNINGS=error`: DVC, Prefect and MLflow warn at their start and would end there."""
+    """Take back `PYTHONWARNINGS=error`: DVC, Prefect and MLflow warn at their start and would end
+    there.
+    """
     if "error" not in os.environ.get("PYTHONWARNINGS", ""):
         return
     import warnings
@@ -76,7 +83,9 @@ def ignore_errors_of_warnings() -> None:
 def prefer_own_packages() -> None:
     """Put this project before a PYTHONPATH that leads elsewhere, where another `pipelines` may be."""
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    if folders and not any(os.path.exists(f"{folder}/pipelines/environment.py") for folder in folders):
+    if folders and not any(
+        os.path.exists(f"{folder}/pipelines/environment.py") for folder in folders
+    ):
         sys.path.insert(0, ROOT)
 
 
@@ -87,7 +96,8 @@ def install() -> None:
     site = os.path.realpath(sysconfig.get_path("purelib"))
     link = f"{site}/electra_environment.py"
     if not os.path.lexists(link):
-        os.symlink(os.path.relpath(os.path.realpath(__file__), site), link)  # relative: a moved project keeps it
+        # relative: a moved project keeps it
+        os.symlink(os.path.relpath(os.path.realpath(__file__), site), link)
     with open(f"{site}/electra_environment.pth", "w", encoding="utf-8") as file:
         file.write("import electra_environment\n")
 

@@ -1,7 +1,9 @@
-"""A look at a run's files before it starts, for `electra check`, the stage `corpus` and `electra new`.
+"""A look at a run's files before it starts, for `electra check`, the stage `corpus` and `electra
+new`.
 
-The first rows of every file are read as their stage will read them (of five thousand files where there are more), and a
-few thousand documents: a second or two. Settings are checked whenever they are read (pipelines/config).
+The first rows of every file are read as their stage will read them (of five thousand files where
+there are more), and a few thousand documents: a second or two. Settings are checked whenever they
+are read (pipelines/config).
 
     check()           raise what a stage would raise later, and yield hints
     print_hints()     the same for the files of one corpus
@@ -30,7 +32,16 @@ from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, language, local, own
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, patterns_of, require_folder, unreadable
-from pipelines.sources.streams import COMPRESSIONS, LOOK, LeftOut, Piece, first_bytes, is_utf8, mark_of, read_lines
+from pipelines.sources.streams import (
+    COMPRESSIONS,
+    LOOK,
+    LeftOut,
+    Piece,
+    first_bytes,
+    is_utf8,
+    mark_of,
+    read_lines,
+)
 from pipelines.stages.corpus import check_room
 from pipelines.stages.required_files import check_source, check_tasks
 from pipelines.stages.tasks import read_split
@@ -55,7 +66,8 @@ Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
 
 
 def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[str]:
-    """Yield hints and a closing line for a model, fine-tuning or ablation; raise the error that a stage would raise.
+    """Yield hints and a closing line for a model, fine-tuning or ablation; raise the error that a
+    stage would raise.
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
@@ -101,7 +113,9 @@ def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str
 
 
 def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
-    """Look at the corpus of a model, its tokenizer and the weights it starts from; return how many files were read."""
+    """Look at the corpus of a model, its tokenizer and the weights it starts from; return how many
+    files were read.
+    """
     tokens = params.tokens[model.tokens]
     corpus = params.corpora[tokens.corpus]
     where = f"corpora.{tokens.corpus}"
@@ -131,9 +145,14 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
 
 
 def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
-    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to train on."""
+    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to
+    train on.
+    """
     settings = tokens.tokenizer
-    cased: dict[str, Any] = {"lowercase": settings.lowercase, "strip_accents": settings.strip_accents}
+    cased: dict[str, Any] = {
+        "lowercase": settings.lowercase,
+        "strip_accents": settings.strip_accents,
+    }
     if isinstance(settings, VocabTokenizer):
         wordpiece.load(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
@@ -169,11 +188,14 @@ def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
                     yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(absent)}"
 
 
-# ------------------------------------------------------------------------------------------------------ one corpus
+# ------------------------------------------------------------------------------------------------------
+# one corpus
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
-    """Print the hints on standard error, and raise what is wrong with files, before the stage reads all of them."""
+    """Print the hints on standard error, and raise what is wrong with files, before the stage reads
+    all of them.
+    """
     look = look_at(corpus, where)
     for hint in look.hints:
         print(f"hint: {hint}", file=sys.stderr)
@@ -195,8 +217,9 @@ def look_at(corpus: CorpusConfig, where: str) -> "Look":
 class Look:
     """The clean texts at a corpus's beginning, whether they are all of it, and hints.
 
-    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows, `refused` an error for
-    each file that the stage will refuse; `looked` is how many of the `files` were looked at.
+    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows,
+    `refused` an error for each file that the stage will refuse; `looked` is how many of the `files`
+    were looked at.
     """
 
     def __init__(self, corpus: CorpusConfig) -> None:
@@ -211,7 +234,9 @@ class Look:
         self._rows = self._bad = self._compressed = 0
 
     def read(self, source: LocalCorpus, place: str) -> None:
-        """Read the first rows of every file of a source (of FILES of them), and its first documents."""
+        """Read the first rows of every file of a source (of FILES of them), and its first
+        documents.
+        """
         paths = find_files(source.files, place)
         some = paths[:: -(-len(paths) // FILES)]
         self.files += len(paths)
@@ -223,9 +248,13 @@ class Look:
                 raise
             except UserError as error:
                 self._unread[path] = error
-        if garbled := [path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)]:
+        if garbled := [
+            path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)
+        ]:
             found = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
-            self.hints.append(f"{place}: {found}; they need a source without `encoding: {source.encoding}`")
+            self.hints.append(
+                f"{place}: {found}; they need a source without `encoding: {source.encoding}`"
+            )
         readable = [path for path in paths if path not in self._unread]
         items = list(islice(_read_items(readable, source, self._unread), DOCUMENTS + 1))
         documents = [item for item in items if isinstance(item, Document)]
@@ -235,7 +264,9 @@ class Look:
         for _, _, reason in _hints(source, readable, documents, cleaning.markup):
             self.hints.append(f"{place}: {reason}")
         self.texts += filter(None, (clean(item.text, cleaning, Counter()) for item in documents))
-        self.whole &= len(items) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
+        self.whole &= (
+            len(items) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
+        )
 
     def _read_beginning(self, path: Path, source: LocalCorpus) -> None:
         items = first_rows(path, source)
@@ -244,7 +275,8 @@ class Look:
         if error and self._bad <= MANY:  # so many in one file are too many for the stage, too
             rows += islice(items, MANY)
         delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
-        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:  # damage shows at the end
+        # damage shows at the end
+        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:
             self._compressed += path.stat().st_size
             deque(read_lines(Piece(path)), 0)
         if error := find_fault(rows, path):
@@ -259,7 +291,9 @@ class Look:
 
     @property
     def refused(self) -> dict[Path, UserError]:
-        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as far as one sees."""
+        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as
+        far as one sees.
+        """
         rows = self._rows * self.files // max(1, self.looked)
         tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
         many = self._bad > tolerated or self._bad == self._rows
@@ -273,16 +307,22 @@ def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
 
 
 def find_fault(rows: Sequence[Item | LeftOut], path: Path) -> BadInput | None:
-    """Return an error if at least half of a file's first rows are bad, or it is plainly of another encoding."""
+    """Return an error if at least half of a file's first rows are bad, or it is plainly of another
+    encoding.
+    """
     bad = [item for item in rows if isinstance(item, Rejected)]
-    if bad and (len(bad) * 2 >= len(rows) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])):
+    if bad and (
+        len(bad) * 2 >= len(rows) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])
+    ):
         return describe_bad_row(bad[0])
     return None
 
 
 def describe_bad_row(row: Rejected) -> BadInput:
     """Return a bad row as an error, with the setting that may read it."""
-    return BadInput(f"{row.where}: {row.reason}: {row.excerpt[:40]!r}; {advise(row)}".removesuffix("; "))
+    return BadInput(
+        f"{row.where}: {row.reason}: {row.excerpt[:40]!r}; {advise(row)}".removesuffix("; ")
+    )
 
 
 def advise(row: Rejected) -> str:
@@ -296,10 +336,11 @@ def advise(row: Rejected) -> str:
 
 
 def other_encoding(path: Path) -> tuple[str, str]:
-    """Return the Western encoding in which a text that is not UTF-8 is plainly letters, and a word with them, or "".
+    """Return the Western encoding in which a text that is not UTF-8 is plainly letters, and a word
+    with them, or "".
 
-    ASCII letters must prevail: where they do not, it is another script in another encoding. (charset-normalizer calls
-    a German latin-1 text cp1250.)
+    ASCII letters must prevail: where they do not, it is another script in another encoding.
+    (charset-normalizer calls a German latin-1 text cp1250.)
     """
     start = first_bytes(path, BEGINNING)
     if mark_of(start) or is_utf8(start):
@@ -322,8 +363,12 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
 
 
-def _read_items(paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]) -> Iterator[Item | LeftOut]:
-    """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in `refused`."""
+def _read_items(
+    paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
+) -> Iterator[Item | LeftOut]:
+    """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in
+    `refused`.
+    """
     characters = 0
     for path in paths:
         try:
@@ -336,7 +381,9 @@ def _read_items(paths: list[Path], source: LocalCorpus, refused: dict[Path, User
             refused[path] = error
 
 
-def _hints(source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool) -> Iterator[Hint]:
+def _hints(
+    source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool
+) -> Iterator[Hint]:
     texts = [document.text for document in documents]
     if paths and local.format_of(paths[0], source) == "text":
         lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
@@ -354,13 +401,19 @@ def _hints(source: LocalCorpus, paths: list[Path], documents: list[Document], ma
             yield "hard_wrapped", True, f"{found}; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
-        found = f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
+        found = (
+            f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
+        )
         yield "markup", True, f"{found}; `cleaning: {{markup: true}}` removes it"
 
 
 def _are_too_few(texts: list[str]) -> bool:
-    """Return whether a document a file is likely a mistake: one is very long, or they are few with many lines."""
-    return any(len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts)
+    """Return whether a document a file is likely a mistake: one is very long, or they are few with
+    many lines.
+    """
+    return any(
+        len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts
+    )
 
 
 def _are_wrapped(lines: list[str]) -> bool:
@@ -369,11 +422,14 @@ def _are_wrapped(lines: list[str]) -> bool:
     return len(lines) > 200 and filled > len(lines) / 2 and max(map(len, lines)) <= 100
 
 
-# ----------------------------------------------------------------------------------------- sources for `electra new`
+# ----------------------------------------------------------------------------------------- sources
+# for `electra new`
 
 
 def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool, str]:
-    """Return sources by name, one for each kind of file; whether any holds HTML; and a sentence on files left out."""
+    """Return sources by name, one for each kind of file; whether any holds HTML; and a sentence on
+    files left out.
+    """
     kinds, bad = _sort_by_kind(paths)
     if not kinds:
         raise unreadable(bad, "--text") if bad else BadInput("--text: all files are empty")
@@ -384,9 +440,15 @@ def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, An
         format_ = settings.pop("format")
         name = "text"
         if len(kinds) > 1:
-            name = re.sub(r"[^\w-]", "_", "-".join([format_.replace("jsonl", "json"), *settings.values()]))
+            name = re.sub(
+                r"[^\w-]", "_", "-".join([format_.replace("jsonl", "json"), *settings.values()])
+            )
         delivered = format_ if format_ in local.DELIVERED else "local"
-        entry: dict[str, Any] = {"kind": delivered, "files": _patterns(files, group, paths), **settings}
+        entry: dict[str, Any] = {
+            "kind": delivered,
+            "files": _patterns(files, group, paths),
+            **settings,
+        }
         source = build(LocalCorpus, entry, "--text")
         items = islice(_read_items(group, source, {}), DOCUMENTS)
         documents = [item for item in items if isinstance(item, Document)]
@@ -437,7 +499,9 @@ def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], dict[Path,
 def _read_kind(path: Path) -> tuple[Kind, list[Item | LeftOut]]:
     """Return the kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
-    source: LocalCorpus = build(LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text")
+    source: LocalCorpus = build(
+        LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text"
+    )
     if settings["format"] not in {"parquet", *local.DELIVERED}:
         encoding, _ = other_encoding(path)
         if encoding:

@@ -20,10 +20,18 @@ from websockets.sync.client import ClientConnection, connect
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 DESKTOP = (1280, 800)
 PHONE = (390, 844)
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--no-first-run"]
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--remote-debugging-port=0",
+    "--no-first-run",
+]
 FLAGS += ["--disable-extensions", "--disable-background-networking", "--disable-dev-shm-usage"]
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
-needs_browser = pytest.mark.skipif(not CHROMIUM, reason="no chromium on the path: apt-get install chromium")
+needs_browser = pytest.mark.skipif(
+    not CHROMIUM, reason="no chromium on the path: apt-get install chromium"
+)
 
 
 class Tab:
@@ -49,14 +57,22 @@ class Tab:
             event = message["params"]
             if message["method"] == "Runtime.exceptionThrown":
                 self.said.append(json.dumps(event["exceptionDetails"])[:500])
-            elif message["method"] == "Log.entryAdded" and event["entry"]["level"] in {"error", "warning"}:
+            elif message["method"] == "Log.entryAdded" and event["entry"]["level"] in {
+                "error",
+                "warning",
+            }:
                 self.said.append(event["entry"]["text"])
             elif message["method"] == "Network.requestWillBeSent":
                 self.asked.append(event["request"]["url"])
 
     def open(self, address: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> None:
         """Show an address in a window of so many pixels."""
-        screen = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+        screen = {
+            "width": size[0],
+            "height": size[1],
+            "deviceScaleFactor": 1,
+            "mobile": size == PHONE,
+        }
         self.do("Emulation.setDeviceMetricsOverride", **screen)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.do("Emulation.setEmulatedMedia", features=[scheme])
@@ -65,7 +81,9 @@ class Tab:
 
     def run(self, script: str) -> Any:
         """Return the value of an expression in the page."""
-        result = self.do("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        result = self.do(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
@@ -79,10 +97,15 @@ class Tab:
 
 @contextlib.contextmanager
 def browser(folder: Path) -> Iterator[Tab]:
-    """Run a browser with its profile in `folder`, which reaches this machine alone; it ends with the block."""
+    """Run a browser with its profile in `folder`, which reaches this machine alone; it ends with
+    the block.
+    """
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}", "about:blank"]
     with subprocess.Popen(
-        command, env={**os.environ, "HOME": str(folder)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        env={**os.environ, "HOME": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         try:
             written = folder / "DevToolsActivePort"

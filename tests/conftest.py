@@ -1,4 +1,6 @@
-"""What tests share: settings that keep every tool at home, and a copy of the project that is small enough to run."""
+"""What tests share: settings that keep every tool at home, and a copy of the project that is small
+enough to run.
+"""
 
 import contextlib
 import os
@@ -30,9 +32,12 @@ TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
 for _name in [name for name in os.environ if name.startswith(TOOLS)]:
     del os.environ[_name]
 os.environ.update(ONE, MLFLOW_TRACKING_URI="sqlite:////dev/null/mlflow.db")
-for _number in stopping.SIGNALS:  # a test run in the background or under nohup ignores some, and its processes would
+# a test run in the background or under nohup ignores some, and its processes would
+for _number in stopping.SIGNALS:
     if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            _number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
+        )
 
 SMOKE = """
 run: {models: [smoke], ablations: []}
@@ -107,7 +112,16 @@ def git_project(folder: Path) -> Path:
 
 def git(folder: Path, *words: str) -> str:
     """What git prints; it has to succeed."""
-    command = ["git", "-C", str(folder), "-c", "user.name=Tester", "-c", "user.email=tester@example.com", *words]
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        "-c",
+        "user.name=Tester",
+        "-c",
+        "user.email=tester@example.com",
+        *words,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -124,19 +138,25 @@ def copy_text(folder: Path) -> None:
     (folder / "text").mkdir()
     words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
     documents = (
-        "\n".join(" ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "." for j in range(6))
+        "\n".join(
+            " ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "."
+            for j in range(6)
+        )
         for i in range(60)
     )
     (folder / "text" / "a.txt").write_text("\n\n".join(documents))
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a process in a copied project: a fresh shell's, and its own code and state.
+    """Return the environment of a process in a copied project: a fresh shell's, and its own code
+    and state.
 
     The last two are what a `.venv` of its own would give it.
     """
     values = {name: os.environ[name] for name in ("HOME", "LANG", "TERM") if name in os.environ}
-    values["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    values["PATH"] = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    )
     values |= {
         "PYTHONPATH": str(folder),
         "PREFECT_HOME": f"{folder}/.prefect",
@@ -146,7 +166,9 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def make_venv(folder: Path) -> Path:
-    """Make the `.venv` that `make setup` makes in a copied project, from the packages of this Python's; in a second."""
+    """Make the `.venv` that `make setup` makes in a copied project, from the packages of this
+    Python's; in a second.
+    """
     venv = folder / ".venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     site = next(venv.glob("lib/python*/site-packages"))
@@ -166,11 +188,15 @@ def make_venv(folder: Path) -> Path:
     return venv
 
 
-def run(folder: Path, *words: str, code: int | None = 0, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *words: str, code: int | None = 0, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Python with these words in a copied project; it has to end with `code`, unless that is None."""
     values = environment(folder, **more)
     command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False
+    )
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -193,14 +219,22 @@ def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], obje
 
 def files_of(folder: Path | str) -> dict[str, bytes]:
     """The bytes of every file below a folder, by its path there."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in Path(folder).rglob("*")
+        if path.is_file()
+    }
 
 
 def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
-    """Pairs in which every file meets three harms at least, and every harm some file: not all with all."""
+    """Pairs in which every file meets three harms at least, and every harm some file: not all with
+    all.
+    """
     count = max(3, -(-len(harms) // len(files)))
     return [
-        (file, harms[(place * count + more) % len(harms)]) for place, file in enumerate(files) for more in range(count)
+        (file, harms[(place * count + more) % len(harms)])
+        for place, file in enumerate(files)
+        for more in range(count)
     ]
 
 

@@ -1,9 +1,11 @@
-"""What each byte-bearing room computes from fixed small inputs, as digests: `python -m tests.golden` prints them all.
+"""What each byte-bearing room computes from fixed small inputs, as digests: `python -m
+tests.golden` prints them all.
 
-`tests/golden.json` holds the committed ones. A refactor leaves them; a change of numbers must be meant, is announced
-in CHANGELOG.md, and renews the file: `python -m tests.golden > tests/golden.json`. Floating point is computed by the
-kernels that every x86-64 processor has, so that the digests are the same on all of them; `init: mimetic` is left to
-tests/electra/nn, since MKL has no such kernel for a singular value decomposition.
+`tests/golden.json` holds the committed ones. A refactor leaves them; a change of numbers must be
+meant, is announced in CHANGELOG.md, and renews the file: `python -m tests.golden >
+tests/golden.json`. Floating point is computed by the kernels that every x86-64 processor has, so
+that the digests are the same on all of them; `init: mimetic` is left to tests/electra/nn, since MKL
+has no such kernel for a singular value decomposition.
 """
 
 import hashlib
@@ -24,7 +26,14 @@ PORTABLE = {
     "ELECTRA_WORKERS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5, "learning_rate": 2e-3}
+FEW = {
+    "steps": 5,
+    "warmup": 1,
+    "log_every": 1,
+    "eval_every": 5,
+    "save_every": 5,
+    "learning_rate": 2e-3,
+}
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
 PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
@@ -35,7 +44,10 @@ PRETRAINING: dict[str, dict[str, Any]] = {
     "two_stage": {"objective__training": "two_stage", **TWIN},
     "adversarial": {"objective__training": "adversarial"},
     "gradient_disentangled": {"objective__sharing": "gradient_disentangled"},
-    "bias correction": {"pretrain__bias_correction": True, "pretrain__schedule": "warmup_stable_decay"},
+    "bias correction": {
+        "pretrain__bias_correction": True,
+        "pretrain__schedule": "warmup_stable_decay",
+    },
     "a faster generator": {"pretrain__generator_lr_scale": 4.0},
     "modern": {"modern": True, "objective__sharing": "tokens"},
     "accumulated": {"pretrain__accumulate": 2},
@@ -43,18 +55,24 @@ PRETRAINING: dict[str, dict[str, Any]] = {
 
 
 def digest(value: Any) -> str:
-    """Return 16 hex digits of bytes, a tensor, JSON, or a folder: its files but manifests, cards and results."""
+    """Return 16 hex digits of bytes, a tensor, JSON, or a folder: its files but manifests, cards
+    and results.
+    """
     state = hashlib.sha256()
     if isinstance(value, Path):
         for file in sorted(path for path in value.rglob("*") if path.is_file()):
             if file.name not in {"MANIFEST.json", "README.md", "results.json"}:
-                state.update(file.relative_to(value).as_posix().encode() + b"\0" + file.read_bytes())
+                state.update(
+                    file.relative_to(value).as_posix().encode() + b"\0" + file.read_bytes()
+                )
     elif isinstance(value, bytes):
         state.update(value)
     elif hasattr(value, "detach"):
         state.update(value.detach().contiguous().numpy().tobytes())
     elif isinstance(value, dict) and any(hasattr(each, "detach") for each in value.values()):
-        state.update("".join(f"{name} {digest(tensor)}\n" for name, tensor in sorted(value.items())).encode())
+        state.update(
+            "".join(f"{name} {digest(tensor)}\n" for name, tensor in sorted(value.items())).encode()
+        )
     else:
         state.update(json.dumps(value, sort_keys=True).encode())
     return state.hexdigest()[:16]
@@ -69,31 +87,48 @@ def data(folder: Path) -> dict[str, str]:
     from pipelines.stages import corpus, tasks, tokens
 
     text = folder / "text.txt"
-    text.write_text("\n\n".join(f"Line {i} of é. A second one? Yes, {i % 7}!\n\tLine {i % 5}." for i in range(400)))
+    text.write_text(
+        "\n\n".join(
+            f"Line {i} of é. A second one? Yes, {i % 7}!\n\tLine {i % 5}." for i in range(400)
+        )
+    )
     cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10}
-    local = {"sources": [{"kind": "local", "files": [str(text)], "documents": "blank_lines"}], "cleaning": cleaning}
+    local = {
+        "sources": [{"kind": "local", "files": [str(text)], "documents": "blank_lines"}],
+        "cleaning": cleaning,
+    }
     sample = {"sources": [{"kind": "sample", "seed": 3}]}
     found = {}
     for name, settings in {"local": local, "sample": sample}.items():
         config = build(CorpusConfig, settings, f"corpora.{name}")
         corpus.gather(config, f"corpora.{name}", folder / name, folder / "work" / name)
         found[f"corpus, {name}"] = digest(folder / name)
-    rows = {"corpus": "local", "tokenizer": {"kind": "train", "vocab_size": 80}, "lengths": [32, 64]}
+    rows = {
+        "corpus": "local",
+        "tokenizer": {"kind": "train", "vocab_size": 80},
+        "lengths": [32, 64],
+    }
     for name, more in {
         "rows": {},
         "rows of sentences": {"packing": {"lines": "sentences", "overflow": "carry"}},
     }.items():
         config = build(TokensConfig, {**rows, "valid_fraction": 0.1, **more}, f"tokens.{name}")
-        tokens.make_rows(config, "tokens.local", folder / "local", folder / name, folder / "work" / name)
+        tokens.make_rows(
+            config, "tokens.local", folder / "local", folder / name, folder / "work" / name
+        )
         found[name] = digest(folder / name)
     tasks.gather(SampleTasks(kind="sample", seed=1), "tasks.sample", folder / "tasks")
     found["tasks, sample"] = digest(folder / "tasks")
-    found["order"] = digest(row_indices(1, 7, 16, 50).tobytes() + row_indices(2, 0, 64, 50).tobytes())
+    found["order"] = digest(
+        row_indices(1, 7, 16, 50).tobytes() + row_indices(2, 0, 64, 50).tobytes()
+    )
     return found
 
 
 def pretraining(folder: Path) -> dict[str, str]:
-    """electra/nn, electra/optim and electra/pretraining: the curve of five steps and the weights after them."""
+    """electra/nn, electra/optim and electra/pretraining: the curve of five steps and the weights
+    after them.
+    """
     import torch
 
     from electra.pretraining.trainer import pretrain
@@ -106,7 +141,9 @@ def pretraining(folder: Path) -> dict[str, str]:
         if changes.pop("modern", False):
             changes = {f"encoder__{key}": value for key, value in MODERN.items()} | changes
         torch.set_num_threads(1)
-        run = pretrain(config(**changes), made_up(), folder / name, {}, log=lambda step, numbers: None)
+        run = pretrain(
+            config(**changes), made_up(), folder / name, {}, log=lambda step, numbers: None
+        )
         found[name] = digest([run.history, digest(run.model.state_dict())])
     return found
 
@@ -119,7 +156,14 @@ def finetuning(folder: Path) -> dict[str, str]:
     from tests.electra.finetuning import conftest as made_up
     from tests.electra.made_up_models import write_encoder
 
-    settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40, "seeds": (1,), "keep": "none"}
+    settings = {
+        "learning_rate": 1e-3,
+        "epochs": 2,
+        "batch": 16,
+        "length": 40,
+        "seeds": (1,),
+        "keep": "none",
+    }
     squad = SquadConfig(**settings, stride=12, question_length=10)
     tokenizer = made_up.tokenizer.__wrapped__()
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
@@ -129,11 +173,17 @@ def finetuning(folder: Path) -> dict[str, str]:
         for task in ("cola", "stsb", "mnli", "squad2"):
             rows = folder / "rows" / task
             for split, count, seed in (("train", 60, 1), ("dev", 24, 2), ("dev_mismatched", 24, 3)):
-                made = made_up.squad_rows(count, seed, impossible=True) if task == "squad2" else None
+                made = (
+                    made_up.squad_rows(count, seed, impossible=True) if task == "squad2" else None
+                )
                 if task == "mnli" or split != "dev_mismatched":
-                    write_jsonl(rows / f"{split}.jsonl", made or made_up.glue_rows(task, count, seed))
+                    write_jsonl(
+                        rows / f"{split}.jsonl", made or made_up.glue_rows(task, count, seed)
+                    )
             config = squad if task == "squad2" else FinetuneConfig(**settings)
-            for job in Plan(task, config, rows=rows, model=model, state=folder / f"jobs {kind}").jobs():
+            for job in Plan(
+                task, config, rows=rows, model=model, state=folder / f"jobs {kind}"
+            ).jobs():
                 run(job)
                 found[f"{kind}{task}, {job.arm}"] = digest(job.folder)
     return found
@@ -150,7 +200,10 @@ def main() -> None:
     """Print every digest as JSON, with the machine that computed them."""
     import torch
 
-    found: dict[str, Any] = {"torch": torch.__version__.partition("+")[0], "machine": platform.machine()}
+    found: dict[str, Any] = {
+        "torch": torch.__version__.partition("+")[0],
+        "machine": platform.machine(),
+    }
     with tempfile.TemporaryDirectory() as folder:
         for name, room in ROOMS.items():
             (place := Path(folder) / name).mkdir()

@@ -15,8 +15,9 @@ Start = Callable[..., Any]
 class S3:
     """`with S3() as server: server.url`; `asked` counts requests.
 
-    `faults` maps a path, `/bucket/key` (or `PUT /bucket/key`), to what happens to each request for its content: "cut"
-    (the connection ends in the middle), "short" (half of the object, said to be all) or "denied". "cut once" is once.
+    `faults` maps a path, `/bucket/key` (or `PUT /bucket/key`), to what happens to each request for
+    its content: "cut" (the connection ends in the middle), "short" (half of the object, said to be
+    all) or "denied". "cut once" is once.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,8 @@ class S3:
 
     def __enter__(self) -> "S3":
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        urllib.request.urlopen(f"{self.url}/moto-api/reset", data=b"").close()  # buckets are the process's
+        # buckets are the process's
+        urllib.request.urlopen(f"{self.url}/moto-api/reset", data=b"").close()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,7 +57,11 @@ class S3:
             del self.faults[path]
         told: list[Any] = []
         body = b"".join(self.backend(environ, lambda *words: told.extend(words)))
-        headers = [pair for pair in told[1] if "checksum" not in pair[0].lower() and pair[0] != "Content-Length"]
+        headers = [
+            pair
+            for pair in told[1]
+            if "checksum" not in pair[0].lower() and pair[0] != "Content-Length"
+        ]
         half = body[: len(body) // 2]
         start(told[0], [*headers, ("Content-Length", str(len(half if fault == "short" else body)))])
         return [half] if fault == "short" else cut(half)
@@ -68,7 +74,11 @@ def cut(body: bytes) -> Iterator[bytes]:
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     """A server with the bucket `team`, and the environment of who may use it."""
-    values = {"AWS_ACCESS_KEY_ID": "anna", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
+    values = {
+        "AWS_ACCESS_KEY_ID": "anna",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     values |= {"AWS_EC2_METADATA_DISABLED": "true"}
     values |= dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), "/nowhere")
     for name, value in values.items():

@@ -8,10 +8,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted(path for package in ("electra", "pipelines") for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(
+    path for package in ("electra", "pipelines") for path in (ROOT / package).rglob("*.py")
+)
 CORE = [path for path in SOURCES if path.is_relative_to(ROOT / "electra")]
-HEAVY = {"mlflow", "datasets", "prefect", "matplotlib", "transformers", "pandas", "pyarrow", "dvc", "distributed"}
-NETWORK = set("datasets huggingface_hub requests urllib.request http httpx aiohttp socket distributed".split())
+HEAVY = {
+    "mlflow",
+    "datasets",
+    "prefect",
+    "matplotlib",
+    "transformers",
+    "pandas",
+    "pyarrow",
+    "dvc",
+    "distributed",
+}
+NETWORK = set(
+    "datasets huggingface_hub requests urllib.request http httpx aiohttp socket distributed".split()
+)
 
 
 def name_of(path: Path) -> str:
@@ -56,11 +70,20 @@ def imports(path: Path, *, functions: bool) -> frozenset[str]:
 
 @functools.cache
 def calls(path: Path) -> list[tuple[str, ast.Call]]:
-    return [(ast.unparse(node.func), node) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    return [
+        (ast.unparse(node.func), node)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+    ]
 
 
 def uses(found: Iterable[str], names: set[str]) -> set[str]:
-    return {name for name in found for banned in names if name == banned or name.startswith(f"{banned}.")}
+    return {
+        name
+        for name in found
+        for banned in names
+        if name == banned or name.startswith(f"{banned}.")
+    }
 
 
 def where(path: Path, node: ast.AST) -> str:
@@ -70,7 +93,14 @@ def where(path: Path, node: ast.AST) -> str:
 def test_electra_imports_only_its_six_libraries() -> None:
     import sys
 
-    allowed = set(sys.stdlib_module_names) | {"electra", "torch", "numpy", "tokenizers", "safetensors", "pydantic"}
+    allowed = set(sys.stdlib_module_names) | {
+        "electra",
+        "torch",
+        "numpy",
+        "tokenizers",
+        "safetensors",
+        "pydantic",
+    }
     for path in CORE:
         found = {name.split(".")[0] for name in imports(path, functions=True)}
         assert found <= allowed, f"{path}: {found - allowed}"
@@ -95,7 +125,8 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
             assert not uses(imports(path, functions=True), above), path
 
 
-# Each room of `pipelines` stands on those named before it; the files at the top of `pipelines` start all of them.
+# Each room of `pipelines` stands on those named before it; the files at the top of `pipelines`
+# start all of them.
 LEVELS = (
     "tracking",
     "versioning",
@@ -128,15 +159,20 @@ def test_imports_between_the_rooms_of_the_pipelines_run_one_way() -> None:
 def test_no_imports_run_in_a_circle() -> None:
     known, graph = {name_of(path): path for path in SOURCES}, dict[str, set[str]]()
     for name, path in known.items():
-        found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]  # in functions, too
+        # in functions, too
+        found = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom)]
         named = {f"{node.module}.{alias.name}" for node in found for alias in node.names}
-        graph[name] = {each if each in known else each.rpartition(".")[0] for each in named} & known.keys()
+        graph[name] = {
+            each if each in known else each.rpartition(".")[0] for each in named
+        } & known.keys()
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_what_differs_between_the_encoders_is_a_method_of_theirs() -> None:
     for path in SOURCES:
-        asked = re.search(r"isinstance\([^)]*\b(Modern|EncoderConfig)", path.read_text(encoding="utf-8"))
+        asked = re.search(
+            r"isinstance\([^)]*\b(Modern|EncoderConfig)", path.read_text(encoding="utf-8")
+        )
         assert not asked or path.name == "hf_names.py", path  # which knows both formats of a folder
 
 
@@ -156,8 +192,10 @@ def test_only_sources_reach_the_network() -> None:
             "socket.create_server",
             "socket.getaddrinfo",
         },
-        ROOT / "pipelines" / "tracking" / "__init__.py": {"socket.gethostname", "socket"},  # names a workflow
-        ROOT / "pipelines" / "flows" / "__init__.py": {"socket.create_connection", "socket"},  # is the server there
+        # names a workflow
+        ROOT / "pipelines" / "tracking" / "__init__.py": {"socket.gethostname", "socket"},
+        # is the server there
+        ROOT / "pipelines" / "flows" / "__init__.py": {"socket.create_connection", "socket"},
         # listens
         ROOT / "pipelines" / "stages" / "cards.py": {  # writes YAML
             "huggingface_hub",
@@ -179,9 +217,13 @@ def test_only_sources_reach_the_network() -> None:
 
 
 def test_heavy_libraries_are_imported_where_they_are_used() -> None:
-    """`--help` and a stage must not wait for what they do not need; a flow cannot be written without Prefect."""
+    """`--help` and a stage must not wait for what they do not need; a flow cannot be written
+    without Prefect.
+    """
     for path in SOURCES:
-        heavy = HEAVY - ({"prefect"} if path.is_relative_to(ROOT / "pipelines" / "flows") else set())
+        heavy = HEAVY - (
+            {"prefect"} if path.is_relative_to(ROOT / "pipelines" / "flows") else set()
+        )
         assert not uses(imports(path, functions=False), heavy), path
 
 
@@ -197,22 +239,37 @@ def test_only_files_renames_fsyncs_and_deletes() -> None:
             assert name not in banned, where(path, node)
             if owner not in {"", "files", "electra.files"} and method in methods:
                 raise AssertionError(f"{where(path, node)}: {name}")
-            if method == "replace" and len(node.args) == 1 and not node.keywords:  # Path.replace; str.replace has two
+            # Path.replace; str.replace has two
+            if method == "replace" and len(node.args) == 1 and not node.keywords:
                 raise AssertionError(f"{where(path, node)}: {name}")
 
 
 def test_nothing_can_execute_data() -> None:
-    names = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load"}
+    names = {
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "torch.load",
+        "torch.save",
+        "yaml.load",
+        "yaml.unsafe_load",
+    }
     for path in SOURCES:
         assert not uses(
-            imports(path, functions=True), {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "cloudpickle"}
+            imports(path, functions=True),
+            {"pickle", "cPickle", "dill", "joblib", "marshal", "shelve", "cloudpickle"},
         ), path
         for name, node in calls(path):
             method = name.rpartition(".")[2]
             assert name not in names, where(path, node)
-            assert method != "extractall" and name not in {"os.system", "os.popen"}, where(path, node)
+            assert method != "extractall" and name not in {"os.system", "os.popen"}, where(
+                path, node
+            )
             for keyword in node.keywords:
-                said_yes = not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
+                said_yes = not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                )
                 banned = keyword.arg in {"shell", "trust_remote_code", "allow_pickle"}
                 assert not (banned and said_yes), where(path, node)
             if name == "YAML":
@@ -247,13 +304,20 @@ def test_no_cycles() -> None:
 def test_every_file_has_a_docstring() -> None:
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
-        assert not text.strip() or ast.get_docstring(ast.parse(text)), f"{path}: no module docstring"
+        assert not text.strip() or ast.get_docstring(ast.parse(text)), (
+            f"{path}: no module docstring"
+        )
 
 
 def test_the_rules_can_fail(tmp_path: Path) -> None:
     """A rule that reads a syntax tree wrongly would pass for ever."""
     path = tmp_path / "bad.py"
-    path.write_text("import os\ndef f():\n    from mlflow.entities import Metric\n    os.rename('a', 'b')\n")
-    assert uses(imports(path, functions=True), {"mlflow"}) == {"mlflow.entities", "mlflow.entities.Metric"}
+    path.write_text(
+        "import os\ndef f():\n    from mlflow.entities import Metric\n    os.rename('a', 'b')\n"
+    )
+    assert uses(imports(path, functions=True), {"mlflow"}) == {
+        "mlflow.entities",
+        "mlflow.entities.Metric",
+    }
     assert imports(path, functions=False) == {"os"}
     assert [name for name, _ in calls(path)] == ["os.rename"]

@@ -1,7 +1,9 @@
-"""Every command of the pages, typed as it stands into a fresh shell, in a small clone with servers of its own.
+"""Every command of the pages, typed as it stands into a fresh shell, in a small clone with servers
+of its own.
 
-The shell has HOME, PATH, LANG and TERM and no other variable, and a network of its own, so that the ports are those
-that the pages name. tests/pages.py says which commands are run, and why the others are not.
+The shell has HOME, PATH, LANG and TERM and no other variable, and a network of its own, so that the
+ports are those that the pages name. tests/pages.py says which commands are run, and why the others
+are not.
 """
 
 import contextlib
@@ -35,14 +37,18 @@ time.sleep(1e6)
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
 def test_every_command_of_a_page_is_one_whose_treatment_is_known(page: Path) -> None:
-    """Where this fails for a new command: see that it works as it stands, and add it to a table of tests/pages.py."""
+    """Where this fails for a new command: see that it works as it stands, and add it to a table of
+    tests/pages.py.
+    """
     assert [command for command in pages.typed(page) if pages.treatment(command) is None] == []
 
 
 def test_every_command_of_the_image_is_written_for_docker() -> None:
     header = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("\nARG ")[0]
     commands = [line[1:].strip() for line in header.splitlines() if line.startswith("#   ")]
-    assert commands and all(command.startswith(("docker ", "mkdir ", "--build-arg ")) for command in commands)
+    assert commands and all(
+        command.startswith(("docker ", "mkdir ", "--build-arg ")) for command in commands
+    )
 
 
 class Reader:
@@ -51,9 +57,16 @@ class Reader:
     def __init__(self, folder: Path, network: list[str]) -> None:
         self.folder = folder
         self.network = network
-        self.variables = {"HOME": str(folder.parent), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "dumb"}
+        self.variables = {
+            "HOME": str(folder.parent),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+        }
         self.variables["PATH"] = os.pathsep.join(
-            part for part in os.environ["PATH"].split(os.pathsep) if part != str(Path(sys.executable).parent)
+            part
+            for part in os.environ["PATH"].split(os.pathsep)
+            if part != str(Path(sys.executable).parent)
         )
         self.servers: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
@@ -94,7 +107,9 @@ class Reader:
             printed = log.read_text(encoding="utf-8", errors="replace")
             if command == "make worker" and "started!" in printed:
                 return ""
-            place = re.search(r"http://127\.0\.0\.1:\d+/", printed) if address == "printed" else None
+            place = (
+                re.search(r"http://127\.0\.0\.1:\d+/", printed) if address == "printed" else None
+            )
             url = place[0] if place else address
             if url.startswith("http") and self.type(f"python -c {pages.ASK!r} {url}", 30)[0] == 0:
                 return ""
@@ -121,7 +136,9 @@ def network() -> Iterator[list[str]]:
     """The words before a command that run it in a network of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs the right to a network of its own")
-    process = subprocess.Popen(["unshare", "--net", sys.executable, "-c", NETWORK], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        ["unshare", "--net", sys.executable, "-c", NETWORK], stdout=subprocess.PIPE
+    )
     try:
         assert process.stdout is not None
         if process.stdout.readline() != b"up\n":
@@ -133,17 +150,27 @@ def network() -> Iterator[list[str]]:
 
 
 def clone(folder: Path) -> Path:
-    """Make a small clone of the project, as it is here, with an environment of its own and an origin."""
+    """Make a small clone of the project, as it is here, with an environment of its own and an
+    origin.
+    """
     folder.mkdir(parents=True)
-    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
+    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(
+        "\0"
+    ):
         path = ROOT / name
-        if path.is_file() and not name.startswith((".venv", "results/")) and path.name != "dvc.lock":
+        if (
+            path.is_file()
+            and not name.startswith((".venv", "results/"))
+            and path.name != "dvc.lock"
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / name)
     copy_text(folder)
     pages.write_settings(folder)
     pages.write_data(folder)
-    (folder.parent / ".gitconfig").write_text("[user]\n  name = Reader\n  email = reader@example.com\n")
+    (folder.parent / ".gitconfig").write_text(
+        "[user]\n  name = Reader\n  email = reader@example.com\n"
+    )
     git(folder, "init", "-q", "-b", "main")
     commit(folder, "One")
     git(folder, "clone", "-q", "--bare", str(folder), str(folder.parent / "origin.git"))
@@ -192,7 +219,10 @@ def test_every_command_of_the_pages_works_as_it_stands(tmp_path: Path, network: 
                 if command not in done or command.startswith("electra new"):
                     started = time.monotonic()
                     answer = try_command(reader, command)
-                    print(f"{time.monotonic() - started:4.0f} s  {page.name}  {answer or command}", flush=True)
+                    print(
+                        f"{time.monotonic() - started:4.0f} s  {page.name}  {answer or command}",
+                        flush=True,
+                    )
                     wrong += [f"{page.name}: {answer}"] * bool(answer)
                     done.add(command)
         wrong += wait_for_flows(reader)
@@ -212,7 +242,10 @@ def wait_for_flows(reader: Reader) -> list[str]:
         states = {run["name"]: run["state_type"] for run in json.loads(printed)}
         if set(states.values()) == {"COMPLETED"}:
             return []
-        if not {"SCHEDULED", "PENDING", "RUNNING"} & set(states.values()) or time.monotonic() > deadline:
+        if (
+            not {"SCHEDULED", "PENDING", "RUNNING"} & set(states.values())
+            or time.monotonic() > deadline
+        ):
             return [f"flow runs: {states}"]
         time.sleep(5)
 

@@ -1,4 +1,6 @@
-"""compose.yaml and the Dockerfile, without an engine: nothing starts without logins or is open to other machines."""
+"""compose.yaml and the Dockerfile, without an engine: nothing starts without logins or is open to
+other machines.
+"""
 
 import os
 import re
@@ -19,7 +21,9 @@ COMPOSE = ROOT / "compose.yaml"
 
 
 def interpolate(values: dict[str, str]) -> dict[str, Any]:
-    """Return compose.yaml with ${NAME}, ${NAME:-default} and ${NAME:?message} replaced as compose replaces them."""
+    """Return compose.yaml with ${NAME}, ${NAME:-default} and ${NAME:?message} replaced as compose
+    replaces them.
+    """
 
     def replace(match: re.Match[str]) -> str:
         name, mark, rest = match.groups()
@@ -37,7 +41,12 @@ def make_team(folder: Path) -> dict[str, str]:
     (folder / "bin/docker").write_text("#!/bin/sh\n")
     (folder / "bin/docker").chmod(0o755)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    subprocess.run(["make", "-f", ROOT / "Makefile", "team"], cwd=folder, env=os.environ | {"PATH": path}, check=True)
+    subprocess.run(
+        ["make", "-f", ROOT / "Makefile", "team"],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        check=True,
+    )
     lines = (folder / ".env").read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines)
 
@@ -60,12 +69,16 @@ def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team: P
     values = make_team(team)
     assert (team / ".env").stat().st_mode & 0o777 == 0o600
     assert values["TEAM_USER"] == f"{team.stat().st_uid}:{team.stat().st_gid}"
-    assert git(Path(values["TEAM_ORIGIN"]), "rev-parse", "--is-bare-repository", "HEAD").split() == [
+    assert git(
+        Path(values["TEAM_ORIGIN"]), "rev-parse", "--is-bare-repository", "HEAD"
+    ).split() == [
         "true",
         git(team, "rev-parse", "HEAD"),
     ]
     logins = [value for name, value in values.items() if not name.startswith("TEAM_")]
-    assert len({*logins}) == len(logins) == 5 and all(re.fullmatch("[0-9a-f]{32}", login) for login in logins)
+    assert len({*logins}) == len(logins) == 5 and all(
+        re.fullmatch("[0-9a-f]{32}", login) for login in logins
+    )
     with (team / ".env").open("a") as file:
         file.write("TEAM_ADDRESS=10.0.0.5\n")
     assert make_team(team) == values | {"TEAM_ADDRESS": "10.0.0.5"}
@@ -82,21 +95,31 @@ def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team: P
     logins = [value for name, value in values.items() if not name.startswith("TEAM_")]
     for name, service in services.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
-        assert not [login for login in logins if login in str(service.get("command"))], "anybody can list processes"
+        assert not [login for login in logins if login in str(service.get("command"))], (
+            "anybody can list processes"
+        )
         for other, needs in service.get("depends_on", {}).items():
-            assert "healthcheck" in services[other] or needs["condition"] == "service_completed_successfully"
+            assert (
+                "healthcheck" in services[other]
+                or needs["condition"] == "service_completed_successfully"
+            )
     assert [name for name, service in services.items() if "build" in service] == ["worker"], (
         "each service that builds an image replaces the containers of the others"
     )
-    settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["server"]["events"]
+    settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["server"][
+        "events"
+    ]
     kept = services["prefect"]["environment"]["PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER"]
-    assert TypeAdapter(timedelta).validate_python(kept).total_seconds() == settings["expired_bucket_buffer"]
+    assert (
+        TypeAdapter(timedelta).validate_python(kept).total_seconds()
+        == settings["expired_bucket_buffer"]
+    )
 
 
 def test_servers_have_the_versions_of_the_lock() -> None:
-    services = interpolate(dict.fromkeys(re.findall(r"\$\{(\w+)", COMPOSE.read_text(encoding="utf-8")), "x"))[
-        "services"
-    ]
+    services = interpolate(
+        dict.fromkeys(re.findall(r"\$\{(\w+)", COMPOSE.read_text(encoding="utf-8")), "x")
+    )["services"]
     locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     for name in ("prefect", "mlflow"):
         version = re.search(rf"^{name}==(\S+)", locked, re.M)
@@ -105,7 +128,9 @@ def test_servers_have_the_versions_of_the_lock() -> None:
 
 def test_the_image_has_what_the_containers_read() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert "\nSTOPSIGNAL SIGINT\n" in dockerfile, "a stage of `dvc repro` would be killed before it saves"
+    assert "\nSTOPSIGNAL SIGINT\n" in dockerfile, (
+        "a stage of `dvc repro` would be killed before it saves"
+    )
     kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {"!deploy/worker", "!deploy/automations/"} <= {*kept}
 
@@ -114,12 +139,17 @@ def worker(folder: Path, **values: str) -> subprocess.Popen[bytes]:
     """Start deploy/worker in a folder in /app's place, with a Prefect and a DVC of the test's."""
     (folder / "bin").mkdir()
     (folder / "bin/dvc").write_text("#!/bin/sh\n")
-    (folder / "bin/prefect").write_text("#!/bin/sh\nsetsid sh -c 'touch stage; sleep 1; touch saved' & exec sleep 60\n")
+    (folder / "bin/prefect").write_text(
+        "#!/bin/sh\nsetsid sh -c 'touch stage; sleep 1; touch saved' & exec sleep 60\n"
+    )
     for program in (folder / "bin").iterdir():
         program.chmod(0o755)
     values |= {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.Popen(
-        ["bash", ROOT / "deploy/worker"], cwd=folder, env=os.environ | values, start_new_session=True
+        ["bash", ROOT / "deploy/worker"],
+        cwd=folder,
+        env=os.environ | values,
+        start_new_session=True,
     )
 
 

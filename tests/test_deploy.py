@@ -1,4 +1,6 @@
-"""The examples for Slurm, Kubernetes and systemd: read by their tools, with commands of ours and agreeing numbers."""
+"""The examples for Slurm, Kubernetes and systemd: read by their tools, with commands of ours and
+agreeing numbers.
+"""
 
 import configparser
 import re
@@ -28,16 +30,32 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     text = SLURM.read_text(encoding="utf-8")
     assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
     asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
-    assert asked["ntasks-per-node"] == "1" and asked["signal"].startswith("TERM@") and "requeue" in asked
-    assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text, "or each task gets one processor"
+    assert (
+        asked["ntasks-per-node"] == "1"
+        and asked["signal"].startswith("TERM@")
+        and "requeue" in asked
+    )
+    assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text, (
+        "or each task gets one processor"
+    )
     values = {"$model": "base", "$first": "node1", "$port": "29442"}
-    values |= {"$SLURM_JOB_NUM_NODES": asked["nodes"], "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"]}
+    values |= {
+        "$SLURM_JOB_NUM_NODES": asked["nodes"],
+        "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"],
+    }
     command = text[text.index("srun ") : text.index("code=$?")].replace("\\\n", " ")
     for name, value in values.items():
         command = command.replace(name, value)
     words = shlex.split(command)
-    expected = {"NPROC_PER_NODE": "8", "NNODES": "4", "RDZV_ENDPOINT": "node1:29442", "MAX_RESTARTS": "3"}
-    assert variables(words[words.index("python") :]) == {f"PET_{name}": value for name, value in expected.items()}
+    expected = {
+        "NPROC_PER_NODE": "8",
+        "NNODES": "4",
+        "RDZV_ENDPOINT": "node1:29442",
+        "MAX_RESTARTS": "3",
+    }
+    assert variables(words[words.index("python") :]) == {
+        f"PET_{name}": value for name, value in expected.items()
+    }
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 
 
@@ -57,7 +75,10 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
 
 
 def documents() -> dict[str, Any]:
-    return {found["kind"]: found for found in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))}
+    return {
+        found["kind"]: found
+        for found in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))
+    }
 
 
 def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
@@ -65,12 +86,18 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
     asked = variables([*container["command"], *container["args"]])
-    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(asked["PET_NNODES"])
+    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(
+        asked["PET_NNODES"]
+    )
     assert container["resources"]["limits"]["nvidia.com/gpu"] == int(asked["PET_NPROC_PER_NODE"])
     host, port = asked["PET_RDZV_ENDPOINT"].split(":")
     name = documents()["Job"]["metadata"]["name"]
-    assert host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]
-    assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {"job-name": name}
+    assert (
+        host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]
+    )
+    assert service["spec"]["clusterIP"] == "None" and service["spec"]["selector"] == {
+        "job-name": name
+    }
     assert int(port) == service["spec"]["ports"][0]["port"]
     claimed = {volume["name"] for volume in pod["volumes"]}
     assert {mount["name"] for mount in container["volumeMounts"]} == claimed
@@ -78,10 +105,14 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
 
 def test_a_mistake_ends_the_job_and_a_stop_does_not() -> None:
     (codes,) = (
-        rule["onExitCodes"] for rule in documents()["Job"]["spec"]["podFailurePolicy"]["rules"] if "onExitCodes" in rule
+        rule["onExitCodes"]
+        for rule in documents()["Job"]["spec"]["podFailurePolicy"]["rules"]
+        if "onExitCodes" in rule
     )
     mistakes = (errors.BadConfig, errors.BadInput, errors.NonFinite, errors.OutOfMemory)
     assert set(codes["values"]) == {mistake.exit_code for mistake in mistakes}
-    again = (errors.Stopped, errors.SourceUnreachable)  # machines that did not meet in time among the latter
+    # machines that did not meet in time among the latter
+    again = (errors.Stopped, errors.SourceUnreachable)
     assert not {error.exit_code for error in again} & set(codes["values"])
-    assert documents()["Job"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"  # as a failure policy asks for
+    # as a failure policy asks for
+    assert documents()["Job"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"

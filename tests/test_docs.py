@@ -1,4 +1,6 @@
-"""Every command in the documentation: the cheap ones are run, the others are held to what their tool would accept."""
+"""Every command in the documentation: the cheap ones are run, the others are held to what their
+tool would accept.
+"""
 
 import dataclasses
 import functools
@@ -25,17 +27,22 @@ from tests.pipelines.cli.parsing import parse
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
-TOOLS = (
-    "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
-)
+TOOLS = "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
 TOOLS += ["cp", "export", "ssh", "dask"]
 # commands that are run as they stand, in a second or two each
-CHEAP = {"electra --help", "electra check tiny", "electra params tiny", "electra params generator_size"}
+CHEAP = {
+    "electra --help",
+    "electra check tiny",
+    "electra params tiny",
+    "electra params generator_size",
+}
 CHEAP |= {"dvc stage list --all"}
 
 
 def commands(page: Path) -> list[str]:
-    """The commands of a page: lines of its sh blocks, and code spans in its tables and text that begin with a tool."""
+    """The commands of a page: lines of its sh blocks, and code spans in its tables and text that
+    begin with a tool.
+    """
     text = page.read_text(encoding="utf-8")
     found = [
         line.split(" #")[0].strip()
@@ -43,8 +50,14 @@ def commands(page: Path) -> list[str]:
         for line in block.replace("\\\n", " ").splitlines()
     ]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    found += [span for span in re.findall(r"`([^`\n]+)`", prose) if span.split()[0] in TOOLS and " " in span]
-    return [command.removeprefix("$ ") for command in found if command and not command.startswith("#")]
+    found += [
+        span
+        for span in re.findall(r"`([^`\n]+)`", prose)
+        if span.split()[0] in TOOLS and " " in span
+    ]
+    return [
+        command.removeprefix("$ ") for command in found if command and not command.startswith("#")
+    ]
 
 
 def blocks(page: Path) -> list[dict[str, Any]]:
@@ -63,7 +76,9 @@ def settings(page: Path, folder: Path) -> Params:
         return shipped()
     values = dict(read(ROOT / "params.yaml"))
     for block in blocks(page):
-        assert set(block) <= set(values), f"{page.name}: a block begins with sections of params.yaml"
+        assert set(block) <= set(values), (
+            f"{page.name}: a block begins with sections of params.yaml"
+        )
         values = merge(values, block)
     (folder / "params.yaml").write_text(json.dumps(values))
     return load(folder / "params.yaml")
@@ -74,7 +89,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pages")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
+)
 def test_the_settings_of_a_page_are_accepted(page: Path, folder: Path) -> None:
     assert settings(page, folder)
 
@@ -84,7 +101,9 @@ def test_the_first_two_commands_of_the_readme_are_the_two() -> None:
     assert first == ["make demo", "make test"]
 
 
-@pytest.mark.parametrize("command", sorted({command for page in PAGES for command in commands(page)} & CHEAP))
+@pytest.mark.parametrize(
+    "command", sorted({command for page in PAGES for command in commands(page)} & CHEAP)
+)
 def test_a_cheap_command_works(command: str) -> None:
     tool, *words = shlex.split(command)
     run(ROOT, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
@@ -93,7 +112,8 @@ def test_a_cheap_command_works(command: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_is_one_that_its_tool_knows(page: Path, folder: Path) -> None:
     for command in commands(page):
-        if not any(mark in command for mark in ("<", "…", "...")) or command.startswith("source"):  # no pattern
+        # no pattern
+        if not any(mark in command for mark in ("<", "…", "...")) or command.startswith("source"):
             check(command, functools.partial(settings, page, folder))
 
 
@@ -126,7 +146,14 @@ def check_python(words: list[str], params: Params) -> None:
         if words[2][:2] == "--" or len(words) == 3:  # a command without its arguments
             return
         options = parse(words[2:])
-        sections = (params.published, params.corpora, params.tokens, params.tasks, params.models, params.ablations)
+        sections = (
+            params.published,
+            params.corpora,
+            params.tokens,
+            params.tasks,
+            params.models,
+            params.ablations,
+        )
         known = {"", *(name for section in sections for name in section)}
         assert words[2] == "new" or options.get("name", "") in known
     elif words[0] == "-m":
@@ -159,7 +186,9 @@ def check_prefect(words: list[str]) -> None:
     if words[:2] == ["deployment", "run"]:
         from pipelines.flows.deployments import deployments
 
-        assert words[2] in {f"{each.flow_name}/{each.name}" for each in deployments(shipped(), with_team=True)}
+        assert words[2] in {
+            f"{each.flow_name}/{each.name}" for each in deployments(shipped(), with_team=True)
+        }
     else:
         assert words[0] in {"server", "worker", "work-pool", "flow-run"}
 
@@ -170,10 +199,16 @@ def check_dask(words: list[str]) -> None:
 
 
 def test_every_variable_of_ours_is_in_the_table_of_variables() -> None:
-    files = [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py"), ROOT / "deploy" / "worker"]
+    files = [
+        *(ROOT / "electra").rglob("*.py"),
+        *(ROOT / "pipelines").rglob("*.py"),
+        ROOT / "deploy" / "worker",
+    ]
     files += [ROOT / "compose.yaml"]
     read = {
-        name for file in files for name in re.findall(r"\bELECTRA_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8"))
+        name
+        for file in files
+        for name in re.findall(r"\bELECTRA_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8"))
     }
     page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
     table = page[page.index("## Environment variables") :]
@@ -191,7 +226,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_paths_in_code_spans_exist(page: Path) -> None:
     """A path that the text names as part of the project, and that a run does not make, is there."""
     for span in re.findall(
-        r"`((?:electra|pipelines|tests|docs|benchmarks)/[\w./+-]+)`", page.read_text(encoding="utf-8")
+        r"`((?:electra|pipelines|tests|docs|benchmarks)/[\w./+-]+)`",
+        page.read_text(encoding="utf-8"),
     ):
         if "dvc.lock" not in span:
             assert (ROOT / span).exists(), span
@@ -201,7 +237,9 @@ def test_the_table_of_models_tells_their_settings() -> None:
     models = shipped().models
     text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
     rows = re.findall(
-        r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|", text, re.M
+        r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|",
+        text,
+        re.M,
     )
     assert {row[0] for row in rows} == {"tiny", "mini", "small", "small_plus", "base", "large"}
     for name, layers, hidden, part, whole, shapes, steps, unit in rows:
@@ -210,15 +248,21 @@ def test_the_table_of_models_tells_their_settings() -> None:
         assert model.generator.width == pytest.approx(int(part) / int(whole or 1), rel=1e-4), name
         phases = phases_of(model.pretrain, int(model.pretrain.steps))
         assert shapes == ", then ".join(f"{phase.batch} × {phase.length}" for phase in phases), name
-        assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], name
+        assert model.pretrain.steps == float(steps) * {"": 1, " k": 1_000, " M": 1_000_000}[unit], (
+            name
+        )
 
 
 def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
     params, page = shipped(), (ROOT / "docs/published.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", page, re.M)
+    rows = re.findall(
+        r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", page, re.M
+    )
     assert [row[0] for row in rows] == ["small", "base", "large"]
     for name, *hours, memory, disk in rows:
-        settings = config_json(params.models[name].encoder, cost.PUBLISHED_VOCABULARY, "ElectraModel")
+        settings = config_json(
+            params.models[name].encoder, cost.PUBLISHED_VOCABULARY, "ElectraModel"
+        )
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(settings))
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
@@ -233,9 +277,21 @@ def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published
     text = (ROOT / "docs/sample-world.md").read_text(encoding="utf-8")
     table = text[text.index("## How tiny differs from the paper") :]
     listed = {
-        word for cell in re.findall(r"^\| (.*?) \|", table, re.M) for word in re.findall(r"`(?:\w+\.)?(\w+)`", cell)
+        word
+        for cell in re.findall(r"^\| (.*?) \|", table, re.M)
+        for word in re.findall(r"`(?:\w+\.)?(\w+)`", cell)
     }
-    size = {"layers", "hidden", "ffn", "length", "batch", "steps", "warmup", "stride", "question_length"}
+    size = {
+        "layers",
+        "hidden",
+        "ffn",
+        "length",
+        "batch",
+        "steps",
+        "warmup",
+        "stride",
+        "question_length",
+    }
     no_matter = {"log_every", "eval_every", "save_every", "precision", "seeds"}
     no_matter |= {"min_eval_interval_minutes", "min_save_interval_minutes"}
     changed = set[str]()
@@ -247,6 +303,9 @@ def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published
 def everything_of(model: str) -> list[dict[str, Any]]:
     """A model's settings: its networks', its objective's, its pre-training's, each task's."""
     params = shipped()
-    changes, whole = params.recipe(params.finetunings[model].recipe), plain(params.models[model].electra())
+    changes, whole = (
+        params.recipe(params.finetunings[model].recipe),
+        plain(params.models[model].electra()),
+    )
     tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
     return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]

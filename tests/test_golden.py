@@ -18,9 +18,16 @@ def computed() -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.mark.skipif(platform.machine() != GOLDEN["machine"], reason="floating point differs by architecture")
-@pytest.mark.skipif(torch.__version__.partition("+")[0] != GOLDEN["torch"], reason="torch's kernels differ by version")
+@pytest.mark.skipif(
+    platform.machine() != GOLDEN["machine"], reason="floating point differs by architecture"
+)
+@pytest.mark.skipif(
+    torch.__version__.partition("+")[0] != GOLDEN["torch"],
+    reason="torch's kernels differ by version",
+)
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_bytes_are_the_golden_ones(room: str, computed: dict[str, dict[str, str]]) -> None:
-    """Announce a change that is meant in CHANGELOG.md, then `python -m tests.golden > tests/golden.json`."""
+    """Announce a change that is meant in CHANGELOG.md, then `python -m tests.golden >
+    tests/golden.json`.
+    """
     assert computed[room] == GOLDEN[room]

@@ -1,4 +1,6 @@
-"""The Python of docs/library.md and its notebook runs as it stands, on made-up models in place of tiny's."""
+"""The Python of docs/library.md and its notebook runs as it stands, on made-up models in place of
+tiny's.
+"""
 
 import json
 import re
@@ -21,7 +23,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = root / "build/models/tiny"
     write_pretrained(models)
     write_finetuned(models)
-    for name, place in (("cola", "glue/tiny/cola"), ("rte", "glue/tiny/rte"), ("squad2", "squad/tiny/2.0")):
+    for name, place in (
+        ("cola", "glue/tiny/cola"),
+        ("rte", "glue/tiny/rte"),
+        ("squad2", "squad/tiny/2.0"),
+    ):
         shutil.copytree(models / name, root / "build" / place / "pretrained-seed1")
     return root
 
@@ -30,9 +36,15 @@ def run(source: str, name: str, names: dict[str, Any]) -> None:
     exec(compile(source, name, "exec"), names)
 
 
-def test_the_page(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(made)
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/library.md").read_text(encoding="utf-8"), re.M | re.S)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / "docs/library.md").read_text(encoding="utf-8"),
+        re.M | re.S,
+    )
     assert len(blocks) == 4
     names: dict[str, Any] = {}
     for number, block in enumerate(blocks):
@@ -40,12 +52,14 @@ def test_the_page(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert re.match(r"the +0\.\d\d\nmeal +0\.\d\d\nof +0\.\d\d\nmopol +0\.\d\d\n", said)
     assert names["vectors"].shape == (2, 32) and names["first"].shape == (1, 32)
-    assert "The meal of Mopol is corn. Mopol dwells in Dornwick."[names["found"]["start"] :].startswith(
-        names["found"]["best"]
-    )
+    assert "The meal of Mopol is corn. Mopol dwells in Dornwick."[
+        names["found"]["start"] :
+    ].startswith(names["found"]["best"])
 
 
-def test_the_notebook(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_notebook(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its cells run, and what is kept of them is the output of whole runs, in order."""
     (made / "docs").mkdir(exist_ok=True)
     shutil.copytree(ROOT / "results/curves", made / "results/curves")
@@ -59,4 +73,8 @@ def test_the_notebook(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert all(output["output_type"] != "error" for output in cell["outputs"])
     said = capsys.readouterr().out
     assert re.search(r"replaced: 0\.\d\d   original: 0\.\d\d   \(\d+ texts\)", said)
-    assert names["curve"][-1][0] < names["curve"][0][0] and len(names["pairs"]) > 2 and names["truth"].any()
+    assert (
+        names["curve"][-1][0] < names["curve"][0][0]
+        and len(names["pairs"]) > 2
+        and names["truth"].any()
+    )

@@ -1,4 +1,6 @@
-"""The recipes that pages open with, from files to a loaded model: their commands and Python, at a tiny size."""
+"""The recipes that pages open with, from files to a loaded model: their commands and Python, at a
+tiny size.
+"""
 
 import json
 import random
@@ -23,7 +25,11 @@ WORDS = {"good": ["fine", "bright", "warm", "kind"], "bad": ["grey", "cold", "da
 
 def first(page: str, language: str) -> str:
     """The first block of a language on a page."""
-    match = re.search(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M | re.S)
+    match = re.search(
+        rf"^```{language}\n(.*?)^```",
+        (ROOT / "docs" / page).read_text(encoding="utf-8"),
+        re.M | re.S,
+    )
     assert match
     return match[1]
 
@@ -46,12 +52,16 @@ def shape(value: Any) -> Any:
 
 
 def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
-    """The page's first commands in a copy of the project, settings made smaller after `new` wrote them; its Python."""
+    """The page's first commands in a copy of the project, settings made smaller after `new` wrote
+    them; its Python.
+    """
     copy_project(folder)
     shutil.copy(ROOT / "params.yaml", folder)
     draw = random.Random(1)
     (folder / "data").mkdir()
-    texts = [" ".join(sentence(draw, draw.choice(list(WORDS))) for _ in range(20)) for _ in range(300)]
+    texts = [
+        " ".join(sentence(draw, draw.choice(list(WORDS))) for _ in range(20)) for _ in range(300)
+    ]
     for name in ("train", "dev", "new"):
         rows = [{"text": sentence(draw, label), "mood": label} for label in [*WORDS] * 10]
         write(folder / f"data/{name}.jsonl", rows)
@@ -64,22 +74,36 @@ def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
         run(folder, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
         if words[0] == "new":
             made, (told, *_) = settings(folder), blocks(ROOT / "docs" / page)
-            assert {key: shape(made[key]["mine"]) for key in told} == {key: shape(told[key]["mine"]) for key in told}
-            (folder / "params.yaml").write_text(json.dumps(merge(merge(made, smaller), {"tracking": "none"})))
+            assert {key: shape(made[key]["mine"]) for key in told} == {
+                key: shape(told[key]["mine"]) for key in told
+            }
+            (folder / "params.yaml").write_text(
+                json.dumps(merge(merge(made, smaller), {"tracking": "none"}))
+            )
     run(folder, "-c", first(page, "python"))
 
 
 @pytest.mark.slow
 def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
-    follow(tmp_path / "project", "own-text.md", {"encoders": {"small": SMALL}, "models": {"mine": {"pretrain": FAST}}})
+    follow(
+        tmp_path / "project",
+        "own-text.md",
+        {"encoders": {"small": SMALL}, "models": {"mine": {"pretrain": FAST}}},
+    )
     assert (tmp_path / "project/build/models/mine/discriminator/model.safetensors").is_file()
 
 
 @pytest.mark.slow
 def test_own_task_to_predictions_and_a_model_that_answers(tmp_path: Path) -> None:
-    folder, words = tmp_path / "project", ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]
+    folder, words = (
+        tmp_path / "project",
+        ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]],
+    )
     write_base(tmp_path, words, 512, "encoder")
-    smaller = {"published": {"own": {"folder": "../encoder"}}, "finetunings": {"mine": {"model": "own"}}}
+    smaller = {
+        "published": {"own": {"folder": "../encoder"}},
+        "finetunings": {"mine": {"model": "own"}},
+    }
     follow(folder, "own-task.md", smaller)
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert len(answers) == 20 and {answer["prediction"] for answer in answers} <= {"good", "bad"}

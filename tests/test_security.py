@@ -1,4 +1,6 @@
-"""Nothing executes, listens abroad or leaks: what tests/test_architecture.py cannot read off the syntax tree."""
+"""Nothing executes, listens abroad or leaks: what tests/test_architecture.py cannot read off the
+syntax tree.
+"""
 
 import os
 import re
@@ -47,9 +49,13 @@ def test_telemetry_is_off_wherever_a_tool_is_started() -> None:
     assert "python pipelines/environment.py" in (ROOT / "Dockerfile").read_text()
     compose = (ROOT / "compose.yaml").read_text()
     for name in ("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"):
-        assert f'{name}: "{environment_of_tools.DEFAULTS[name]}"' in compose, "of the official images"
+        assert f'{name}: "{environment_of_tools.DEFAULTS[name]}"' in compose, (
+            "of the official images"
+        )
     assert "analytics = false" in (ROOT / ".dvc" / "config").read_text()
-    assert tomllib.loads((ROOT / "prefect.toml").read_text())["server"]["analytics_enabled"] is False
+    assert (
+        tomllib.loads((ROOT / "prefect.toml").read_text())["server"]["analytics_enabled"] is False
+    )
 
 
 def test_what_the_user_has_set_wins() -> None:
@@ -61,12 +67,16 @@ def test_servers_listen_on_loopback() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for line in re.findall(r"^\t.*(?:server start|mlflow ui).*$", makefile, re.M):
         assert "--host 127.0.0.1" in line
-    assert "0.0.0.0" not in "".join((ROOT / name).read_text() for name in ("Makefile", "prefect.toml"))
+    assert "0.0.0.0" not in "".join(
+        (ROOT / name).read_text() for name in ("Makefile", "prefect.toml")
+    )
 
 
 def test_no_secret_and_no_machine_in_the_tree() -> None:
     private_key = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-    token = re.compile(r"\b(?:hf_[A-Za-z0-9]{30,}|ghp_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9]{32,})\b")
+    token = re.compile(
+        r"\b(?:hf_[A-Za-z0-9]{30,}|ghp_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9]{32,})\b"
+    )
     home = re.compile(r"(?<![\w.])/(?:home|Users)/(?!electra\b)\w+")
     for name in git(ROOT, "ls-files", "-z").split("\0"):
         path = ROOT / name
@@ -85,7 +95,9 @@ def test_the_lock_has_exact_versions_and_no_address() -> None:
         assert re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z0-9,]+\])?==[^ ;]+( ;.*)?", line), line
     names = {line.split("==")[0] for line in packages}
     assert not names & {"torch", "triton"}
-    assert {name for name in names if name.startswith("nvidia-")} == {"nvidia-ml-py"}, "no libraries of CUDA"
+    assert {name for name in names if name.startswith("nvidia-")} == {"nvidia-ml-py"}, (
+        "no libraries of CUDA"
+    )
 
 
 def test_the_lock_keeps_what_must_be_kept() -> None:
@@ -113,13 +125,21 @@ def test_the_image_is_pinned_small_and_without_rights() -> None:
     assert "requirements.lock" in dockerfile
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in ignored, "what is not named stays outside"
-    assert not [line for line in ignored if line.startswith(("!.git", "!build", "!runs", "!mlruns", "!.venv"))]
+    assert not [
+        line
+        for line in ignored
+        if line.startswith(("!.git", "!build", "!runs", "!mlruns", "!.venv"))
+    ]
 
 
 @pytest.mark.slow
 def test_a_secret_in_the_environment_is_written_nowhere(project: Path) -> None:
     canary = "canary-7f3a91c2"
-    values = {"HF_TOKEN": canary, "MY_SECRET": canary, "MLFLOW_TRACKING_URI": f"sqlite:///{project}/m.db"}
+    values = {
+        "HF_TOKEN": canary,
+        "MY_SECRET": canary,
+        "MLFLOW_TRACKING_URI": f"sqlite:///{project}/m.db",
+    }
     params = project / "params.yaml"
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     done = run(project, "-m", "pipelines", "corpus", "smoke", **values)
@@ -133,7 +153,9 @@ def test_a_secret_in_the_environment_is_written_nowhere(project: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to take the network away")
 def test_a_stage_needs_no_network(project: Path) -> None:
     command = ["unshare", "-n", sys.executable, "-m", "pipelines", "corpus", "smoke"]
-    done = subprocess.run(command, cwd=project, env=environment(project), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=project, env=environment(project), capture_output=True, text=True, check=False
+    )
     if "unshare failed" in done.stderr:
         pytest.skip("the kernel does not let us")
     assert done.returncode == 0, done.stderr

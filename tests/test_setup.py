@@ -1,4 +1,6 @@
-"""Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any other Python."""
+"""Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any
+other Python.
+"""
 
 import ast
 import json
@@ -29,7 +31,9 @@ def same(name: str) -> str:
 
 def test_every_pinned_package_had_a_wheel_for_every_python_that_is_promised() -> None:
     record = json.loads((ROOT / ".ci" / "wheels.json").read_text())
-    promised = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
+    promised = [
+        line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line
+    ]
     assert list(record["wheels"]) == list(CHECK["PYTHONS"]) == promised
     assert PROJECT["requires-python"] == f">={promised[0]},<3.{int(promised[-1][2:]) + 1}"
     for python, wheels in record["wheels"].items():
@@ -41,8 +45,13 @@ def test_every_pinned_package_had_a_wheel_for_every_python_that_is_promised() ->
 
 
 def test_a_package_of_one_python_alone_is_asked_of_that_one() -> None:
-    asked = {python: {each.partition("==")[0] for each in CHECK["pinned"](python)} for python in CHECK["PYTHONS"]}
-    assert "pendulum" in asked["3.12"] - asked["3.13"] and "whenever" in asked["3.13"] - asked["3.12"]
+    asked = {
+        python: {each.partition("==")[0] for each in CHECK["pinned"](python)}
+        for python in CHECK["PYTHONS"]
+    }
+    assert (
+        "pendulum" in asked["3.12"] - asked["3.13"] and "whenever" in asked["3.13"] - asked["3.12"]
+    )
     assert not any("pywin32" in each for each in asked.values())
 
 
@@ -61,21 +70,31 @@ def test_every_package_that_is_imported_is_declared() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     for module in imported - set(sys.stdlib_module_names) - {"electra", "pipelines"}:
-        assert {name.lower().replace("_", "-") for name in owners.get(module, [module])} & declared, module
+        assert {
+            name.lower().replace("_", "-") for name in owners.get(module, [module])
+        } & declared, module
 
 
 def test_set_up_names_a_python_that_will_not_do(tmp_path: Path) -> None:
     old = tmp_path / "python3.10"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.13\nexit 1\n')
     old.chmod(0o755)
-    for name in (".ci/set-up", "requirements.lock", "pyproject.toml", "pipelines/environment.py"):  # no .venv is there
+    # no .venv is there
+    for name in (".ci/set-up", "requirements.lock", "pyproject.toml", "pipelines/environment.py"):
         (tmp_path / "new" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / "new" / name)
-    done = subprocess.run([tmp_path / "new/.ci/set-up", old, "torch"], capture_output=True, text=True, check=False)
-    assert done.returncode == 69 and "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
+    done = subprocess.run(
+        [tmp_path / "new/.ci/set-up", old, "torch"], capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 69
+        and "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
+    )
 
 
-def test_make_takes_the_first_python_that_runs_and_refuses_a_path_with_a_space(tmp_path: Path) -> None:
+def test_make_takes_the_first_python_that_runs_and_refuses_a_path_with_a_space(
+    tmp_path: Path,
+) -> None:
     """A version manager's shim of a Python that is not active is found, and refuses."""
     (tmp_path / "shims").mkdir()
     shim = tmp_path / "shims" / "python3.11"
@@ -89,8 +108,14 @@ def test_make_takes_the_first_python_that_runs_and_refuses_a_path_with_a_space(t
     spaced = tmp_path / "my own"
     spaced.mkdir()
     shutil.copy(ROOT / "Makefile", spaced)
-    refused = subprocess.run(["make", "setup"], cwd=spaced, capture_output=True, text=True, check=False)
-    assert refused.returncode and "has a space in it" in refused.stderr and not list(spaced.glob("*.*"))
+    refused = subprocess.run(
+        ["make", "setup"], cwd=spaced, capture_output=True, text=True, check=False
+    )
+    assert (
+        refused.returncode
+        and "has a space in it" in refused.stderr
+        and not list(spaced.glob("*.*"))
+    )
 
 
 FAKE = """#!/bin/sh
@@ -146,7 +171,9 @@ def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_moved_or_copied_project_gets_an_environment_of_its_own(setup: Setup, copied: bool) -> None:
+def test_a_moved_or_copied_project_gets_an_environment_of_its_own(
+    setup: Setup, copied: bool
+) -> None:
     setup.run()
     old = setup.folder
     (old / ".venv/bin/old").touch()
@@ -169,9 +196,10 @@ def test_nothing_of_the_callers_leads_pip_elsewhere(setup: Setup) -> None:
 def test_torch_comes_from_the_index_that_is_named(setup: Setup) -> None:
     setup.run("https://example.com/cpu")
     torch = [line for line in setup.asked() if "torch==" in line]
-    assert ["-m pip install --quiet --index-url https://example.com/cpu torch==2.13.0" in line for line in torch] == [
-        True
-    ]
+    assert [
+        "-m pip install --quiet --index-url https://example.com/cpu torch==2.13.0" in line
+        for line in torch
+    ] == [True]
     words = ["make", "--dry-run", "setup", "TORCH_INDEX=https://example.com/cpu"]
     printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert ' "https://example.com/cpu"\n' in printed
@@ -180,14 +208,22 @@ def test_torch_comes_from_the_index_that_is_named(setup: Setup) -> None:
 def test_a_folder_without_git_is_told_to_dvc_and_a_clone_is_not(setup: Setup) -> None:
     done = setup.run()
     assert "no git repository here" in done.stdout
-    assert [line for line in setup.asked() if line.startswith("dvc config --local core.no_scm true")]
+    assert [
+        line for line in setup.asked() if line.startswith("dvc config --local core.no_scm true")
+    ]
     git(setup.folder, "init", "-q")
     assert setup.run().stdout == ""
-    assert [line.partition(" user")[0] for line in setup.asked()] == ["dvc config --local --unset core.no_scm"]
+    assert [line.partition(" user")[0] for line in setup.asked()] == [
+        "dvc config --local --unset core.no_scm"
+    ]
 
 
 def test_a_repository_that_git_does_not_trust_is_not_taken_for_none(setup: Setup) -> None:
     git(setup.folder, "init", "-q")
     done = setup.run(GIT_TEST_ASSUME_DIFFERENT_OWNER="1")
-    assert done.returncode == 69 and "dubious ownership" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 69
+        and "dubious ownership" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
     assert not [line for line in setup.asked() if "no_scm" in line]

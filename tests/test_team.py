@@ -1,6 +1,8 @@
-"""A team in containers, from `make team` to a restored backup. Needs a Docker engine and its compose plugin.
+"""A team in containers, from `make team` to a restored backup. Needs a Docker engine and its
+compose plugin.
 
-TORCH and COMPILER in the environment go into the image, as in .env. The ports are a team's: none may run here.
+TORCH and COMPILER in the environment go into the image, as in .env. The ports are a team's: none
+may run here.
 """
 
 import base64
@@ -28,7 +30,10 @@ def engine_answers() -> bool:
     )
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not engine_answers(), reason="needs a Docker engine")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not engine_answers(), reason="needs a Docker engine"),
+]
 
 
 class Team:
@@ -56,7 +61,9 @@ class Team:
 
     def run(self, *words: str, stdin: str = "", code: int = 0) -> str:
         """Return what a command prints in the clone; it has to end with `code`."""
-        done = subprocess.run(words, cwd=self.clone, input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=self.clone, input=stdin, capture_output=True, text=True, check=False
+        )
         assert done.returncode == code, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout.strip()
 
@@ -71,11 +78,21 @@ class Team:
     def ask(self, path: str, body: Any = None) -> Any:
         """Return an answer of Prefect's (`/flow_runs/...`) or MLflow's API (`mlflow/...`)."""
         prefect = path.startswith("/")
-        url = f"http://127.0.0.1:4200/api{path}" if prefect else f"http://127.0.0.1:5000/api/2.0/{path}"
-        login = f"electra:{self.values['PREFECT_PASSWORD']}" if prefect else f"admin:{self.values['MLFLOW_PASSWORD']}"
+        url = (
+            f"http://127.0.0.1:4200/api{path}"
+            if prefect
+            else f"http://127.0.0.1:5000/api/2.0/{path}"
+        )
+        login = (
+            f"electra:{self.values['PREFECT_PASSWORD']}"
+            if prefect
+            else f"admin:{self.values['MLFLOW_PASSWORD']}"
+        )
         headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
         headers["Content-Type"] = "application/json"
-        request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
+        request = urllib.request.Request(
+            url, None if body is None else json.dumps(body).encode(), headers
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
@@ -86,14 +103,30 @@ class Team:
 
     def start(self, deployment: str, **settings: Any) -> str:
         """Start a run of the smoke model, and return its id."""
-        flat = json.dumps({f"models.smoke.pretrain.{name}": value for name, value in settings.items()})
-        words = ["prefect", "deployment", "run", deployment, "--tag", "user:anna", "--param", f"settings={flat}"]
+        flat = json.dumps(
+            {f"models.smoke.pretrain.{name}": value for name, value in settings.items()}
+        )
+        words = [
+            "prefect",
+            "deployment",
+            "run",
+            deployment,
+            "--tag",
+            "user:anna",
+            "--param",
+            f"settings={flat}",
+        ]
         printed = self.inside("lead", *words)
         return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", printed)[0]
 
     def wait(self, run: str) -> Any:
         """Return a flow run once it has completed."""
-        ended = until(lambda: [run for run in [self.ask(f"/flow_runs/{run}")] if run["state"]["type"] in ENDS], 1800)
+        ended = until(
+            lambda: [
+                run for run in [self.ask(f"/flow_runs/{run}")] if run["state"]["type"] in ENDS
+            ],
+            1800,
+        )
         log = self.run("docker", "compose", "logs", "--tail", "60", "worker", "lead")
         assert ended[0]["state"]["type"] == "COMPLETED", log
         return ended[0]
@@ -107,7 +140,11 @@ class Team:
 
     def saved(self) -> set[str]:
         """Return the checkpoints of runs that go on."""
-        return {*self.inside("lead", "find", "runs/flows", "-name", "step-*", "-path", "*/pretrain/*").split()}
+        return {
+            *self.inside(
+                "lead", "find", "runs/flows", "-name", "step-*", "-path", "*/pretrain/*"
+            ).split()
+        }
 
 
 @pytest.fixture(scope="module")
@@ -135,10 +172,14 @@ def test_logins_are_on_no_command_line_and_out_of_reach_of_a_run(team: Team) -> 
         assert name.startswith("TEAM_") or value not in "".join(lists), name
     for name in ("POSTGRES_PASSWORD", "MLFLOW_SECRET"):
         assert team.values[name] not in team.inside("worker", "env")
-    assert "Read-only" in team.inside("worker", "sh", "-c", "touch /srv/origin/hooks/post-receive 2>&1 || true")
+    assert "Read-only" in team.inside(
+        "worker", "sh", "-c", "touch /srv/origin/hooks/post-receive 2>&1 || true"
+    )
 
 
-def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(team: Team, tmp_path: Path) -> None:
+def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(
+    team: Team, tmp_path: Path
+) -> None:
     team.set_params("steps: 20", "steps: 22")
     git(team.clone, "push", "--quiet", team.values["TEAM_ORIGIN"], "HEAD")
     done = team.wait(team.start("pretrain/electra-smoke"))
@@ -149,7 +190,9 @@ def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(team: Team
     runs = team.ask("mlflow/runs/search", {"experiment_ids": ["0", "1"]})["runs"]
     tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in runs]
     assert {"anna"} == {each["mlflow.user"] for each in tags}
-    assert all(each["prefect.url"].startswith("http://127.0.0.1:4200/") for each in tags), "opens on this machine"
+    assert all(each["prefect.url"].startswith("http://127.0.0.1:4200/") for each in tags), (
+        "opens on this machine"
+    )
 
 
 def test_a_worker_that_cannot_write_ends(team: Team) -> None:
@@ -159,8 +202,20 @@ def test_a_worker_that_cannot_write_ends(team: Team) -> None:
 
 
 def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(team: Team) -> None:
-    """Prefect holds events back that follow one of before its start: the part must not wait for that."""
-    team.run("docker", "compose", "up", "--detach", "--wait", "--scale", "worker=2", "--no-recreate", "worker")
+    """Prefect holds events back that follow one of before its start: the part must not wait for
+    that.
+    """
+    team.run(
+        "docker",
+        "compose",
+        "up",
+        "--detach",
+        "--wait",
+        "--scale",
+        "worker=2",
+        "--no-recreate",
+        "worker",
+    )
     run = team.start("team/electra-smoke", steps=12_000, save_every=200)
     until(team.saved, 900)
     team.run("docker", "compose", "restart", "prefect")
@@ -191,7 +246,10 @@ def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
             team.ask("mlflow/runs/search", {"experiment_ids": ["0", "1"]}),
         ]
 
-    words = {"dump": "pg_dumpall --username electra", "restore": "psql --username electra --dbname postgres"}
+    words = {
+        "dump": "pg_dumpall --username electra",
+        "restore": "psql --username electra --dbname postgres",
+    }
     page = (ROOT / "docs/team.md").read_text(encoding="utf-8")
     assert all(command in page for command in words.values())
     before = show()

@@ -1,4 +1,6 @@
-"""The wheel holds every file of the packages, and works installed in a folder of its own, away from any checkout."""
+"""The wheel holds every file of the packages, and works installed in a folder of its own, away from
+any checkout.
+"""
 
 import shutil
 import zipfile
@@ -11,20 +13,35 @@ from tests.conftest import ROOT, git, run
 from tests.electra.made_up_models import write_pretrained
 
 pytestmark = pytest.mark.slow
-OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}  # stages run in a checkout, which has them
+# stages run in a checkout, which has them
+OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since setuptools leaves folders beside the sources; no index is asked for anything."""
+    """Built from a copy, since setuptools leaves folders beside the sources; no index is asked for
+    anything.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     for package in ("electra", "pipelines"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)
     alone = ["--no-deps", "--no-index", "--quiet"]
-    run(folder, "-m", "pip", "wheel", "--no-build-isolation", *alone, "--wheel-dir", str(folder), str(source))
+    run(
+        folder,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-build-isolation",
+        *alone,
+        "--wheel-dir",
+        str(folder),
+        str(source),
+    )
     (made,) = folder.glob("*.whl")
     run(folder, "-m", "pip", "install", *alone, "--target", str(folder / "site"), str(made))
     return made
@@ -43,4 +60,8 @@ def test_what_is_installed_runs(wheel: Path, tmp_path: Path) -> None:
     assert "Usage: electra predict " in run(tmp_path, command, "predict", "--help", **where).stdout
     write_pretrained(tmp_path)
     program = "import electra; print(electra.__file__, *electra.load('discriminator').embed(['a cat']).shape)"
-    assert run(tmp_path, "-c", program, **where).stdout.split() == [str(site / "electra" / "__init__.py"), "1", "32"]
+    assert run(tmp_path, "-c", program, **where).stdout.split() == [
+        str(site / "electra" / "__init__.py"),
+        "1",
+        "32",
+    ]

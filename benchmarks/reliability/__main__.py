@@ -1,8 +1,10 @@
-"""Break everything on purpose and count what happens: `python -m benchmarks.reliability --rounds 30`.
+"""Break everything on purpose and count what happens: `python -m benchmarks.reliability --rounds
+30`.
 
-Every attack ends in the same bytes as without it, in a sentence and an exit code with nothing lost, or in anything
-else, which is a bug. Writes benchmarks/results/reliability.json, with `--only` what it says of these attacks; exit code
-1 if there was anything else. docs/reliability.md says what each does.
+Every attack ends in the same bytes as without it, in a sentence and an exit code with nothing lost,
+or in anything else, which is a bug. Writes benchmarks/results/reliability.json, with `--only` what
+it says of these attacks; exit code 1 if there was anything else. docs/reliability.md says what each
+does.
 """
 
 import random
@@ -35,7 +37,9 @@ ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> what it does, tries a ro
 }
 
 
-def attack_all(world: World, rounds: float, seed: int, only: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def attack_all(
+    world: World, rounds: float, seed: int, only: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Make all attacks: of each, counts by kind and what else happened."""
     for name in only:
         attack, tries = ATTACKS[name]
@@ -45,10 +49,16 @@ def attack_all(world: World, rounds: float, seed: int, only: list[str]) -> Itera
         for each in attack(world, random.Random(f"{seed}/{name}"), max(1, round(rounds * tries))):
             verdict = world.attack(each) if isinstance(each, Fault) else each
             fine = verdict.outcome in FINE
-            counts.setdefault(verdict.kind, Counter()).update(["tried", verdict.outcome if fine else "else"])
+            counts.setdefault(verdict.kind, Counter()).update(
+                ["tried", verdict.outcome if fine else "else"]
+            )
             if not fine:
                 failures.append(vars(verdict))
-                print(f"{name}: {verdict.kind}: {verdict.what}: {verdict.outcome}", file=sys.stderr, flush=True)
+                print(
+                    f"{name}: {verdict.kind}: {verdict.what}: {verdict.outcome}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         total = figures(sum(counts.values(), Counter()))
         kinds = {kind: figures(count) for kind, count in sorted(counts.items())}
         spent = round(processor_seconds() - started, 1)
@@ -68,7 +78,9 @@ def figures(count: Counter[str]) -> dict[str, int]:
 
 def processor_seconds() -> float:
     """What this process and its children have used."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
 
 
 def main() -> None:
@@ -82,14 +94,19 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="reliability-", dir=memory if memory.is_dir() else None))
     command = f"python -m benchmarks.reliability --rounds {chosen.rounds:g} --seed {chosen.seed}"
     only = chosen.only.split(",") if chosen.only else list(ATTACKS)
-    known: dict[str, Any] = read_json(chosen.output)["attacks"] if chosen.only and chosen.output.is_file() else {}
+    known: dict[str, Any] = (
+        read_json(chosen.output)["attacks"] if chosen.only and chosen.output.is_file() else {}
+    )
     try:
         warm_up()
         world = World(folder)
         for name, found in attack_all(world, chosen.rounds, chosen.seed, only):
-            when = {key: origin[key] for key in ("commit", "recorded")}  # its own: an attack may be renewed alone
+            # its own: an attack may be renewed alone
+            when = {key: origin[key] for key in ("commit", "recorded")}
             known[name] = {**found, "command": f"{command} --only {name}", **when}
-            totals = {key: sum(each[key] for each in known.values()) for key in ("tried", "anything_else")}
+            totals = {
+                key: sum(each[key] for each in known.values()) for key in ("tried", "anything_else")
+            }
             write_record(chosen.output, {"attacks": known, **totals}, origin)
     finally:
         shutil.rmtree(folder)

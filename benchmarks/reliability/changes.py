@@ -1,6 +1,8 @@
-"""Changes between two starts of one pre-training: nothing that was saved is gone, and what bears on no result goes on.
+"""Changes between two starts of one pre-training: nothing that was saved is gone, and what bears on
+no result goes on.
 
-What does bear on it begins a run of its own beside the other, which is taken up again when the change is undone.
+What does bear on it begins a run of its own beside the other, which is taken up again when the
+change is undone.
 """
 
 import random
@@ -10,7 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import ROOT
-from benchmarks.reliability.world import Ended, Verdict, World, differing, everything, outputs, run, stage_command
+from benchmarks.reliability.world import (
+    Ended,
+    Verdict,
+    World,
+    differing,
+    everything,
+    outputs,
+    run,
+    stage_command,
+)
 
 STAGE = "pretrain"
 SHARE = 0.15  # of the changes to files: then it is on its way
@@ -41,12 +52,12 @@ CHANGES = {
 ADDED = {
     ("keep_checkpoints: 2", True): ("compile: off", "clip: 1.0"),
     ("keep_checkpoints: 2", False): (
-        "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",  # noqa: E501
+        "seed: 2", "clip: 0.5", "weight_decay: 0.1", "beta1: 0.8", "beta2: 0.99", "eps: 1.0e-5", "bias_correction: true",
         "schedule: warmup_stable_decay", "generator_lr_scale: 0.5", "accumulate: 2",
     ),
     ("embedding: 16", True): ("positions: 512",),
     ("embedding: 16", False): (
-        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: mimetic",  # noqa: E501
+        "positions: 256", "dropout: 0.0", "attention_dropout: 0.0", "layer_norm_eps: 1.0e-6", "init_std: 0.1", "init: mimetic",
     ),
     ("width: 0.5", False): ("depth: 0.5",),
     ("objective: {", False): (
@@ -57,7 +68,13 @@ ADDED = {
 }  # fmt: skip
 for (place, goes_on), texts in ADDED.items():
     for text in texts:
-        CHANGES[text] = (FILE, place, f"{place}{text}" if place[-1] == "{" else f"{place}, {text}", goes_on, True)
+        CHANGES[text] = (
+            FILE,
+            place,
+            f"{place}{text}" if place[-1] == "{" else f"{place}, {text}",
+            goes_on,
+            True,
+        )
 
 
 def settings(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
@@ -104,7 +121,8 @@ def follow(ended: Ended, here: Path, saved: dict[str, str], goes_on: bool) -> st
     if resumed != goes_on:
         return f"{'resumed' if resumed else 'started afresh'}: {ended.said[-600:]}"
     kept = set(everything(here / "runs").values())
-    pruned = r"\.lock$|step-|metrics|\.step-\d+\.tmp-" if resumed else r"\.lock$"  # as the run goes on
+    # as the run goes on
+    pruned = r"\.lock$|step-|metrics|\.step-\d+\.tmp-" if resumed else r"\.lock$"
     gone = [name for name, sha256 in saved.items() if sha256 not in kept]
     if lost := [name for name in gone if not re.match(pruned, name.partition("/")[2])]:
         return f"gone: {', '.join(lost)}"

@@ -1,9 +1,10 @@
-"""Every change that a child process makes to files, one by one: to count them, to be killed at one, to have one fail.
+"""Every change that a child process makes to files, one by one: to count them, to be killed at one,
+to have one fail.
 
-Python's audit hooks report each open, rename, link, removal and new folder before it happens, whoever asks for it.
-Writes and fsyncs have none: files are opened as `Watched`, whose writes are the kernel's, and safetensors'
-writer, which is compiled, is replaced by one in Python that takes the same steps. What a hook raises, its caller
-gets as the system's answer.
+Python's audit hooks report each open, rename, link, removal and new folder before it happens,
+whoever asks for it. Writes and fsyncs have none: files are opened as `Watched`, whose writes are
+the kernel's, and safetensors' writer, which is compiled, is replaced by one in Python that takes
+the same steps. What a hook raises, its caller gets as the system's answer.
 """
 
 import builtins
@@ -21,8 +22,8 @@ from typing import Any
 import safetensors
 import safetensors.torch
 
-# What is about to happen: "create", "write", "fsync", "rename", "remove", "folder", "link"; its paths; of a write the
-# file and the bytes, of a creation whether what was there is emptied
+# What is about to happen: "create", "write", "fsync", "rename", "remove", "folder", "link"; its
+# paths; of a write the file and the bytes, of a creation whether what was there is emptied
 Happening = Callable[[str, tuple[Path, ...], Any], None]
 WRITES = os.O_WRONLY | os.O_RDWR
 EVENTS = {"os.remove": "remove", "os.rmdir": "remove", "os.mkdir": "folder"}
@@ -30,7 +31,9 @@ PIECE = 1 << 16
 
 
 def watch(happening: Happening) -> None:
-    """From here on, in this process, for good: call `happening` at every change to a file below the working folder."""
+    """From here on, in this process, for good: call `happening` at every change to a file below the
+    working folder.
+    """
     here, inside = Path.cwd(), False
 
     def report(what: str, *names: Any, data: Any = None) -> None:
@@ -58,7 +61,9 @@ def watch(happening: Happening) -> None:
             report(EVENTS[event], place(given[0], given[-1]))
 
     class Watched(io.FileIO):
-        """A file whose writes are reported; half of the bytes are on the disk when a write is cut short."""
+        """A file whose writes are reported; half of the bytes are on the disk when a write is cut
+        short.
+        """
 
         def write(self, data: Any) -> int:
             view = memoryview(data).cast("B")
@@ -73,7 +78,9 @@ def watch(happening: Happening) -> None:
 
     plain_open = builtins.open
 
-    def watched_open(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
+    def watched_open(
+        file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any
+    ) -> Any:
         if set(mode) <= set("rbt") or isinstance(file, int):
             return plain_open(file, mode, buffering, *more, **named)
         raw = Watched(file, mode.replace("b", "").replace("t", ""))
@@ -133,7 +140,9 @@ def die(what: str, paths: tuple[Path, ...], data: Any) -> None:
 
 
 class Fail:
-    """Fail with an error number: at the first change of `kinds` that is met and, with `lasting`, at all that follow."""
+    """Fail with an error number: at the first change of `kinds` that is met and, with `lasting`, at
+    all that follow.
+    """
 
     def __init__(self, number: int, kinds: tuple[str, ...], *, lasting: bool) -> None:
         self.number, self.kinds, self.lasting, self.met = number, kinds, lasting, False
@@ -151,7 +160,9 @@ def full() -> Fail:
 
 def broken() -> Fail:
     """A disk with one bad place."""
-    return Fail(errno.EIO, ("create", "write", "fsync", "folder", "rename", "link", "remove"), lasting=False)
+    return Fail(
+        errno.EIO, ("create", "write", "fsync", "folder", "rename", "link", "remove"), lasting=False
+    )
 
 
 def forbidden() -> Fail:
@@ -160,7 +171,9 @@ def forbidden() -> Fail:
 
 
 def unreadable(path: Path) -> None:
-    """From here on, in this process: reading one file fails as it does from a disk with a bad place."""
+    """From here on, in this process: reading one file fails as it does from a disk with a bad
+    place.
+    """
     plain_open, safe_open, path = builtins.open, safetensors.torch.safe_open, path.absolute()
     error = OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
@@ -172,7 +185,10 @@ def unreadable(path: Path) -> None:
             raise error
 
     def is_it(file: Any) -> bool:
-        return isinstance(file, str | bytes | os.PathLike) and Path(os.fsdecode(file)).absolute() == path
+        return (
+            isinstance(file, str | bytes | os.PathLike)
+            and Path(os.fsdecode(file)).absolute() == path
+        )
 
     def bad_open(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
         if not is_it(file) or not set(mode) <= set("rbt"):
@@ -190,9 +206,12 @@ def unreadable(path: Path) -> None:
 
 
 def obey_permissions() -> None:
-    """Let the bits of files and folders count for root, too: give up the two rights that go past them."""
+    """Let the bits of files and folders count for root, too: give up the two rights that go past
+    them.
+    """
     libc, header = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0)
-    rights = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of rights 0 to 31, then of the others
+    # effective, permitted, inheritable: of rights 0 to 31, then of the others
+    rights = (ctypes.c_uint32 * 6)()
     libc.capget(header, rights)
     past = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
     rights[0] &= ~past

@@ -1,8 +1,10 @@
-"""What a disk may hold after the power went: the states that a sequence of changes may leave, and no others.
+"""What a disk may hold after the power went: the states that a sequence of changes may leave, and
+no others.
 
-The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for certain; later data is
-there, or missing, or cut, or zeros. Of a folder's names, those that an fsync of the folder has covered; of later
-creations, renames and removals a prefix, in each folder its own. A rename within a folder is whole or not there.
+The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for
+certain; later data is there, or missing, or cut, or zeros. Of a folder's names, those that an fsync
+of the folder has covered; of later creations, renames and removals a prefix, in each folder its
+own. A rename within a folder is whole or not there.
 """
 
 import random
@@ -25,7 +27,12 @@ class File:
         if self.safe == data:
             return data
         cut = chance.randrange(len(data) + 1)
-        states = {"old": old, "zeros": bytes(len(data)), "cut": data[:cut], "torn": data[:cut] + bytes(len(data) - cut)}
+        states = {
+            "old": old,
+            "zeros": bytes(len(data)),
+            "cut": data[:cut],
+            "torn": data[:cut] + bytes(len(data) - cut),
+        }
         return {**states, "all": data}[chance.choice(list(states)) if how == "random" else how]
 
 
@@ -35,7 +42,8 @@ class Folder:
 
     names: dict[str, "File | Folder"] = field(default_factory=dict)
     safe: dict[str, "File | Folder"] = field(default_factory=dict)
-    changes: list[dict[str, "File | Folder | None"]] = field(default_factory=list)  # None: the name goes
+    # None: the name goes
+    changes: list[dict[str, "File | Folder | None"]] = field(default_factory=list)
 
     def change(self, what: dict[str, "File | Folder | None"]) -> None:
         apply(what, self.names)
@@ -47,7 +55,9 @@ class Folder:
     def after(self, chance: random.Random, how: str) -> dict[str, "File | Folder"]:
         """The names after a power cut."""
         names = dict(self.safe)
-        count = {"old": 0, "random": chance.randrange(len(self.changes) + 1)}.get(how, len(self.changes))
+        count = {"old": 0, "random": chance.randrange(len(self.changes) + 1)}.get(
+            how, len(self.changes)
+        )
         for what in self.changes[:count]:
             apply(what, names)
         return names
@@ -72,7 +82,11 @@ class Disk:
     def _read(self, folder: Path) -> Folder:
         names: dict[str, File | Folder] = {}
         for path in folder.iterdir():
-            names[path.name] = self._read(path) if path.is_dir() else File(bytearray(raw := path.read_bytes()), raw)
+            names[path.name] = (
+                self._read(path)
+                if path.is_dir()
+                else File(bytearray(raw := path.read_bytes()), raw)
+            )
         return Folder(names, dict(names))
 
     def node(self, path: Path) -> "File | Folder":
@@ -84,7 +98,9 @@ class Disk:
         return node
 
     def note(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        """Remember a change for `replay` (benchmarks/reliability/disk.py reports it before it happens)."""
+        """Remember a change for `replay` (benchmarks/reliability/disk.py reports it before it
+        happens).
+        """
         if what == "write":
             file, view = data
             place = None if "a" in file.mode else file.tell()
@@ -152,7 +168,9 @@ class Disk:
 
 
 def cut_all(disk: Disk, targets: dict[int, list[tuple[Path, int]]]) -> None:
-    """Replay what was noted and write states after so many changes: number of changes → folders, each with its seed."""
+    """Replay what was noted and write states after so many changes: number of changes → folders,
+    each with its seed.
+    """
     for number, change in enumerate([lambda: None, *disk.todo]):
         change()
         for target, seed in targets.get(number, []):
@@ -162,7 +180,11 @@ def cut_all(disk: Disk, targets: dict[int, list[tuple[Path, int]]]) -> None:
 def contents(folder: Path | Folder) -> dict[str, bytes]:
     """Every file with its bytes, as programs see them: of a model, or of a real folder."""
     if isinstance(folder, Path):
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
     found = {}
     for name, node in folder.names.items():
         if isinstance(node, File):

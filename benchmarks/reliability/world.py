@@ -1,8 +1,10 @@
-"""A project whose every stage takes well below a second, and one process that is forked for each attack on it.
+"""A project whose every stage takes well below a second, and one process that is forked for each
+attack on it.
 
-Importing torch takes seconds and a stage of this project tenths of one; so everything is imported once, by `warm_up`,
-and a child that changes into a copy of the project calls the command line's own `main`. The parent runs no stage
-itself: what a stage keeps in memory could hide damage from its children.
+Importing torch takes seconds and a stage of this project tenths of one; so everything is imported
+once, by `warm_up`, and a child that changes into a copy of the project calls the command line's own
+`main`. The parent runs no stage itself: what a stage keeps in memory could hide damage from its
+children.
 """
 
 import contextlib
@@ -73,9 +75,17 @@ ablations:
     arms: {electra: {}, mlm: {objective.name: mlm}}
 """
 MODEL = "micro"
-COMMANDS = {stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pretrain", "glue", "squad")} | {
+COMMANDS = {
+    stage: [stage, MODEL] for stage in ("corpus", "tokens", "tasks", "pretrain", "glue", "squad")
+} | {
     "ablation": ["ablation", "pair"],
-    "predict": ["predict", "build/glue/micro/cola/pretrained-seed1", "rows.txt", "--output", "results/predicted.jsonl"],
+    "predict": [
+        "predict",
+        "build/glue/micro/cola/pretrained-seed1",
+        "rows.txt",
+        "--output",
+        "results/predicted.jsonl",
+    ],
 }
 STAGES = tuple(COMMANDS)
 LAST = "runs/pretrain/*/step-20"
@@ -91,8 +101,13 @@ LEFT = {  # what each leaves; of pre-training the last weights and moments, too
 }
 PATIENCE = 600.0  # seconds after which a process is taken to hang
 BUG = "this is a bug"
-# Of the errors a user can meet, each kind has a code; a subclass from elsewhere may have taken over another's.
-CODES = {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type) and kind is not errors.UserError}
+# Of the errors a user can meet, each kind has a code; a subclass from elsewhere may have taken over
+# another's.
+CODES = {
+    kind.exit_code
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and kind is not errors.UserError
+}
 FINE = ("same", "refused")  # outcomes; anything else is a bug, in words
 
 Prepare = Callable[[], Callable[[], object] | None]
@@ -100,7 +115,9 @@ Prepare = Callable[[], Callable[[], object] | None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal that killed it), what it printed, its seconds."""
+    """How a process ended: its exit code (negative: the signal that killed it), what it printed,
+    its seconds.
+    """
 
     code: int
     said: str
@@ -110,7 +127,12 @@ class Ended:
     def refused(self) -> bool:
         """Whether it ended with a sentence for the user."""
         sentence = any(line.startswith("error: ") for line in self.said.splitlines())
-        return self.code in CODES and sentence and "Traceback" not in self.said and BUG not in self.said
+        return (
+            self.code in CODES
+            and sentence
+            and "Traceback" not in self.said
+            and BUG not in self.said
+        )
 
 
 @dataclass(frozen=True)
@@ -124,9 +146,11 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """A fault to one stage. `start` runs the stage in a copy of `before`, once or several times, and says how it went.
+    """A fault to one stage. `start` runs the stage in a copy of `before`, once or several times,
+    and says how it went.
 
-    A start that was refused is repaired by `repair`; after every start but a bug the same command has to end well.
+    A start that was refused is repaired by `repair`; after every start but a bug the same command
+    has to end well.
     """
 
     kind: str
@@ -146,16 +170,26 @@ def outputs(folder: Path, stage: str) -> dict[str, str]:
 
 def everything(folder: Path) -> dict[str, str]:
     """The hash of every file."""
-    return {str(path.relative_to(folder)): sha256_file(path) for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): sha256_file(path)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def differing(found: dict[str, str], expected: dict[str, str]) -> str:
     """The names of files that differ, are missing or are too many."""
-    return ", ".join(sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)))
+    return ", ".join(
+        sorted(
+            name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
+        )
+    )
 
 
 class World:
-    """What is attacked: the project before each stage, what each stage leaves undisturbed, and room for copies."""
+    """What is attacked: the project before each stage, what each stage leaves undisturbed, and room
+    for copies.
+    """
 
     def __init__(self, folder: Path, stages: tuple[str, ...] = STAGES) -> None:
         self.folder, self._copies = folder, 0
@@ -200,11 +234,17 @@ class World:
         if ended.code:
             return "refused" if ended.refused else f"exit code {ended.code}: {ended.said[-600:]}"
         found, expected = outputs(here, stage), self.expected[stage]
-        found = {name: sha for name, sha in found.items() if name in expected or not name.startswith("runs/")}
+        found = {
+            name: sha
+            for name, sha in found.items()
+            if name in expected or not name.startswith("runs/")
+        }
         return "same" if found == expected else f"other bytes: {differing(found, expected)}"
 
     def again(self, stage: str, here: Path) -> str:
-        """Run a stage, undisturbed now, and judge it; temporary files that nobody will use again count, too."""
+        """Run a stage, undisturbed now, and judge it; temporary files that nobody will use again
+        count, too.
+        """
         outcome = self.judge(run(here, stage), stage, here)
         left = sorted(str(path.relative_to(here)) for path in here.rglob(".*tmp*"))
         return f"left behind: {', '.join(left)}" if outcome == "same" and left else outcome
@@ -224,8 +264,14 @@ class World:
         return here
 
 
-def run(folder: Path, stage: str, prepare: Prepare | None = None, stop: Callable[[int], object] | None = None) -> Ended:
-    """Run a stage in a fork of this process: `prepare` runs in the child first, `stop(pid)` in the parent meanwhile.
+def run(
+    folder: Path,
+    stage: str,
+    prepare: Prepare | None = None,
+    stop: Callable[[int], object] | None = None,
+) -> Ended:
+    """Run a stage in a fork of this process: `prepare` runs in the child first, `stop(pid)` in the
+    parent meanwhile.
 
     What `prepare` returns, if anything, is called in the child when the stage has ended.
     """
@@ -278,7 +324,9 @@ def _become(folder: Path, stage: str, prepare: Prepare | None, words: int) -> No
 def stage_command(
     here: Path, stage: str, stop: tuple[float, int] | None = None, root: Path = ROOT, **more: str
 ) -> Ended:
-    """Run a stage as a user does, imports included, from the code under `root`; `stop` is when to send which signal."""
+    """Run a stage as a user does, imports included, from the code under `root`; `stop` is when to
+    send which signal.
+    """
     env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", VARIABLE: "1", **more}
     started = time.monotonic()
     with tempfile.TemporaryFile("w+") as said:
@@ -296,7 +344,9 @@ def stage_command(
 
 
 def warm_up() -> None:
-    """Import what every stage needs; torch's first work is done on one thread, which leaves no other to fork from."""
+    """Import what every stage needs; torch's first work is done on one thread, which leaves no
+    other to fork from.
+    """
     torch.set_num_threads(1)
     for stage in STAGES[:-1]:
         importlib.import_module(f"pipelines.stages.{stage}")
@@ -322,7 +372,9 @@ def write_project(folder: Path) -> None:
     pool = [sentence() + "." for _ in range(400)]
     for number in range(2):
         texts = ["\n".join(numbers.choices(pool, k=numbers.randrange(1, 6))) for _ in range(100)]
-        (folder / "text" / f"{number}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        (folder / "text" / f"{number}.jsonl").write_text(
+            "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        )
     for split, rows in (("train", 16), ("dev", 8)):
         lines = [f"x\t{row % 2}\t\t{sentence()}" for row in range(rows)]
         (folder / "glue/CoLA" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
@@ -332,7 +384,10 @@ def write_project(folder: Path) -> None:
         asked = []
         for row in range(rows):
             context = sentence(8)
-            answer = {"text": context.split()[3], "answer_start": len(" ".join(context.split()[:3])) + 1}
+            answer = {
+                "text": context.split()[3],
+                "answer_start": len(" ".join(context.split()[:3])) + 1,
+            }
             question = {"id": f"{split}{row}", "question": sentence(), "answers": [answer]}
             asked.append({"context": context, "qas": [question]})
         content = {"version": "1.1", "data": [{"title": "made up", "paragraphs": asked}]}

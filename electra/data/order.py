@@ -1,7 +1,8 @@
 """Which rows a step sees: a pure function of (seed, step), so no sampler has a state to save.
 
-Every epoch is a keyed permutation of all rows. Steps run through the epochs without a seam: a batch may end one epoch
-and begin the next. Ranks and workers take slices of the answer and so cannot change it.
+Every epoch is a keyed permutation of all rows. Steps run through the epochs without a seam: a batch
+may end one epoch and begin the next. Ranks and workers take slices of the answer and so cannot
+change it.
 """
 
 import functools

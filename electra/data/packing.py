@@ -1,12 +1,17 @@
-"""A document's lines become fixed-length rows, [CLS] A [SEP] B [SEP], by ELECTRA's rule or packed without waste.
+"""A document's lines become fixed-length rows, [CLS] A [SEP] B [SEP], by ELECTRA's rule or packed
+without waste.
 
 The rule (build_pretraining_dataset.py of the original), with its deliberate quirks as settings:
-1. Lines are gathered until they hold the target number of tokens or the document ends; then they become one example.
-2. The target is the row's length, but a random 5 % of the time a random number from 5 to it. It stays over documents.
-3. With probability 0.1 all lines form segment A; else A takes lines up to (target - 3) // 2 tokens and B the rest.
-   A line joins A if A is empty, or if A stays below its target with it, or if B is empty, A is below its target and a
-   coin says so. So a short line may join A after longer ones went to B (setting `late_lines`).
-4. A is cut to length - 2 and B to what is left; the overflow is discarded (setting `overflow`) and counted.
+1. Lines are gathered until they hold the target number of tokens or the document ends; then they
+  become one example.
+2. The target is the row's length, but a random 5 % of the time a random number from 5 to it. It
+  stays over documents.
+3. With probability 0.1 all lines form segment A; else A takes lines up to (target - 3) // 2 tokens
+  and B the rest. A line joins A if A is empty, or if A stays below its target with it, or if B is
+  empty, A is below its target and a coin says so. So a short line may join A after longer ones went
+  to B (setting `late_lines`).
+4. A is cut to length - 2 and B to what is left; the overflow is discarded (setting `overflow`) and
+  counted.
 """
 
 import random
@@ -28,13 +33,17 @@ from electra.data.tokenizer import AnyTokenizer, Tokenizer
 class PackingConfig(Settings):
     """How lines become rows. Defaults are the published system."""
 
-    rule: Literal["electra", "packed"] = "electra"  # packed: every row full, one segment, documents parted by [SEP]
-    lines: Literal["paragraphs", "sentences"] = "sentences"  # what a line is: as in the corpus, or split further
+    # packed: every row full, one segment, documents parted by [SEP]
+    rule: Literal["electra", "packed"] = "electra"
+    # what a line is: as in the corpus, or split further
+    lines: Literal["paragraphs", "sentences"] = "sentences"
     single_segment_rate: Probability = 0.1
     short_rate: Probability = 0.05
     shortest: Annotated[int, Field(ge=1, le=LONGEST)] = 5
-    late_lines: Literal["join_a", "stay_b"] = "join_a"  # join_a: a late short line may still go to A (published)
-    overflow: Literal["discard", "carry"] = "discard"  # carry: what is cut off begins the next example
+    # join_a: a late short line may still go to A (published)
+    late_lines: Literal["join_a", "stay_b"] = "join_a"
+    # carry: what is cut off begins the next example
+    overflow: Literal["discard", "carry"] = "discard"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +66,12 @@ class TokensConfig(Settings):
 
 
 class Packer:
-    """Gathers the lines of one stream of documents into rows of `length` tokens; one packer for each split of a shard.
+    """Gathers the lines of one stream of documents into rows of `length` tokens; one packer for
+    each split of a shard.
 
-    A line is the bytes of its token ids (`Tokenizer.encode_bytes`), so that joining and cutting cost next to nothing.
-    `counts`: tokens_read = tokens_kept + tokens_discarded once the last document has ended, and rows.
+    A line is the bytes of its token ids (`Tokenizer.encode_bytes`), so that joining and cutting
+    cost next to nothing. `counts`: tokens_read = tokens_kept + tokens_discarded once the last
+    document has ended, and rows.
     """
 
     def __init__(self, length: int, tokenizer: Tokenizer, config: PackingConfig, seed: int) -> None:
@@ -72,7 +83,8 @@ class Packer:
             np.array([token], dtype=self._dtype).tobytes()
             for token in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
         )
-        self._random = random.Random(seed).random  # the one method whose values Python promises to keep
+        # the one method whose values Python promises to keep
+        self._random = random.Random(seed).random
         self._target = length
         self._lines: list[bytes] = []
         self._gathered = 0  # bytes in _lines
@@ -95,7 +107,8 @@ class Packer:
         """No row of ELECTRA's rule spans two documents; a packed row sets [SEP] between them."""
         if self.config.rule == "electra":
             self._build(last=True)
-        elif self._gathered > (self.length - 4) * self._size:  # no room for [SEP] and a token after it
+        # no room for [SEP] and a token after it
+        elif self._gathered > (self.length - 4) * self._size:
             self.finish()
         elif self._lines and self._lines[-1] is not self._sep:
             self._lines.append(self._sep)
@@ -136,7 +149,9 @@ class Packer:
                 self.counts["tokens_discarded"] += sum(map(len, overflow)) // size
             short = self._random() < self.config.short_rate
             span = self.length - self.config.shortest + 1
-            self._target = self.config.shortest + int(self._random() * span) if short else self.length
+            self._target = (
+                self.config.shortest + int(self._random() * span) if short else self.length
+            )
 
     def _divide(self, lines: list[bytes]) -> tuple[bytes, bytes]:
         """Segments A and B of the gathered lines, not yet cut."""

@@ -1,4 +1,5 @@
-"""Rows on disk: flat little-endian arrays, memory-mapped, with a manifest of dtype, shape, hashes and tokenizer.
+"""Rows on disk: flat little-endian arrays, memory-mapped, with a manifest of dtype, shape, hashes
+and tokenizer.
 
 rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id      uint16, or uint32 for vocabularies above 65,536
 rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none), total of real tokens   uint16
@@ -45,7 +46,10 @@ class RowWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ids.close()
         self._bounds.close()
@@ -62,8 +66,12 @@ class RowWriter:
         self.rows += len(ids_NL)
         self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
 
-    def append_files(self, ids: Path, bounds: Path, rows: int, chosen: NDArray[np.int64] | None = None) -> None:
-        """Append `rows` rows from the two files of another writer, or only the chosen ones, a few MB at a time."""
+    def append_files(
+        self, ids: Path, bounds: Path, rows: int, chosen: NDArray[np.int64] | None = None
+    ) -> None:
+        """Append `rows` rows from the two files of another writer, or only the chosen ones, a few
+        MB at a time.
+        """
         if not rows or (chosen is not None and not len(chosen)):
             return
         ids_NL = np.memmap(ids, dtype=self.dtype, mode="r", shape=(rows, self.length))
@@ -74,8 +82,12 @@ class RowWriter:
             self.write(ids_NL[where], bounds_N2[where])
 
 
-def seal(folder: Path, length: int, tokenizer: Tokenizer, splits: dict[str, dict[str, int]]) -> dict[str, Any]:
-    """Write the manifest of finished rows; `splits` gives rows and tokens of each. Returns the manifest."""
+def seal(
+    folder: Path, length: int, tokenizer: Tokenizer, splits: dict[str, dict[str, int]]
+) -> dict[str, Any]:
+    """Write the manifest of finished rows; `splits` gives rows and tokens of each. Returns the
+    manifest.
+    """
     return write_manifest(
         folder,
         kind="rows",
@@ -91,11 +103,13 @@ def seal(folder: Path, length: int, tokenizer: Tokenizer, splits: dict[str, dict
 class Rows:
     """The rows of one split, verified and memory-mapped.
 
-    `ids` [N, L] and `bounds` [N, 2] are read-only; `length` is L; `pad_id`, `vocab_size`, `tokens` (real ones, in all
-    rows) and `digest` (sha256 of the ids) come from the manifest.
+    `ids` [N, L] and `bounds` [N, 2] are read-only; `length` is L; `pad_id`, `vocab_size`, `tokens`
+    (real ones, in all rows) and `digest` (sha256 of the ids) come from the manifest.
     """
 
-    def __init__(self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any], manifest: dict[str, Any], split: str) -> None:
+    def __init__(
+        self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any], manifest: dict[str, Any], split: str
+    ) -> None:
         self.ids, self.bounds, self.manifest = ids_NL, bounds_N2, manifest
         self.length: int = manifest["length"]
         self.pad_id: int = manifest["pad_id"]
@@ -109,7 +123,8 @@ class Rows:
 
     @classmethod
     def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> "Rows":
-        """Map a split's rows after checking every byte; `tokenizer` is the identity that they must have been made with.
+        """Map a split's rows after checking every byte; `tokenizer` is the identity that they must
+        have been made with.
 
         Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
         """
@@ -124,7 +139,9 @@ class Rows:
         for path, size in zip(shard_paths(folder, split), pair, strict=True):
             check_file(folder, path.name, manifest, REMAKE)
             if path.stat().st_size != rows * size:
-                raise CorruptFile(f"{path}: has {path.stat().st_size:,} bytes instead of {rows * size:,}; {REMAKE}")
+                raise CorruptFile(
+                    f"{path}: has {path.stat().st_size:,} bytes instead of {rows * size:,}; {REMAKE}"
+                )
         if rows == 0:
             raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")
         ids, bounds = shard_paths(folder, split)
@@ -137,10 +154,11 @@ class Rows:
 
 
 def read_at_random(table: NDArray[Any], yes: bool = True) -> None:
-    """Say how rows of a memory-mapped table will be read: here and there, or (`yes` false) one after the other.
+    """Say how rows of a memory-mapped table will be read: here and there, or (`yes` false) one
+    after the other.
 
-    Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own bytes. Nothing is done
-    for a table that is in memory, or where the system takes no advice.
+    Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own
+    bytes. Nothing is done for a table that is in memory, or where the system takes no advice.
     """
     base: object = table.base
     if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
@@ -148,21 +166,35 @@ def read_at_random(table: NDArray[Any], yes: bool = True) -> None:
 
 
 def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
-    """Let the system read these rows of a memory-mapped table from the disk while this process works."""
+    """Let the system read these rows of a memory-mapped table from the disk while this process
+    works.
+    """
     base: object = table.base
     if not (isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED")):
         return
     page, starts = mmap.PAGESIZE, indices * table.strides[0]
-    spans = np.unique(np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0)
+    spans = np.unique(
+        np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0
+    )
     for first, last in spans.tolist():
         base.madvise(mmap.MADV_WILLNEED, first, min(last + page, table.nbytes) - first)
 
 
 def _check_shape(folder: Path, manifest: Any, split: str) -> tuple[int, tuple[int, int], int]:
-    """The length, the bytes of a row in both files, and the number of rows, if the manifest makes sense."""
+    """The length, the bytes of a row in both files, and the number of rows, if the manifest makes
+    sense.
+    """
     try:
-        length, rows, dtype = manifest["length"], manifest["splits"][split]["rows"], manifest["dtype"]
-        if manifest["kind"] == "rows" and dtype == id_dtype(manifest["vocab_size"]).str and 0 < length <= LONGEST:
+        length, rows, dtype = (
+            manifest["length"],
+            manifest["splits"][split]["rows"],
+            manifest["dtype"],
+        )
+        if (
+            manifest["kind"] == "rows"
+            and dtype == id_dtype(manifest["vocab_size"]).str
+            and 0 < length <= LONGEST
+        ):
             return length, (length * np.dtype(dtype).itemsize, 2 * BOUNDS.itemsize), int(rows)
     except (KeyError, TypeError, ValueError):
         pass

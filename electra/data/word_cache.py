@@ -1,8 +1,10 @@
-"""A bounded memory of the token ids of words: what makes tokenizing faster than the library alone, with its own ids.
+"""A bounded memory of the token ids of words: what makes tokenizing faster than the library alone,
+with its own ids.
 
-White space parts words for BERT's rules and for byte-level BPE, and a word's pieces depend on the word alone. So a
-chunk between two spaces always has the same ids, and text is mostly chunks that occurred before. On English articles
-this is 1.3 times as fast as the library alone (one thread of a busy machine: 0.97 against 0.74 million tokens/s).
+White space parts words for BERT's rules and for byte-level BPE, and a word's pieces depend on the
+word alone. So a chunk between two spaces always has the same ids, and text is mostly chunks that
+occurred before. On English articles this is 1.3 times as fast as the library alone (one thread of a
+busy machine: 0.97 against 0.74 million tokens/s).
 """
 
 from typing import Any
@@ -15,9 +17,11 @@ LONGEST_CHUNK = 32  # characters; a longer chunk will hardly come again
 
 
 class WordMemory(dict[str, bytes]):
-    """`memory[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`; emptied when full.
+    """`memory[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`;
+    emptied when full.
 
-    `before` is what the library is given before a chunk: the space that a byte-level word begins with.
+    `before` is what the library is given before a chunk: the space that a byte-level word begins
+    with.
     """
 
     def __init__(self, raw: Any, dtype: np.dtype[Any], before: str = "") -> None:

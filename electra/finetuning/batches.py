@@ -1,10 +1,12 @@
 """Which rows make a step, and how they are padded.
 
-1. an epoch is one global shuffle of the rows, cut into batches of B rows, as published; the last may be short
+1. an epoch is one global shuffle of the rows, cut into batches of B rows, as published; the last
+  may be short
 2. a batch is processed in parts of rows of similar length, shortest first; their gradients add up
 3. the rows of a part are padded to its longest row
 
-Shapes: N rows of a split, S tokens of all of them, B rows of a batch, T positions of its longest row.
+Shapes: N rows of a split, S tokens of all of them, B rows of a batch, T positions of its longest
+row.
 """
 
 from collections.abc import Iterator
@@ -30,7 +32,8 @@ class PaddedBatch:
     ids_BT: Tensor
     segments_BT: Tensor
     lengths_B: Tensor
-    targets: dict[str, Tensor]  # one value for each row (B,), or (tagging) one for each token (B, T)
+    # one value for each row (B,), or (tagging) one for each token (B, T)
+    targets: dict[str, Tensor]
 
     def real_tokens(self) -> Tensor:
         """Return which tokens are not padding (B, T)."""
@@ -39,7 +42,9 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class Examples:
-    """A split as arrays: ids of all rows end to end, each row's length and start of segment B, named targets."""
+    """A split as arrays: ids of all rows end to end, each row's length and start of segment B,
+    named targets.
+    """
 
     ids_S: NDArray[np.int32]
     length_N: NDArray[np.int64]
@@ -65,9 +70,13 @@ class Examples:
         targets = {}
         for name, values in self.targets.items():
             by_row = len(values) == len(self)
-            targets[name] = values[rows_B] if by_row else np.where(real_BT, values[source_BT], NO_WORD)
+            targets[name] = (
+                values[rows_B] if by_row else np.where(real_BT, values[source_BT], NO_WORD)
+            )
         return PaddedBatch(
-            torch.from_numpy(np.where(real_BT, self.ids_S[source_BT], 0).astype(np.int64)).to(device),
+            torch.from_numpy(np.where(real_BT, self.ids_S[source_BT], 0).astype(np.int64)).to(
+                device
+            ),
             torch.from_numpy(segments_BT.astype(np.int64)).to(device),
             torch.from_numpy(length_B).to(device),
             {name: torch.from_numpy(values).to(device) for name, values in targets.items()},
@@ -75,18 +84,25 @@ class Examples:
 
 
 def stack(
-    sequences: list[list[int]], starts: list[int], targets: dict[str, NDArray[Any]], row_ids: list[str]
+    sequences: list[list[int]],
+    starts: list[int],
+    targets: dict[str, NDArray[Any]],
+    row_ids: list[str],
 ) -> Examples:
     """Return sequences of any lengths as one array."""
     length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-    ids_S = np.fromiter((piece for sequence in sequences for piece in sequence), np.int32, int(length_N.sum()))
+    ids_S = np.fromiter(
+        (piece for sequence in sequences for piece in sequence), np.int32, int(length_N.sum())
+    )
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 
 def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
-    """Yield endless batches of row numbers; every epoch is one shuffle of all rows, by the arguments alone.
+    """Yield endless batches of row numbers; every epoch is one shuffle of all rows, by the
+    arguments alone.
 
-    The last batch of an epoch may be short, as in the published code (which fills it with rows of no weight).
+    The last batch of an epoch may be short, as in the published code (which fills it with rows of
+    no weight).
     """
     epoch = 0
     while True:
@@ -104,7 +120,8 @@ def shuffled(count: int, key: int) -> NDArray[np.int64]:
 def parts(
     rows_B: NDArray[np.int64], length_N: NDArray[np.int64], tokens: int, padding: int
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield each row once, shortest first, in parts of at most `tokens` tokens (or one longer row), padding included.
+    """Yield each row once, shortest first, in parts of at most `tokens` tokens (or one longer row),
+    padding included.
 
     A part also ends before a row that would leave it with more than `padding` tokens of padding.
     """

@@ -22,7 +22,15 @@ from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
 from electra.finetuning.heads import Classifier, Network, OutputArrays
 from electra.finetuning.labels import read_label
-from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind, require_texts
+from electra.finetuning.task_kind import (
+    Encoded,
+    Exported,
+    Row,
+    SplitResult,
+    Stored,
+    TaskKind,
+    require_texts,
+)
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
@@ -48,16 +56,24 @@ class Classification(TaskKind):
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         if not isinstance(row.get("a"), str):
-            raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id" and "a"')
+            raise BadInput(
+                f'{where}: is {row!r:.80}; expected an object with text under "id" and "a"'
+            )
         if not isinstance(row.get("b"), str | None):
             raise BadInput(f"{where}: has b {row['b']!r:.40}; expected text or null")
         label = row.get("label")
         if labelled and self.task.regression:
-            number = isinstance(label, int | float) and not isinstance(label, bool) and math.isfinite(label)
+            number = (
+                isinstance(label, int | float)
+                and not isinstance(label, bool)
+                and math.isfinite(label)
+            )
             if not number:
                 raise BadInput(f"{where}: has the score {label!r}; expected a finite number")
         elif labelled and label not in self.task.labels:
-            raise BadInput(f"{where}: has the label {label!r}; expected one of {', '.join(self.task.labels)}")
+            raise BadInput(
+                f"{where}: has the label {label!r}; expected one of {', '.join(self.task.labels)}"
+            )
 
     def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
@@ -73,33 +89,48 @@ class Classification(TaskKind):
         return Encoded(rows, encode(seen, self.task, tokenizer, config.length))
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
-        return Classifier(encoder, len(self.task.labels), config.head_dropout, config.pooling, config.head_layers)
+        return Classifier(
+            encoder, len(self.task.labels), config.head_dropout, config.pooling, config.head_layers
+        )
 
-    def judge(self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool) -> SplitResult:
+    def judge(
+        self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
+    ) -> SplitResult:
         task, rows, logits_NC = self.task, encoded.rows, outputs["logits"]
         files = {".jsonl": predictions.lines(task, rows, logits_NC)}
         if not labelled:
             return SplitResult(files, {}, None)
-        predicted_N, finite = predictions.answers(task, logits_NC), bool(np.isfinite(logits_NC).all())
+        predicted_N, finite = (
+            predictions.answers(task, logits_NC),
+            bool(np.isfinite(logits_NC).all()),
+        )
         fault = predictions.fault(task, rows, predicted_N)
         return SplitResult(files, predictions.scores(task, rows, predicted_N), fault, finite)
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
         logits_BC = predictions.finite(outputs["logits"])
         share_BC = predictions.softmax(logits_BC.astype(np.float64))
-        for line, share_C in zip(predictions.lines(self.task, encoded.rows, logits_BC), share_BC, strict=True):
+        for line, share_C in zip(
+            predictions.lines(self.task, encoded.rows, logits_BC), share_BC, strict=True
+        ):
             answer = {key: line[key] for key in ("id", "prediction")}
             if not self.task.regression:
                 shares = map(predictions.rounded, share_C)
                 answer["probabilities"] = dict(zip(self.task.labels, shares, strict=True))
             yield answer
 
-    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(
+        self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
+    ) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
             label, fault = read_label(answer := answers[row["id"]], self.task.labels)
             if fault:
-                expected = "a finite number" if self.task.regression else f"one of {', '.join(self.task.labels)}"
+                expected = (
+                    "a finite number"
+                    if self.task.regression
+                    else f"one of {', '.join(self.task.labels)}"
+                )
                 raise BadInput(
                     f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); expected {expected}"
                 )
@@ -110,43 +141,64 @@ class Classification(TaskKind):
         task, shape = self.task, network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
         labels = task.labels or ("score",)
-        config_json = {"problem_type": "regression" if task.regression else "single_label_classification"}
+        config_json = {
+            "problem_type": "regression" if task.regression else "single_label_classification"
+        }
         scale = task.scale if task.regression else 1.0
         if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
             head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, labels, config_json, head)
-        extra = {"pooling": network.pooling} | ({} if network.layers == "last" else {"head_layers": network.layers})
+        extra = {"pooling": network.pooling} | (
+            {} if network.layers == "last" else {"head_layers": network.layers}
+        )
         beside = {POOLED: network.dense_tensors(scale)}
-        return Exported("ElectraModel", task_json | extra, labels, config_json | extra, beside=beside)
+        return Exported(
+            "ElectraModel", task_json | extra, labels, config_json | extra, beside=beside
+        )
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        pooling, layers = stored.task_json.get("pooling", "cls"), stored.task_json.get("head_layers", "last")
+        pooling, layers = (
+            stored.task_json.get("pooling", "cls"),
+            stored.task_json.get("head_layers", "last"),
+        )
         for key, found, known in (("pooling", pooling, Pooling), ("head_layers", layers, Layers)):
             if found not in get_args(known):
                 choices = ", ".join(get_args(known))
-                raise BadInput(f"{stored.path / TASK}: {key} is {found!r:.40}; it should be one of {choices}")
+                raise BadInput(
+                    f"{stored.path / TASK}: {key} is {found!r:.40}; it should be one of {choices}"
+                )
         published = (pooling, layers) == ("cls", "last") and stored.encoder.config.stock_heads
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if published or bias is None else bias.numel()
         network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)
-        dense, out = nn.Linear(network.head.in_features, units), nn.Linear(units, network.head.out_features)
+        dense, out = (
+            nn.Linear(network.head.in_features, units),
+            nn.Linear(units, network.head.out_features),
+        )
         stored.fill({"classifier.dense": dense, "classifier.out_proj": out}, heads)
-        network.add_module("head", nn.Sequential(dense, nn.GELU(), out))  # transformers' head: ours or others' weights
+        # transformers' head: ours or others' weights
+        network.add_module("head", nn.Sequential(dense, nn.GELU(), out))
         return network, FinetuneConfig(length=stored.length)
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
         name, labels = stored.path.name, stored.labels()
-        return Task(name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",))
+        return Task(
+            name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",)
+        )
 
     def use(self) -> Use:
         """Return which lines a card shows; of GLUE's tasks two read one text."""
-        return "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"
+        return (
+            "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"
+        )
 
 
 def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
-    """Rows to arrays. The target `label` is a class index or the scaled score; rows without a label get -1 or 0."""
+    """Rows to arrays. The target `label` is a class index or the scaled score; rows without a label
+    get -1 or 0.
+    """
     first = tokenizer.encode_lines([row["a"] for row in rows])
     second = tokenizer.encode_lines([row.get("b") or "" for row in rows])
     sequences: list[list[int]] = []
@@ -159,7 +211,9 @@ def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Ex
         sequences.append([*sequence, *b, tokenizer.sep_id] if pair else sequence)
     labels: NDArray[Any]
     if task.regression:
-        labels = np.array([(row.get("label") or 0.0) / task.scale for row in rows], dtype=np.float32)
+        labels = np.array(
+            [(row.get("label") or 0.0) / task.scale for row in rows], dtype=np.float32
+        )
     else:
         index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
         labels = np.array([index.get(row.get("label"), -1) for row in rows], dtype=np.int64)
@@ -167,7 +221,9 @@ def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Ex
 
 
 def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Remove single tokens from the end of the longer text, from b when both are equal, until both fit."""
+    """Remove single tokens from the end of the longer text, from b when both are equal, until both
+    fit.
+    """
     a, b = a.copy(), b.copy()
     while len(a) + len(b) > room:
         (a if len(a) > len(b) else b).pop()
@@ -177,6 +233,8 @@ def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
 def both_orders(rows: list[Row]) -> list[Row]:
     """Return each pair in both orders, as MRPC and STS-B are trained on."""
     turned = [
-        {**row, "id": f"{row['id']}-turned", "a": row["b"], "b": row["a"]} for row in rows if row["b"] is not None
+        {**row, "id": f"{row['id']}-turned", "a": row["b"], "b": row["a"]}
+        for row in rows
+        if row["b"] is not None
     ]
     return rows + turned

@@ -9,9 +9,10 @@
 | classes, numbers, of more than the last [CLS] | ElectraModel | none: `pooled_head.safetensors`, as in the first row |
 | any, on a modern encoder | ModernBertModel | none, as its heads have a LayerNorm: `pooled_head` or `span_head` |
 
-So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's three classes that
-others have fine-tuned are read by the same rules; folders of ModernBERT's classes for tasks are refused. `task.json`
-holds what config.json has no place for: columns, lengths, the SQuAD settings.
+So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's
+three classes that others have fine-tuned are read by the same rules; folders of ModernBERT's
+classes for tasks are refused. `task.json` holds what config.json has no place for: columns,
+lengths, the SQuAD settings.
 """
 
 import dataclasses
@@ -40,7 +41,9 @@ from electra.storage.manifest import MANIFEST
 
 @dataclass(frozen=True)
 class Ready:
-    """A fine-tuned model that answers; `config` says how its rows are laid out and SQuAD's answers chosen."""
+    """A fine-tuned model that answers; `config` says how its rows are laid out and SQuAD's answers
+    chosen.
+    """
 
     network: Network
     tokenizer: Tokenizer
@@ -48,31 +51,53 @@ class Ready:
     config: FinetuneConfig
 
 
-def write_model(folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **facts: Any) -> None:
-    """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its manifest."""
+def write_model(
+    folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **facts: Any
+) -> None:
+    """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its
+    manifest.
+    """
     encoder, kind = network.encoder, kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
-    more: dict[str, Any] = {"pad_token_id": read_object(source / "config.json").get("pad_token_id", 0)}
+    more: dict[str, Any] = {
+        "pad_token_id": read_object(source / "config.json").get("pad_token_id", 0)
+    }
     if exported.labels:
         more["id2label"] = {str(number): label for number, label in enumerate(exported.labels)}
         more["label2id"] = {label: number for number, label in enumerate(exported.labels)}
-    values = config_json(encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config)
-    files = {name: (source / name).read_text("utf-8") for name in TOKENIZER_FILES if (source / name).is_file()}
+    values = config_json(
+        encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config
+    )
+    files = {
+        name: (source / name).read_text("utf-8")
+        for name in TOKENIZER_FILES
+        if (source / name).is_file()
+    }
     files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"
     card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
-    write_folder(folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts)
+    write_folder(
+        folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts
+    )
 
 
 def is_finetuned(folder: ModelFolder) -> bool:
-    """Return whether a folder holds a fine-tuned model: one of ours, or of a class that `load_model` reads."""
-    return (folder.path / TASK).is_file() or folder.architecture in ARCHITECTURES or _is_tuned_modernbert(folder)
+    """Return whether a folder holds a fine-tuned model: one of ours, or of a class that
+    `load_model` reads.
+    """
+    return (
+        (folder.path / TASK).is_file()
+        or folder.architecture in ARCHITECTURES
+        or _is_tuned_modernbert(folder)
+    )
 
 
 def _is_tuned_modernbert(folder: ModelFolder) -> bool:
-    """Return whether a folder is a ModernBERT with a task's head; one label a token is a discriminator's."""
+    """Return whether a folder is a ModernBERT with a task's head; one label a token is a
+    discriminator's.
+    """
     name = folder.architecture.removeprefix("ModernBertFor")
     if name == "TokenClassification":
         labels = folder.config_json.get("id2label")
@@ -81,7 +106,9 @@ def _is_tuned_modernbert(folder: ModelFolder) -> bool:
 
 
 def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
-    """Return the folder's tokenizer; raise BadInput if it has a piece that the encoder has no vector for."""
+    """Return the folder's tokenizer; raise BadInput if it has a piece that the encoder has no
+    vector for.
+    """
     tokenizer = tokenizers.load(folder)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise BadInput(
@@ -92,9 +119,11 @@ def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
 
 
 def load_model(folder: ModelFolder) -> Ready:
-    """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds none.
+    """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
+    none.
 
-    One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a warning.
+    One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a
+    warning.
     """
     path = folder.path
     encoder = folder.encoder(dropout=0.0)
@@ -109,11 +138,15 @@ def load_model(folder: ModelFolder) -> Ready:
     positions = encoder.config.positions
     length = task_json.get("length", min(positions, 512))
     if type(length) is not int or not 8 <= length <= positions:
-        raise BadInput(f"{path / TASK}: length is {length!r}; it should be 8 to the model's {positions} positions")
+        raise BadInput(
+            f"{path / TASK}: length is {length!r}; it should be 8 to the model's {positions} positions"
+        )
     tokenizer = load_tokenizer(path, encoder)
     stored = Stored(folder, encoder, length, task_json)
     if "task" in task_json:  # a number leaves the network on the label's own scale
-        task = dataclasses.replace(build(Task, task_json["task"], f"{path / TASK}: task"), scale=1.0)
+        task = dataclasses.replace(
+            build(Task, task_json["task"], f"{path / TASK}: task"), scale=1.0
+        )
     else:
         kind = ARCHITECTURES.get(folder.architecture, Classification)
         if "squad" in task_json:

@@ -1,10 +1,12 @@
-"""What a head must offer, and the published GLUE head: dropout and one linear layer on the last [CLS] vector.
+"""What a head must offer, and the published GLUE head: dropout and one linear layer on the last
+[CLS] vector.
 
-Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its weight starts
-Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared error.
+Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its
+weight starts Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared
+error.
 
-Shapes: B rows, T positions, H hidden size, L layers, S states that a head reads (L + 1 or 1), C classes (1 for
-regression).
+Shapes: B rows, T positions, H hidden size, L layers, S states that a head reads (L + 1 or 1), C
+classes (1 for regression).
 """
 
 import dataclasses
@@ -39,14 +41,19 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
-def pooled(encoder: Encoder, batch: PaddedBatch, pooling: Pooling, layers: Layers = "last") -> Tensor:
-    """Return what the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all of its tokens.
+def pooled(
+    encoder: Encoder, batch: PaddedBatch, pooling: Pooling, layers: Layers = "last"
+) -> Tensor:
+    """Return what the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all
+    of its tokens.
 
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ; `align` (B, 6 H) adds how far the tokens of
-    each lie from their likes in the other. With `all` layers each of these is of the embeddings and every layer's
-    states end to end: L + 1 times as many numbers.
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ; `align` (B, 6 H) adds how
+    far the tokens of each lie from their likes in the other. With `all` layers each of these is of
+    the embeddings and every layer's states end to end: L + 1 times as many numbers.
     """
-    hidden_BTH = encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B, all_layers=layers == "all")
+    hidden_BTH = encoder(
+        batch.ids_BT, batch.segments_BT, batch.lengths_B, all_layers=layers == "all"
+    )
     real_BT = batch.real_tokens()
     if pooling == "cls":
         return hidden_BTH[:, 0]  # type: ignore[no-any-return]
@@ -59,7 +66,9 @@ def pooled(encoder: Encoder, batch: PaddedBatch, pooling: Pooling, layers: Layer
     compared_BH = compare_texts(hidden_BTH, first_BT, second_BT)
     if pooling == "pair":
         return compared_BH
-    return torch.cat([compared_BH, align_texts(hidden_BTH, first_BT, second_BT, encoder.config.hidden)], 1)
+    return torch.cat(
+        [compared_BH, align_texts(hidden_BTH, first_BT, second_BT, encoder.config.hidden)], 1
+    )
 
 
 def mean_over(values_BTX: Tensor, chosen_BT: Tensor) -> Tensor:
@@ -69,9 +78,11 @@ def mean_over(values_BTX: Tensor, chosen_BT: Tensor) -> Tensor:
 
 
 def compare_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor) -> Tensor:
-    """Return means u and v of each row's two texts, |u - v| and u · v (B, 4 H); v of a missing second text is 0.
+    """Return means u and v of each row's two texts, |u - v| and u · v (B, 4 H); v of a missing
+    second text is 0.
 
-    [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two encoders' vectors).
+    [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two
+    encoders' vectors).
     """
     u_BH = mean_over(hidden_BTH, first_BT)
     v_BH = mean_over(hidden_BTH, second_BT)
@@ -79,14 +90,18 @@ def compare_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor) -> Te
 
 
 def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: int) -> Tensor:
-    """Return how far each text's tokens lie from their likes in the other text: the mean of |x - x'| of both (B, 2 H).
+    """Return how far each text's tokens lie from their likes in the other text: the mean of |x -
+    x'| of both (B, 2 H).
 
-    x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh et al., 2016, by
-    cosines. States that stand end to end, each `size` wide, are aligned one by one. Without a second text all is 0.
+    x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh
+    et al., 2016, by cosines. States that stand end to end, each `size` wide, are aligned one by
+    one. Without a second text all is 0.
     """
     states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)  # type: ignore[no-untyped-call]
     unit_BSTX = F.normalize(states_BSTX, dim=-1)
-    across_BTT = (first_BT[:, :, None] & second_BT[:, None]) | (second_BT[:, :, None] & first_BT[:, None])
+    across_BTT = (first_BT[:, :, None] & second_BT[:, None]) | (
+        second_BT[:, :, None] & first_BT[:, None]
+    )
     share_BSTT = (10 * unit_BSTX @ unit_BSTX.mT).masked_fill(~across_BTT[:, None], -1e4).softmax(-1)
     apart_BTH = (states_BSTX - share_BSTT @ states_BSTX).abs().transpose(1, 2).flatten(2)
     means_BH = torch.cat([mean_over(apart_BTH, first_BT), mean_over(apart_BTH, second_BT)], 1)
@@ -99,19 +114,25 @@ def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> 
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
 
 
-def narrow(encoder: Encoder, splits: Sequence[Examples]) -> tuple[list[Examples], Callable[[], None]]:
-    """Keep only the word vectors that these splits use, in place; returns the splits with ids of the narrow table.
+def narrow(
+    encoder: Encoder, splits: Sequence[Examples]
+) -> tuple[list[Examples], Callable[[], None]]:
+    """Keep only the word vectors that these splits use, in place; returns the splits with ids of
+    the narrow table.
 
-    Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word pieces and a few
-    dozen short sentences a step, clipping and updating the whole table would take as long as everything else. The
-    function that comes with the splits puts the whole table back, trained vectors in their places.
+    Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word
+    pieces and a few dozen short sentences a step, clipping and updating the whole table would take
+    as long as everything else. The function that comes with the splits puts the whole table back,
+    trained vectors in their places.
     """
     word = encoder.embeddings.word
     used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     rows_U = torch.from_numpy(used_U.astype(np.int64))
-    narrowed = nn.Embedding(len(used_U), word.embedding_dim, _weight=word.weight.detach()[rows_U].clone())
+    narrowed = nn.Embedding(
+        len(used_U), word.embedding_dim, _weight=word.weight.detach()[rows_U].clone()
+    )
     encoder.embeddings.word = narrowed
 
     def widen() -> None:
@@ -134,7 +155,12 @@ class Classifier(Network):
     """An encoder with a linear head on what `pooled` gives; `classes` 0 is regression."""
 
     def __init__(
-        self, encoder: Encoder, classes: int, head_dropout: float, pooling: Pooling = "cls", layers: Layers = "last"
+        self,
+        encoder: Encoder,
+        classes: int,
+        head_dropout: float,
+        pooling: Pooling = "cls",
+        layers: Layers = "last",
     ) -> None:
         super().__init__()
         self.encoder, self.pooling, self.layers = encoder, pooling, layers
@@ -163,14 +189,16 @@ class Classifier(Network):
 
         It is the same function, since gelu(z) - gelu(-z) = z.
 
-        `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used; these alone (U) where
-        none are asked for.
+        `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used;
+        these alone (U) where none are asked for.
         """
         weight_CH, bias_C = self.head.weight.detach().cpu(), self.head.bias.detach().cpu()
         one_CC, used = torch.eye(len(bias_C)) * scale, 2 * len(bias_C)
         units = units or used
         return {
-            "classifier.dense.weight": F.pad(torch.cat([weight_CH, -weight_CH]), (0, 0, 0, units - used)),
+            "classifier.dense.weight": F.pad(
+                torch.cat([weight_CH, -weight_CH]), (0, 0, 0, units - used)
+            ),
             "classifier.dense.bias": torch.zeros(units),
             "classifier.out_proj.weight": F.pad(torch.cat([one_CC, -one_CC], 1), (0, units - used)),
             "classifier.out_proj.bias": bias_C * scale,

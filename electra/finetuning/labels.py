@@ -1,6 +1,8 @@
-"""Labels of rows: names of classes, finite numbers, and tags of words, which are scored by entity F1.
+"""Labels of rows: names of classes, finite numbers, and tags of words, which are scored by entity
+F1.
 
-1. tags of a row (IOB1, IOB2 or BIOES) -> spans (type, first word, last word), by the rules of conlleval
+1. tags of a row (IOB1, IOB2 or BIOES) -> spans (type, first word, last word), by the rules of
+  conlleval
 2. spans -> BIOES, which a model learns
 3. predicted BIOES -> spans -> IOB2, which is written and scored
 """
@@ -16,23 +18,35 @@ Span = tuple[str, int, int]
 
 
 def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, str]:
-    """A row's label and what is wrong with it ("" if nothing): a class name, or without classes a finite number."""
+    """A row's label and what is wrong with it ("" if nothing): a class name, or without classes a
+    finite number.
+    """
     if not labels:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
             return None, f"label {shown(value)} is no number"
-        return (number, "") if math.isfinite(number) else (None, f"label {shown(value)} is no finite number")
+        return (
+            (number, "")
+            if math.isfinite(number)
+            else (None, f"label {shown(value)} is no finite number")
+        )
     name = label_name(value)
     if name not in labels and isinstance(value, bool | str) and set(labels) <= {"true", "false"}:
         name = name.lower()  # as tables write them
     elif isinstance(value, bool) and str(value) in labels:
         name = str(value)
-    return (name, "") if name in labels else (None, f"unknown label {shown(name)}, not one of {', '.join(labels)}")
+    return (
+        (name, "")
+        if name in labels
+        else (None, f"unknown label {shown(name)}, not one of {', '.join(labels)}")
+    )
 
 
 def label_name(value: object) -> str:
-    """Return a class as text: `true` and `1` as JSON and YAML write them, whatever type a reader made of them."""
+    """Return a class as text: `true` and `1` as JSON and YAML write them, whatever type a reader
+    made of them.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -41,7 +55,9 @@ def label_name(value: object) -> str:
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """(type, first, last) of each span, as conlleval and seqeval read them: a broken sequence starts a new span."""
+    """(type, first, last) of each span, as conlleval and seqeval read them: a broken sequence
+    starts a new span.
+    """
     result: list[Span] = []
     begin, last = 0, ("O", "")
     for place, tag in enumerate([*tags, "O"]):
@@ -74,27 +90,40 @@ def iob2(marked: Sequence[Span], words: int) -> list[str]:
 
 
 def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
-    """F1 over spans of all rows, in points: one is right if type, first and last word are; 0 if there are none."""
+    """F1 over spans of all rows, in points: one is right if type, first and last word are; 0 if
+    there are none.
+    """
     ours = {(row, *span) for row, tags in enumerate(predicted) for span in spans(tags)}
     theirs = {(row, *span) for row, tags in enumerate(gold) for span in spans(tags)}
     return 200 * len(ours & theirs) / (len(ours) + len(theirs)) if ours or theirs else 0.0
 
 
-def tag_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> dict[str, float]:
+def tag_scores(
+    predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
+) -> dict[str, float]:
     """Return entity F1, and the share of words whose tag is right (both read as IOB2)."""
     same = [
         ours == theirs
         for row, tags in zip(predicted, gold, strict=True)
         for ours, theirs in zip(row, iob2(spans(tags), len(tags)), strict=True)
     ]
-    return {"entity_f1": round(entity_f1(predicted, gold), 6), "accuracy": round(100 * sum(same) / len(same), 6)}
+    return {
+        "entity_f1": round(entity_f1(predicted, gold), 6),
+        "accuracy": round(100 * sum(same) / len(same), 6),
+    }
 
 
 def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words") if isinstance(row, dict) else None
-    if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
-        raise BadInput(f'{where}: is {shown(row)}; expected an object with an id and words under "words"')
+    if (
+        not isinstance(words, list)
+        or not words
+        or not all(isinstance(word, str) and word.strip() for word in words)
+    ):
+        raise BadInput(
+            f'{where}: is {shown(row)}; expected an object with an id and words under "words"'
+        )
     if not labelled:
         return
     tags = row.get("tags")

@@ -1,8 +1,9 @@
-"""The metrics of GLUE, in points from 0 to 100 (correlations from -100), equal to scikit-learn's and scipy's.
+"""The metrics of GLUE, in points from 0 to 100 (correlations from -100), equal to scikit-learn's
+and scipy's.
 
-Degenerate input has a defined value: what would be 0 / 0 (one class everywhere, a constant, nothing predicted
-positive) counts as 0. Empty or non-finite input is a programmer's error: rows are checked and outputs are made finite
-before they come here.
+Degenerate input has a defined value: what would be 0 / 0 (one class everywhere, a constant, nothing
+predicted positive) counts as 0. Empty or non-finite input is a programmer's error: rows are checked
+and outputs are made finite before they come here.
 """
 
 import math
@@ -29,11 +30,15 @@ def f1(predicted_N: Numbers, label_N: Numbers) -> float:
 def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
     """Return the plain mean over the classes that occur in either of each one's F1."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
-    return float(np.mean([f1((predicted_N == each) * 1.0, (label_N == each) * 1.0) for each in classes]))
+    return float(
+        np.mean([f1((predicted_N == each) * 1.0, (label_N == each) * 1.0) for each in classes])
+    )
 
 
 def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Matthews correlation of any number of classes (Gorodkin's R_K): normalised covariance of the confusion matrix."""
+    """Matthews correlation of any number of classes (Gorodkin's R_K): normalised covariance of the
+    confusion matrix.
+    """
     classes = np.unique(np.concatenate([predicted_N, label_N]))
     predicted_NC = (predicted_N[:, None] == classes).astype(np.float64)
     label_NC = (label_N[:, None] == classes).astype(np.float64)
@@ -82,6 +87,8 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
 
 def score(name: str, predicted_N: Numbers, label_N: Numbers) -> float:
     """Return one metric by name, in points, rounded to what is meaningful to store."""
-    assert len(predicted_N) == len(label_N) > 0, "predictions and labels of the same, non-empty rows"
+    assert len(predicted_N) == len(label_N) > 0, (
+        "predictions and labels of the same, non-empty rows"
+    )
     assert np.isfinite(predicted_N).all() and np.isfinite(label_N).all()
     return round(METRICS[name](predicted_N.astype(np.float64), label_N.astype(np.float64)), 6)

@@ -1,7 +1,8 @@
 """From a classifier's logits to predictions and scores, and signs that a run has failed.
 
-A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score in every table and
-is marked there. Logits that are not finite count as 0, so such a run still has predictions: the first label.
+A failed run (outputs that are not finite, or one answer to every row) keeps its place and its score
+in every table and is marked there. Logits that are not finite count as 0, so such a run still has
+predictions: the first label.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,9 @@ def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
     """Return class indices, or for regression the output on the label's own scale."""
     logits_NC = finite(logits_NC)
     if task.regression:
-        return np.array([rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64)
+        return np.array(
+            [rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64
+        )
     return np.asarray(logits_NC.argmax(-1), dtype=np.float64)
 
 
@@ -37,7 +40,9 @@ def softmax(logits_XC: Logits) -> Logits:
 
 
 def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
-    """One record for each row: id, prediction (label name or number), gold label (null if there is none), logits."""
+    """One record for each row: id, prediction (label name or number), gold label (null if there is
+    none), logits.
+    """
     predicted_N = answers(task, logits_NC)
     return [
         {
@@ -51,7 +56,9 @@ def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
 
 
 def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -> dict[str, float]:
-    """Return every metric of the task against the rows' labels, in points; predictions as `answers` gives them."""
+    """Return every metric of the task against the rows' labels, in points; predictions as `answers`
+    gives them.
+    """
     label_N = numbers(task, rows)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
@@ -59,11 +66,15 @@ def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -
 def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
     """Return the labels of rows: class indices, or scores as they are."""
     index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
-    return np.array([row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64)
+    return np.array(
+        [row["label"] if task.regression else index[row["label"]] for row in rows], dtype=np.float64
+    )
 
 
 def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
-    """Return why a run counts as failed though its outputs are finite, in words; None if it does not."""
+    """Return why a run counts as failed though its outputs are finite, in words; None if it does
+    not.
+    """
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:
         answer = f"{predicted_N[0]:g}" if task.regression else task.labels[int(predicted_N[0])]
         return f"{answer} was predicted for every row"

@@ -1,7 +1,8 @@
-"""The kinds of tasks, and the rows of a task: read, checked and encoded; and predictions scored against them.
+"""The kinds of tasks, and the rows of a task: read, checked and encoded; and predictions scored
+against them.
 
-Splits are read once a process, since the runs of one task follow each other; the cache goes by content, not by name, so
-a changed file is read again.
+Splits are read once a process, since the runs of one task follow each other; the cache goes by
+content, not by name, so a changed file is read again.
 """
 
 import functools
@@ -36,9 +37,16 @@ def kind_of(task: Task) -> TaskKind:
 
 @functools.lru_cache(maxsize=6)
 def read(
-    path: Path, data: str, tokenizer: Tokenizer, task: Task, layout: FinetuneConfig, labelled: bool = True
+    path: Path,
+    data: str,
+    tokenizer: Tokenizer,
+    task: Task,
+    layout: FinetuneConfig,
+    labelled: bool = True,
 ) -> Encoded:
-    """Rows of a split and their arrays; `data` is the digest of the task's rows, by which the cache knows them."""
+    """Rows of a split and their arrays; `data` is the digest of the task's rows, by which the cache
+    knows them.
+    """
     rows = subset(read_rows(path, task, labelled=labelled), layout.max_train_rows, seed=0)
     return kind_of(task).encode(rows, tokenizer, layout)
 
@@ -50,7 +58,9 @@ def tokenizer(folder: Path, sha256: str) -> Tokenizer:
 
 
 def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
-    """Return a split's rows, checked. BadInput names line, id and value: bad label or score, repeated id, no rows."""
+    """Return a split's rows, checked. BadInput names line, id and value: bad label or score,
+    repeated id, no rows.
+    """
     rows, kind = read_jsonl(path), kind_of(task)
     if not rows:
         raise BadInput(f"{path}: holds no rows of {task.title}; check the task's source")
@@ -75,8 +85,12 @@ def subset(rows: list[Any], most: int | None, seed: int) -> list[Any]:
     return [rows[index] for index in np.sort(chosen)]
 
 
-def score(task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
-    """Every metric of the task; raises BadInput for a row without a prediction, and for one that no row asked for."""
+def score(
+    task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
+) -> dict[str, float]:
+    """Every metric of the task; raises BadInput for a row without a prediction, and for one that no
+    row asked for.
+    """
     known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:

@@ -2,7 +2,8 @@
 
 The linear head learns BIOES tags; all segment ids are 1, as published, and the head has no dropout.
 
-Shapes: B rows, T positions, C tags (O, and B I E S of every type), L longest row allowed, P pieces of a row.
+Shapes: B rows, T positions, C tags (O, and B I E S of every type), L longest row allowed, P pieces
+of a row.
 """
 
 import dataclasses
@@ -66,7 +67,9 @@ class Tagging(TaskKind):
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Return the target `label` has one entry a token: the tag's index at a word's first piece, else -100."""
+        """Return the target `label` has one entry a token: the tag's index at a word's first piece,
+        else -100.
+        """
         index = {name: number for number, name in enumerate(self.task.classes)}
         pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
         sequences: list[list[int]] = []
@@ -75,40 +78,68 @@ class Tagging(TaskKind):
             count = len(row["words"])
             tags = bioes(spans(row["tags"]), count) if row.get("tags") else ["O"] * count
             sequence, marks = [tokenizer.cls_id], [NO_WORD]
-            for tag, word in zip(tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True):
+            for tag, word in zip(
+                tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True
+            ):
                 sequence += word
                 marks += [index[tag], *[NO_WORD] * (len(word) - 1)]
             sequences.append([*sequence[: config.length - 1], tokenizer.sep_id])
             labels += [*marks[: config.length - 1], NO_WORD]
         names = [row["id"] for row in rows]
-        examples = stack(sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names)
+        examples = stack(
+            sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names
+        )
         return Encoded(rows, examples)
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         return Tagger(encoder, len(self.task.classes), config.length)
 
-    def judge(self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool) -> SplitResult:
+    def judge(
+        self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
+    ) -> SplitResult:
         rows, tags = encoded.rows, tags_of(self.task, encoded, outputs["tags"])
         lines = [
-            {"id": row["id"], "words": row["words"], "prediction": predicted, "label": row.get("tags")}
+            {
+                "id": row["id"],
+                "words": row["words"],
+                "prediction": predicted,
+                "label": row.get("tags"),
+            }
             for row, predicted in zip(rows, tags, strict=True)
         ]
         if not labelled:
             return SplitResult({".jsonl": lines}, {}, None)
         gold = [row["tags"] for row in rows]
-        fault = "no span was predicted in any row" if any(map(spans, gold)) and not any(map(spans, tags)) else None
-        return SplitResult({".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all()))
+        fault = (
+            "no span was predicted in any row"
+            if any(map(spans, gold)) and not any(map(spans, tags))
+            else None
+        )
+        return SplitResult(
+            {".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all())
+        )
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
         tags, marks = tags_of(self.task, encoded, outputs["tags"]), _marks(encoded.examples)
-        for row, each, mark_P, share_L in zip(encoded.rows, tags, marks, outputs["share"], strict=True):
+        for row, each, mark_P, share_L in zip(
+            encoded.rows, tags, marks, outputs["share"], strict=True
+        ):
             shares = [rounded(share) for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
             unread = [None] * (len(each) - len(shares))
-            yield {"id": row["id"], "words": row["words"], "tags": each, "probabilities": shares + unread}
+            yield {
+                "id": row["id"],
+                "words": row["words"],
+                "tags": each,
+                "probabilities": shares + unread,
+            }
 
-    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
+    def score(
+        self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
+    ) -> dict[str, float]:
         for row in rows:
-            self.check_row({**row, "tags": answers[row["id"]]}, f"{where} (id {row['id']})", labelled=True)
+            self.check_row(
+                {**row, "tags": answers[row["id"]]}, f"{where} (id {row['id']})", labelled=True
+            )
         return tag_scores([answers[row["id"]] for row in rows], [row["tags"] for row in rows])
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
@@ -116,13 +147,19 @@ class Tagging(TaskKind):
         task_json, labels = {"task": dataclasses.asdict(self.task)}, self.task.classes
         if not network.encoder.config.stock_heads:
             return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
-        types = network.encoder.embeddings.token_type.weight.detach()  # stock models are fed segment 0, and we feed 1
+        # stock models are fed segment 0, and we feed 1
+        types = network.encoder.embeddings.token_type.weight.detach()
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
         return Exported(self.architecture, task_json, labels, tensors=head | segments)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        tagger, stock = Tagger(stored.encoder, len(self.task.classes), stored.length), stored.encoder.config.stock_heads
-        stored.fill({"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED)))
+        tagger, stock = (
+            Tagger(stored.encoder, len(self.task.classes), stored.length),
+            stored.encoder.config.stock_heads,
+        )
+        stored.fill(
+            {"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED))
+        )
         if stock:
             with torch.no_grad():
                 types = stored.encoder.embeddings.token_type.weight
@@ -132,7 +169,9 @@ class Tagging(TaskKind):
     @staticmethod
     def task_of(stored: Stored) -> Task:
         name, labels = stored.path.name, stored.labels()
-        types = tuple(dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"}))
+        types = tuple(
+            dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"})
+        )
         task = Task(name=name, title=name, labels=types, metrics=("entity_f1",), tagging=True)
         if task.classes != labels:
             raise BadInput(
@@ -160,18 +199,26 @@ class Tagger(Network):
     def losses(self, batch: PaddedBatch) -> Tensor:
         """Return the cross-entropy of each row (B,), summed over its words."""
         logits_BCT = self(batch).transpose(1, 2)
-        loss_BT = F.cross_entropy(logits_BCT, batch.targets["label"], ignore_index=NO_WORD, reduction="none")
+        loss_BT = F.cross_entropy(
+            logits_BCT, batch.targets["label"], ignore_index=NO_WORD, reduction="none"
+        )
         return loss_BT.sum(1)
 
     def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
-        """Return `tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite` (B,): are logits."""
+        """Return `tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite`
+        (B,): are logits.
+        """
         logits_BTC = self(batch)
         missing = self.length - logits_BTC.shape[1]
         padding_BT = ~batch.real_tokens()
         tags_BT = logits_BTC.argmax(-1).masked_fill(padding_BT, 0)
         share_BT = logits_BTC.float().softmax(-1).amax(-1).masked_fill(padding_BT, 0)
         finite_B = (logits_BTC.isfinite().all(-1) | padding_BT).all(1)
-        return {"tags": F.pad(tags_BT, (0, missing)), "share": F.pad(share_BT, (0, missing)), "finite": finite_B}
+        return {
+            "tags": F.pad(tags_BT, (0, missing)),
+            "share": F.pad(share_BT, (0, missing)),
+            "finite": finite_B,
+        }
 
 
 def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:

@@ -1,4 +1,5 @@
-"""The base class of the kinds of tasks (texts, words, questions about a context), each bound to its task.
+"""The base class of the kinds of tasks (texts, words, questions about a context), each bound to its
+task.
 
     rows      columns, row, check_row          records -> checked rows
     arrays    encode                           rows -> Encoded
@@ -60,8 +61,10 @@ class Exported:
     task_json: dict[str, Any]  # of task.json: what config.json has no place for
     labels: tuple[str, ...] = ()  # what each output stands for
     config: dict[str, Any] = field(default_factory=dict)  # more of config.json
-    tensors: Tensors = field(default_factory=dict)  # of model.safetensors, added to the encoder's or in their place
-    beside: dict[str, Tensors] = field(default_factory=dict)  # more files, for heads that transformers has not
+    # of model.safetensors, added to the encoder's or in their place
+    tensors: Tensors = field(default_factory=dict)
+    # more files, for heads that transformers has not
+    beside: dict[str, Tensors] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,29 +102,40 @@ class Stored:
     def fill(self, layers: dict[str, nn.Linear], heads: Tensors) -> None:
         """Fill layers from the tensors of their names, which must be all that there are."""
         if lacking := [name for name in layers if f"{name}.weight" not in heads]:
-            raise BadInput(f"{self.path}: has no {lacking[0]}, so it is not a fine-tuned model; {DO}")
+            raise BadInput(
+                f"{self.path}: has no {lacking[0]}, so it is not a fine-tuned model; {DO}"
+            )
         heads = dict(heads)
         for name, layer in layers.items():
-            own = {kind: heads.pop(f"{name}.{kind}") for kind in ("weight", "bias") if f"{name}.{kind}" in heads}
+            own = {
+                kind: heads.pop(f"{name}.{kind}")
+                for kind in ("weight", "bias")
+                if f"{name}.{kind}" in heads
+            }
             fill(layer, own, f"{self.path}: {name}", DO)
         require_fit({}, heads, self.path, DO)
 
 
 class TaskKind(ABC):
-    """A kind of task. `values` in these methods are the texts of a row by the names of their columns."""
+    """A kind of task. `values` in these methods are the texts of a row by the names of their
+    columns.
+    """
 
     task: Task
     architecture: ClassVar[str]  # the class of transformers with the same head
     example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
     label: ClassVar[str] = "label"  # key of what a row is scored against
-    scores_training: ClassVar[bool] = True  # whether training rows are scored, too, to see if they were learned at all
+    # whether training rows are scored, too, to see if they were learned at all
+    scores_training: ClassVar[bool] = True
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
     @abstractmethod
     def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return names for the columns of a row's texts, the task's own first; `official`: those of its usual files."""
+        """Return names for the columns of a row's texts, the task's own first; `official`: those of
+        its usual files.
+        """
 
     def fields(self, row: str | Sequence[Any]) -> list[Any]:
         """Return a row that names no columns as one value for each."""
@@ -156,7 +170,9 @@ class TaskKind(ABC):
         """Return the encoder with a new head, drawn from torch's global generator."""
 
     @abstractmethod
-    def judge(self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool) -> SplitResult:
+    def judge(
+        self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool
+    ) -> SplitResult:
         """Return predictions of a split, and their scores if its rows have labels."""
 
     @abstractmethod
@@ -164,8 +180,12 @@ class TaskKind(ABC):
         """Yield the answer to each row, as electra/inference.py lists it."""
 
     @abstractmethod
-    def score(self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path) -> dict[str, float]:
-        """Return every metric of predictions by id, one for each labelled row; raise BadInput for a malformed one."""
+    def score(
+        self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
+    ) -> dict[str, float]:
+        """Return every metric of predictions by id, one for each labelled row; raise BadInput for a
+        malformed one.
+        """
 
     @abstractmethod
     def export(self, network: Any, config: FinetuneConfig) -> Exported:

@@ -1,4 +1,5 @@
-"""The nine GLUE tasks, SQuAD and own tasks as facts (labels, metrics, splits), and the settings of fine-tuning.
+"""The nine GLUE tasks, SQuAD and own tasks as facts (labels, metrics, splits), and the settings of
+fine-tuning.
 
 Defaults are the published ones of the Base model (paper, Table 7).
 """
@@ -36,13 +37,18 @@ Layers = Literal["last", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class Task(Settings):
-    """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word of a sentence."""
+    """One task: a class or a number for a sentence or a pair of sentences, or a tag for each word
+    of a sentence.
+    """
 
     name: str
     title: str
-    labels: tuple[str, ...]  # class names in the order of the logits (tagging: types of spans); empty for regression
-    metrics: tuple[str, ...]  # names in electra.finetuning.metrics; the first is the one that counts
-    # of the complete official train split: fewer rows are a subset and are called so; 0: no official one
+    # class names in the order of the logits (tagging: types of spans); empty for regression
+    labels: tuple[str, ...]
+    # names in electra.finetuning.metrics; the first is the one that counts
+    metrics: tuple[str, ...]
+    # of the complete official train split: fewer rows are a subset and are called so; 0: no
+    # official one
     train_rows: int = 0
     evaluation: tuple[str, ...] = ("dev",)
     scale: float = 1.0  # regression: the model is trained on label / scale
@@ -59,7 +65,11 @@ class Task(Settings):
     @property
     def classes(self) -> tuple[str, ...]:
         """What each logit stands for; tagging has BIOES tags of every type."""
-        return ("O", *(f"{edge}-{kind}" for kind in self.labels for edge in "BIES")) if self.tagging else self.labels
+        return (
+            ("O", *(f"{edge}-{kind}" for kind in self.labels for edge in "BIES"))
+            if self.tagging
+            else self.labels
+        )
 
 
 _BINARY = ("0", "1")
@@ -68,11 +78,28 @@ _ENTAILMENT = ("entailment", "not_entailment")
 GLUE: dict[str, Task] = {
     task.name: task
     for task in (
-        Task(name="cola", title="CoLA", labels=_BINARY, metrics=("matthews", "accuracy"), train_rows=8_551),
+        Task(
+            name="cola",
+            title="CoLA",
+            labels=_BINARY,
+            metrics=("matthews", "accuracy"),
+            train_rows=8_551,
+        ),
         Task(name="sst2", title="SST-2", labels=_BINARY, metrics=("accuracy",), train_rows=67_349),
-        Task(name="mrpc", title="MRPC", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=3_668),
-        Task(name="stsb", title="STS-B", labels=(), metrics=("spearman", "pearson"), train_rows=5_749, scale=5.0),
-        Task(name="qqp", title="QQP", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=363_846),
+        Task(
+            name="mrpc", title="MRPC", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=3_668
+        ),
+        Task(
+            name="stsb",
+            title="STS-B",
+            labels=(),
+            metrics=("spearman", "pearson"),
+            train_rows=5_749,
+            scale=5.0,
+        ),
+        Task(
+            name="qqp", title="QQP", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=363_846
+        ),
         Task(
             name="mnli",
             title="MNLI",
@@ -81,7 +108,9 @@ GLUE: dict[str, Task] = {
             train_rows=392_702,
             evaluation=("dev", "dev_mismatched"),
         ),
-        Task(name="qnli", title="QNLI", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=104_743),
+        Task(
+            name="qnli", title="QNLI", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=104_743
+        ),
         Task(name="rte", title="RTE", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=2_490),
         Task(name="wnli", title="WNLI", labels=_BINARY, metrics=("accuracy",), train_rows=635),
     )
@@ -91,7 +120,8 @@ DIAGNOSTIC: dict[str, tuple[str, ...]] = {"mnli": ("test_diagnostic",)}
 """Splits that a task's model predicts beside its own test sets: GLUE's diagnostic set (AX)."""
 
 PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
-"""The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched."""
+"""The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +151,9 @@ def find(rows: Path, name: str) -> Task:
 
 @dataclass(frozen=True, kw_only=True)
 class ScratchConfig(Settings):
-    """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget stays the same."""
+    """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget
+    stays the same.
+    """
 
     learning_rate: Rate | None = None
     layer_decay: Rate | None = None
@@ -137,30 +169,37 @@ class FinetuneConfig(Settings):
 
     learning_rate: Rate = 1e-4
     layer_decay: Rate = 0.8
-    layer_decay_exponent: Literal["published", "plain"] = "published"  # published: the top layer has decay ** 2
+    # published: the top layer has decay ** 2
+    layer_decay_exponent: Literal["published", "plain"] = "published"
     epochs: Positive = 3.0
     warmup: Probability = 0.1  # fraction of the steps
     weight_decay: Probability = 0.0  # paper; the authors' repository has 0.01
     batch: Count = 32
     length: Length = 128
-    fresh_layers: Literal[0, 1, 2] = 0  # Transformer layers of new weights between the encoder and the head
+    # Transformer layers of new weights between the encoder and the head
+    fresh_layers: Literal[0, 1, 2] = 0
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
-    head_layers: Layers = "last"  # of the last layer, or of the embeddings and all layers end to end
+    # of the last layer, or of the embeddings and all layers end to end
+    head_layers: Layers = "last"
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
-    loss: Literal["summed", "mean"] = "summed"  # over the batch; summed, the clip is nearly always active
+    # over the batch; summed, the clip is nearly always active
+    loss: Literal["summed", "mean"] = "summed"
     clip: Positive = 1.0
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6  # outside the square root
     bias_correction: bool = False
-    precision: Literal["default", "auto", "fp32", "bf16"] = "default"  # default: bf16 on GPUs, fp32 on CPUs
+    # default: bf16 on GPUs, fp32 on CPUs
+    precision: Literal["default", "auto", "fp32", "bf16"] = "default"
     both_orders: bool = False  # train on (a, b) and on (b, a)
-    start: str | None = None  # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
+    # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
+    start: str | None = None
     max_train_rows: Count | None = None
     test: bool = False  # predict the test sets too
     ensemble: bool = False  # and let the seeds of each arm answer together
-    keep: Literal["none", "first", "all"] = "first"  # seeds of the pre-trained arm whose model is kept, ready for use
+    # seeds of the pre-trained arm whose model is kept, ready for use
+    keep: Literal["none", "first", "all"] = "first"
     seeds: tuple[Seed, ...] = (1, 2, 3)
     arms: tuple[ArmName, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
@@ -170,18 +209,31 @@ class FinetuneConfig(Settings):
             require_once(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
-        """Return these settings with what `scratch` changes, for the arm that starts from fresh weights.
+        """Return these settings with what `scratch` changes, for the arm that starts from fresh
+        weights.
 
-        What does not bear on a single run's result (which arms, which seeds) is set to its default, so that two runs
-        with equal results have equal configs.
+        What does not bear on a single run's result (which arms, which seeds) is set to its default,
+        so that two runs with equal results have equal configs.
         """
-        changes = {key: value for key, value in vars(self.scratch).items() if arm == "scratch" and value is not None}
-        usual = {key: getattr(FinetuneConfig(), key) for key in ("scratch", "seeds", "arms", "ensemble", "keep")}
+        changes = {
+            key: value
+            for key, value in vars(self.scratch).items()
+            if arm == "scratch" and value is not None
+        }
+        usual = {
+            key: getattr(FinetuneConfig(), key)
+            for key in ("scratch", "seeds", "arms", "ensemble", "keep")
+        }
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
         """Return what of these settings bears on the arrays of a split."""
-        keys = ("length", "stride", "question_length", *(("both_orders", "max_train_rows") if train else ()))
+        keys = (
+            "length",
+            "stride",
+            "question_length",
+            *(("both_orders", "max_train_rows") if train else ()),
+        )
         return type(self)(**{key: getattr(self, key) for key in keys if hasattr(self, key)})
 
 
@@ -194,7 +246,8 @@ class SquadConfig(FinetuneConfig):
     length: Length = 512
     stride: Count = 128  # tokens from the start of one window to the start of the next
     question_length: Count = 64  # word pieces; longer questions are cut
-    head: Literal["conditional", "independent"] = "conditional"  # XLNet's: the end sees the start; or BERT's
+    # XLNet's: the end sees the start; or BERT's
+    head: Literal["conditional", "independent"] = "conditional"
     beam: Annotated[int, Field(ge=1, le=200)] = 20  # starts tried, and ends tried for each
     answer_length: Count = 30  # word pieces
     n_best: Count = 20
@@ -208,7 +261,8 @@ class SquadConfig(FinetuneConfig):
         require_once(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
-        """Raise BadConfig for windows that hold no text or skip some, and for settings of sentence tasks.
+        """Raise BadConfig for windows that hold no text or skip some, and for settings of sentence
+        tasks.
 
         It is called once all layers are merged.
         """

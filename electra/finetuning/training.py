@@ -1,8 +1,9 @@
 """The short training on a task, and the pass that reads its outputs.
 
-As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the rate, warm-up ×
-linear decay, the loss summed over the batch and then clipped to norm 1, the last step evaluated (no best checkpoint is
-chosen). A batch goes through in parts of rows of like length; gradients add up, so parts bear on memory and time alone.
+As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the
+rate, warm-up × linear decay, the loss summed over the batch and then clipped to norm 1, the last
+step evaluated (no best checkpoint is chosen). A batch goes through in parts of rows of like length;
+gradients add up, so parts bear on memory and time alone.
 """
 
 from collections.abc import Callable
@@ -21,22 +22,29 @@ from electra.optim.adamw import AdamW, build_optimizer, clip_gradients, layer_sc
 from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 
-ROOM = {"cpu": 2**17, "cuda": 2**23}  # tokens x hidden size of one part: enough to keep a core busy, or a GPU
-PADDING = {"cpu": 40, "cuda": 4096}  # tokens of padding that take about as long as a part of its own
+# tokens x hidden size of one part: enough to keep a core busy, or a GPU
+ROOM = {"cpu": 2**17, "cuda": 2**23}
+# tokens of padding that take about as long as a part of its own
+PADDING = {"cpu": 40, "cuda": 4096}
 _CURVE_POINTS = 20
-CHECK_EVERY = 50  # steps between two looks at the loss: reading it makes the host wait for the device
+# steps between two looks at the loss: reading it makes the host wait for the device
+CHECK_EVERY = 50
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a training went: whether weights and losses stayed finite, and the mean loss a row along the way."""
+    """How a training went: whether weights and losses stayed finite, and the mean loss a row along
+    the way.
+    """
 
     finite: bool
     curve: list[tuple[int, float]]  # (updates done, mean loss a row since the point before)
 
 
 def count_steps(rows: int, config: FinetuneConfig) -> int:
-    """Return the number of updates (electra: finetune/preprocessing.py): epochs of ceil(rows / batch), truncated."""
+    """Return the number of updates (electra: finetune/preprocessing.py): epochs of ceil(rows /
+    batch), truncated.
+    """
     return max(1, int(-(-rows // config.batch) * config.epochs))
 
 
@@ -49,14 +57,16 @@ def train(
     stream: str,
     device: torch.device | str = "cpu",
 ) -> Training:
-    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's global generator.
+    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's
+    global generator.
 
     Training ends early when the loss is no longer finite.
     """
     device = torch.device(device)
     optimizer = optimizer_for(model, config)
     precision = choose(config.precision, device)
-    tokens = max(256, ROOM[device.type] // model.encoder.config.hidden)  # that go through the network at once
+    # that go through the network at once
+    tokens = max(256, ROOM[device.type] // model.encoder.config.hidden)
     padding = PADDING[device.type]
     steps = count_steps(len(examples), config)
     warmup = int(steps * config.warmup)
@@ -65,7 +75,9 @@ def train(
     curve: list[Tensor] = []
     model.train()
     for step in range(steps):
-        set_rate(optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps))
+        set_rate(
+            optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps)
+        )
         rows_B = next(order)
         divisor = 1 if config.loss == "summed" else len(rows_B)
         total = torch.zeros((), device=device)
@@ -140,6 +152,11 @@ def read_batches(
         order.append(rows_B)
         with autocast(chosen, device):
             for name, value in read(examples.batch(rows_B, device)).items():
-                pieces.setdefault(name, []).append(value.float() if value.is_floating_point() else value)
+                pieces.setdefault(name, []).append(
+                    value.float() if value.is_floating_point() else value
+                )
     back_N = torch.from_numpy(np.argsort(np.concatenate(order))).to(device)
-    return {name: torch.cat(values).index_select(0, back_N).cpu().numpy() for name, values in pieces.items()}
+    return {
+        name: torch.cat(values).index_select(0, back_N).cpu().numpy()
+        for name, values in pieces.items()
+    }

@@ -1,4 +1,5 @@
-"""What attention begins as where `init` says so: looking for a head's own word, or at the words beside it.
+"""What attention begins as where `init` says so: looking for a head's own word, or at the words
+beside it.
 
 Shapes: E embedding size, H hidden size, D head size, F frequencies, V vocabulary size, P positions.
 """
@@ -17,7 +18,9 @@ def init_attention(encoder: Encoder, init: str) -> None:
     if init == "mimetic":
         mimetic_attention(encoder.layers)
     elif init == "neighbours":
-        {"bert": neighbour_attention, "modern": rotary_neighbour_attention}[encoder.config.kind](encoder)
+        {"bert": neighbour_attention, "modern": rotary_neighbour_attention}[encoder.config.kind](
+            encoder
+        )
 
 
 def offset(head: int) -> int:
@@ -27,23 +30,31 @@ def offset(head: int) -> int:
 
 @torch.no_grad()
 def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
-    """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in place.
+    """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in
+    place.
 
         Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
 
-    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again elsewhere in the
-    row takes long to form. M has more rank than a head, so each head gets the best approximation of an M of its own:
-    the singular value decomposition cut to the head's size D, its roots shared out to both. From torch's global
-    generator; of the two signs of a singular vector the one with which its largest entry is positive.
+    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again
+    elsewhere in the row takes long to form. M has more rank than a head, so each head gets the best
+    approximation of an M of its own: the singular value decomposition cut to the head's size D, its
+    roots shared out to both. From torch's global generator; of the two signs of a singular vector
+    the one with which its largest entry is positive.
     """
     for layer in layers:
         assert isinstance(layer, Block)
         query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
         width, size = len(query_HH), len(query_HH) // layer.attention.heads
-        for query_DH, key_DH in zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True):
+        for query_DH, key_DH in zip(
+            torch.split(query_HH, size), torch.split(key_HH, size), strict=True
+        ):
             m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
             left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
-            left_DH, right_DH, root_D1 = left_HH.T[:size], right_HH[:size], values_H[:size, None].sqrt()
+            left_DH, right_DH, root_D1 = (
+                left_HH.T[:size],
+                right_HH[:size],
+                values_H[:size, None].sqrt(),
+            )
             sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
             query_DH.copy_(left_DH * root_D1 * sign_D1)
             key_DH.copy_(right_DH * root_D1 * sign_D1)
@@ -53,11 +64,12 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 def neighbour_attention(encoder: Encoder) -> None:
     """Let the heads of the first layer begin by looking at the words beside their own, in place.
 
-    Each looks at its `offset`. The last D dimensions of the embeddings (D: the size of a head) are the positions' alone
-    at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to π, as large as the other dimensions. A head's query
-    is its position turned by its offset, its key the position as it is: of their products, Σ cos(ω · (distance -
-    offset)), the one at the offset is 5 as softmax sees it, and the others are near 0. Nothing is fixed: all of it
-    learns. Without it such heads take millions of tokens to form.
+    Each looks at its `offset`. The last D dimensions of the embeddings (D: the size of a head) are
+    the positions' alone at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to π, as large
+    as the other dimensions. A head's query is its position turned by its offset, its key the
+    position as it is: of their products, Σ cos(ω · (distance - offset)), the one at the offset is 5
+    as softmax sees it, and the others are near 0. Nothing is fixed: all of it learns. Without it
+    such heads take millions of tokens to form.
     """
     block, attention = encoder.embeddings, encoder.layers[0].attention
     assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
@@ -65,7 +77,8 @@ def neighbour_attention(encoder: Encoder) -> None:
     width, size = word_VE.shape[1], word_VE.shape[1] // attention.heads
     half = size // 2
     places = slice(width - 2 * half, None)
-    frequency_F = math.pi * ((torch.arange(half) + 0.5) / half) ** 1.3  # evenly, distances would look alike in turns
+    # evenly, distances would look alike in turns
+    frequency_F = math.pi * ((torch.arange(half) + 0.5) / half) ** 1.3
 
     angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F
     position_PE.zero_()
@@ -76,13 +89,18 @@ def neighbour_attention(encoder: Encoder) -> None:
     block.token_type.weight[:, places] = 0
 
     query_HH, key_HH, _ = attention.qkv.weight.chunk(3)
-    for head, (query_DH, key_DH) in enumerate(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)):
+    for head, (query_DH, key_DH) in enumerate(
+        zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)
+    ):
         turn_F = offset(head) * frequency_F
-        sine_FF, cosine_FF = (5 / math.sqrt(size) * part.diag() for part in (turn_F.sin(), turn_F.cos()))
+        sine_FF, cosine_FF = (
+            5 / math.sqrt(size) * part.diag() for part in (turn_F.sin(), turn_F.cos())
+        )
         query_DH.zero_()
         key_DH.zero_()
         key_DH[: 2 * half, places] = torch.eye(2 * half)
-        query_DH[:half, places] = torch.cat([cosine_FF, sine_FF], 1)  # sin(a + b) = cos b sin a + sin b cos a
+        # sin(a + b) = cos b sin a + sin b cos a
+        query_DH[:half, places] = torch.cat([cosine_FF, sine_FF], 1)
         query_DH[half : 2 * half, places] = torch.cat([-sine_FF, cosine_FF], 1)
 
 
@@ -90,14 +108,15 @@ def neighbour_attention(encoder: Encoder) -> None:
 def rotary_neighbour_attention(encoder: Encoder) -> None:
     """Do the same as `neighbour_attention` where positions turn queries and keys, in place.
 
-    What they turn must not differ from word to word, so the last dimension of every word is one constant at first, 4 as
-    the norm leaves it, and the first layer's queries and keys read it alone. A pair of numbers turns with frequency ω;
-    a query begins turned by its head's offset r:
+    What they turn must not differ from word to word, so the last dimension of every word is one
+    constant at first, 4 as the norm leaves it, and the first layer's queries and keys read it
+    alone. A pair of numbers turns with frequency ω; a query begins turned by its head's offset r:
 
         query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
 
-    Fast pairs tell a word from those beside it, slow ones from those a whole turn of the fast ones away. With heads of
-    64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of 512.
+    Fast pairs tell a word from those beside it, slow ones from those a whole turn of the fast ones
+    away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of
+    512.
     """
     block, layer, config = encoder.embeddings, encoder.layers[0], encoder.config
     assert isinstance(layer, Block) and config.kind == "modern"
@@ -106,10 +125,13 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
     word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)
     block.load_tables(word_VH)
 
-    frequency_F = config.global_theta ** -(torch.arange(0, size, 2) / size)  # the first layer sees the whole row
+    # the first layer sees the whole row
+    frequency_F = config.global_theta ** -(torch.arange(0, size, 2) / size)
     root_F = (8 * math.sqrt(size) * frequency_F / frequency_F.sum()).sqrt() / 4
     query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
-    for head, (query_DH, key_DH) in enumerate(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)):
+    for head, (query_DH, key_DH) in enumerate(
+        zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)
+    ):
         query_DH.zero_()
         key_DH.zero_()
         turn_F = offset(head) * frequency_F

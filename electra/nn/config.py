@@ -1,4 +1,5 @@
-"""The settings of one encoder, `kind: bert` (the paper's) or `kind: modern` (ModernBERT's), and what follows from them.
+"""The settings of one encoder, `kind: bert` (the paper's) or `kind: modern` (ModernBERT's), and
+what follows from them.
 
 Class attributes of both say how the two kinds differ where other code depends on it.
 """
@@ -11,12 +12,15 @@ from pydantic.dataclasses import dataclass
 
 from electra.config import BelowOne, Fraction, Positive, Settings, Size, require
 
-SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8  # operations for each number, as the authors' script counts them
+# operations for each number, as the authors' script counts them
+SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Settings):
-    """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the tokenizer."""
+    """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the
+    tokenizer.
+    """
 
     biases: ClassVar[bool] = True  # of all linear layers and LayerNorms
     head_norm: ClassVar[bool] = False  # a LayerNorm in the replaced-token head
@@ -40,9 +44,15 @@ class EncoderConfig(Settings):
     init: Literal["published", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
-        require(self.hidden % self.heads == 0, f"heads: is {self.heads}, should divide hidden ({self.hidden})")
+        require(
+            self.hidden % self.heads == 0,
+            f"heads: is {self.heads}, should divide hidden ({self.hidden})",
+        )
         fits = self.embedding == self.hidden or self.init != "neighbours"
-        require(fits, f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours")
+        require(
+            fits,
+            f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours",
+        )
 
     @property
     def table(self) -> int:
@@ -55,7 +65,9 @@ class EncoderConfig(Settings):
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
-        """Return the feed-forward size of a generator of `width` times the hidden size: 4 × hidden below 1."""
+        """Return the feed-forward size of a generator of `width` times the hidden size: 4 × hidden
+        below 1.
+        """
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
     def reach(self, layer: int, length: int) -> int:
@@ -63,7 +75,9 @@ class EncoderConfig(Settings):
         return length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""
+        """Operations beside matrix products for one token of a row: of a layer; of all that is
+        around the layers.
+        """
         H, E, T = self.hidden, self.embedding, length
         attention = 3 * H + (SOFTMAX + DROPOUT + 1) * T * self.heads
         layer = attention + 2 * (1 + DROPOUT + 1 + NORM) * H + (GELU + 1) * self.ffn
@@ -72,7 +86,9 @@ class EncoderConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ModernConfig(Settings):
-    """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases, no token types."""
+    """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases,
+    no token types.
+    """
 
     biases: ClassVar[bool] = False
     head_norm: ClassVar[bool] = True
@@ -85,9 +101,11 @@ class ModernConfig(Settings):
     hidden: Size
     heads: Size
     ffn: Size  # of the gated product: its first matrix has twice as many outputs
-    embedding: Size  # other than hidden: the word table is a product of two matrices, see `ModernEmbeddings`
+    # other than hidden: the word table is a product of two matrices, see `ModernEmbeddings`
+    embedding: Size
     positions: Size = 1024
-    global_every: Annotated[int, Field(ge=1, le=1000)] = 3  # layers 0, 3, 6, ... see the whole row; 1: all do
+    # layers 0, 3, 6, ... see the whole row; 1: all do
+    global_every: Annotated[int, Field(ge=1, le=1000)] = 3
     window: Annotated[int, Field(ge=2, le=2**20)] = 128  # the others see half of it to each side
     global_theta: Positive = 10_000.0  # published models end at 160,000, for rows of 8,192
     local_theta: Positive = 10_000.0
@@ -100,9 +118,14 @@ class ModernConfig(Settings):
     def __post_init__(self) -> None:
         if self.init == "neighbours":
             fits = self.embedding == self.hidden
-            require(fits, f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours")
+            require(
+                fits,
+                f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours",
+            )
             narrow = f"heads: is {self.heads}, should be at most {self.hidden // 32} with init neighbours: "
-            require(self.hidden // self.heads >= 32, narrow + "narrow heads cannot tell places apart")
+            require(
+                self.hidden // self.heads >= 32, narrow + "narrow heads cannot tell places apart"
+            )
         pairs = f"heads: is {self.heads}, should divide half of hidden ({self.hidden}): rotary positions turn pairs"
         require(self.hidden % (2 * self.heads) == 0, pairs)
         require(self.window % 2 == 0, f"window: is {self.window}, should be even")
@@ -118,7 +141,8 @@ class ModernConfig(Settings):
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:
-        """Return the feed-forward size of a generator of `width` times the hidden size: as many times this one's.
+        """Return the feed-forward size of a generator of `width` times the hidden size: as many
+        times this one's.
 
         In eights where this one's is, which the matrix units of GPUs need.
         """
@@ -126,13 +150,19 @@ class ModernConfig(Settings):
         return max(1, round(self.ffn * width / unit)) * unit
 
     def reach(self, layer: int, length: int) -> int:
-        """Tokens that one token attends to in a layer, of a row of `length`: all of them, or those in the window."""
+        """Tokens that one token attends to in a layer, of a row of `length`: all of them, or those
+        in the window.
+        """
         return min(length, self.window + 1) if layer % self.global_every else length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is around the layers."""
+        """Operations beside matrix products for one token of a row: of a layer; of all that is
+        around the layers.
+        """
         H = self.hidden
-        attention = 3 * 2 * H + (SOFTMAX + DROPOUT + 1) * length * self.heads + (DROPOUT + 1 + NORM) * H
+        attention = (
+            3 * 2 * H + (SOFTMAX + DROPOUT + 1) * length * self.heads + (DROPOUT + 1 + NORM) * H
+        )
         layer = attention + (GELU + 1 + DROPOUT) * self.ffn + (1 + NORM) * H
         return layer, (NORM + DROPOUT) * H + NORM * H
 
@@ -143,5 +173,6 @@ def _kind(values: Any) -> Any:
 
 
 AnyEncoderConfig = Annotated[
-    Annotated[EncoderConfig, Tag("bert")] | Annotated[ModernConfig, Tag("modern")], Discriminator(_kind)
+    Annotated[EncoderConfig, Tag("bert")] | Annotated[ModernConfig, Tag("modern")],
+    Discriminator(_kind),
 ]

@@ -1,16 +1,17 @@
 """The Transformer encoder of both networks: BERT's post-LN encoder, less the pooler.
 
 How it differs from the textbook:
-- the embedding size E may differ from the hidden size H; one linear map (no activation, norm or dropout) joins them;
+- the embedding size E may differ from the hidden size H; one linear map (no activation, norm or
+  dropout) joins them;
 - query, key and value are one matrix product; attention is torch's fused scaled-dot-product kernel;
-- the embedding block is a module of its own, since generator and discriminator share it (word, position and type
-  tables and their LayerNorm), each with its own projection and dropout draw.
+- the embedding block is a module of its own, since generator and discriminator share it (word,
+  position and type tables and their LayerNorm), each with its own projection and dropout draw.
 
-Pre-training, fine-tuning and inference all call `Encoder.forward`. Each layer is called as a module, so forward hooks,
-`torch.compile` and activation checkpointing work on it.
+Pre-training, fine-tuning and inference all call `Encoder.forward`. Each layer is called as a
+module, so forward hooks, `torch.compile` and activation checkpointing work on it.
 
-Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary size, A heads, D head
-size, L layers.
+Shapes: B rows, T positions, E embedding size, H hidden size, F feed-forward size, V vocabulary
+size, A heads, D head size, L layers.
 """
 
 from typing import Any, ClassVar
@@ -25,7 +26,8 @@ from electra.nn.config import AnyEncoderConfig, EncoderConfig
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
 
-    deltas: ClassVar[tuple[str, ...]] = ()  # tables that are added to another block's, and begin at 0
+    # tables that are added to another block's, and begin at 0
+    deltas: ClassVar[tuple[str, ...]] = ()
     word: nn.Embedding
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
@@ -57,12 +59,17 @@ class Embeddings(nn.Module):
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
         """Return the embeddings (B, T, E) of ids under their segment ids."""
         word_VE, position_PE = self.tables()
-        embedded_BTE = F.embedding(ids_BT, word_VE) + self.token_type(segments_BT) + position_PE[: ids_BT.shape[1]]
+        embedded_BTE = (
+            F.embedding(ids_BT, word_VE)
+            + self.token_type(segments_BT)
+            + position_PE[: ids_BT.shape[1]]
+        )
         return self.dropout(self.norm(embedded_BTE))  # type: ignore[no-any-return]
 
 
 class DisentangledEmbeddings(Embeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without gradient, plus a delta from zero.
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without gradient, plus a
+    delta from zero.
 
     `word` and `position` hold the deltas; the norm and the token types are this network's own.
     """
@@ -71,7 +78,8 @@ class DisentangledEmbeddings(Embeddings):
 
     def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
-        self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
+        # in a list, so that the generator's parameters are not registered here a second time
+        self.base = [base]
 
     def tables(self) -> tuple[Tensor, ...]:
         """Return the generator's tables, detached, plus the deltas."""
@@ -80,8 +88,12 @@ class DisentangledEmbeddings(Embeddings):
 
     @torch.no_grad()
     def load_tables(self, *tables: Tensor) -> None:
-        """Set the deltas to the difference from the generator's current tables, which rounds the sum by an ulp."""
-        for delta, base, table in zip((self.word, self.position), self.base[0].tables(), tables, strict=True):
+        """Set the deltas to the difference from the generator's current tables, which rounds the
+        sum by an ulp.
+        """
+        for delta, base, table in zip(
+            (self.word, self.position), self.base[0].tables(), tables, strict=True
+        ):
             delta.weight.copy_(table.to(base) - base)
 
 
@@ -103,7 +115,9 @@ class Attention(nn.Module):
             query = rotate(query, *angles)
             key = rotate(key, *angles)
         rate = self.dropout if self.training else 0.0
-        context_BATD = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=rate)
+        context_BATD = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=rate
+        )
         return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def heads_of(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,7 +128,9 @@ class Attention(nn.Module):
 
 
 def rotate(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
-    """Rotate each pair (d, d + D/2) of queries or keys by its position's angle, R = D / 2 angles each."""
+    """Rotate each pair (d, d + D/2) of queries or keys by its position's angle, R = D / 2 angles
+    each.
+    """
     first, second = values_BATD.float().chunk(2, -1)
     rotated = torch.cat([first * cos_TR - second * sin_TR, second * cos_TR + first * sin_TR], -1)
     return rotated.to(values_BATD.dtype)
@@ -128,8 +144,8 @@ class Block(nn.Module):
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return hidden states of the same shape.
 
-        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere. `angles` are cosine and
-        sine of rotary angles, (T, D / 2) each, in encoders that have them.
+        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere.
+        `angles` are cosine and sine of rotary angles, (T, D / 2) each, in encoders that have them.
         """
         raise NotImplementedError
 
@@ -152,7 +168,9 @@ class Layer(Block):
         Autocast computes LayerNorm in fp32 on GPUs, so its output is converted back.
         """
         gathered_BTH = self.attention(hidden_BTH, mask)
-        hidden_BTH = self.attention_norm(hidden_BTH + self.drop(gathered_BTH)).to(gathered_BTH.dtype)
+        hidden_BTH = self.attention_norm(hidden_BTH + self.drop(gathered_BTH)).to(
+            gathered_BTH.dtype
+        )
         ffn_BTH = self.contract(F.gelu(self.expand(hidden_BTH)))
         return self.ffn_norm(hidden_BTH + self.drop(ffn_BTH)).to(ffn_BTH.dtype)  # type: ignore[no-any-return]
 
@@ -169,7 +187,9 @@ class Encoder(nn.Module):
     disentangled_class: ClassVar[type[Any]] = DisentangledEmbeddings
     layer_class: ClassVar[type[Any]] = Layer
 
-    def __init__(self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+    def __init__(
+        self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.vocab_size = vocab_size
@@ -178,16 +198,24 @@ class Encoder(nn.Module):
         if config.table != config.hidden:
             self.project = nn.Linear(config.table, config.hidden)
             self.project.glorot = True  # type: ignore[assignment]
-        self.layers = nn.ModuleList(self.layer_class(config, index) for index in range(config.layers))
+        self.layers = nn.ModuleList(
+            self.layer_class(config, index) for index in range(config.layers)
+        )
         self.final_norm: nn.Module = nn.Identity()
 
     def forward(
-        self, ids_BT: Tensor, segments_BT: Tensor, lengths_B: Tensor | None = None, *, all_layers: bool = False
+        self,
+        ids_BT: Tensor,
+        segments_BT: Tensor,
+        lengths_B: Tensor | None = None,
+        *,
+        all_layers: bool = False,
     ) -> Tensor:
         """Return the hidden states (B, T, H) of the last layer.
 
-        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no row is padded. With
-        `all_layers` the embeddings and the states of every layer are joined end to end (B, T, (L + 1) H).
+        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no
+        row is padded. With `all_layers` the embeddings and the states of every layer are joined end
+        to end (B, T, (L + 1) H).
         """
         real_BT = None if lengths_B is None else real_tokens(lengths_B, ids_BT.shape[1])
         if real_BT is not None and real_BT.device.type == "cpu" and bool(real_BT.all()):
@@ -201,7 +229,9 @@ class Encoder(nn.Module):
         hidden_BTH = self.final_norm(hidden_BTH)
         return torch.cat([*states[:-1], hidden_BTH], -1) if all_layers else hidden_BTH
 
-    def layer_inputs(self, real_BT: Tensor | None, ids_BT: Tensor) -> list[tuple[Tensor | None, ...]]:
+    def layer_inputs(
+        self, real_BT: Tensor | None, ids_BT: Tensor
+    ) -> list[tuple[Tensor | None, ...]]:
         """Return what each layer gets besides its hidden states: the attention mask.
 
         `real_BT` says which tokens are not padding; None: all.
@@ -227,8 +257,9 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     | last matrix of a classifier | 1 / √H |
     | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
 
-    Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and `neighbours` begin as
-    `published`; then `init_attention` (attention_init.py) changes the network that is exported, which its owner calls.
+    Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
+    `neighbours` begin as `published`; then `init_attention` (attention_init.py) changes the network
+    that is exported, which its owner calls.
     """
     for part in module.modules():
         if isinstance(part, nn.LayerNorm):
@@ -239,7 +270,9 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
                 nn.init.xavier_uniform_(part.weight)
             else:
                 nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
-        if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(part, nn.LayerNorm | nn.Linear):
+        if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(
+            part, nn.LayerNorm | nn.Linear
+        ):
             nn.init.zeros_(bias)
     for part in module.modules():
         for name in part.deltas if isinstance(part, Embeddings) else ():

@@ -1,4 +1,6 @@
-"""Encoders of either kind, with new weights: whole ones, and layers between an encoder and its task."""
+"""Encoders of either kind, with new weights: whole ones, and layers between an encoder and its
+task.
+"""
 
 import dataclasses
 
@@ -14,7 +16,9 @@ from electra.seeds import derive
 _CLASSES: dict[str, type[Encoder]] = {"bert": Encoder, "modern": ModernEncoder}
 
 
-def make_encoder(config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None) -> Encoder:
+def make_encoder(
+    config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
+) -> Encoder:
     """Return an encoder of its config's kind; `embeddings` may be another one's, to share it."""
     return _CLASSES[config.kind](config, vocab_size, embeddings)
 
@@ -35,18 +39,22 @@ def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encod
 
 
 def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
-    """Put newly initialised layers on top of an encoder, in place; its config counts them from then on.
+    """Put newly initialised layers on top of an encoder, in place; its config counts them from then
+    on.
 
-    ELECTRA is asked about each token and never about a row, so its last layers say what each token is and its [CLS]
-    vector was never taught to gather. A fresh layer has nothing to unlearn before it can; Zhang et al. (2021,
-    Revisiting Few-sample BERT Fine-tuning) initialise the top layers anew to the same end.
+    ELECTRA is asked about each token and never about a row, so its last layers say what each token
+    is and its [CLS] vector was never taught to gather. A fresh layer has nothing to unlearn before
+    it can; Zhang et al. (2021, Revisiting Few-sample BERT Fine-tuning) initialise the top layers
+    anew to the same end.
     """
     if count == 0:
         return
     torch.manual_seed(derive(seed, "init"))
     encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
     first = len(encoder.layers)
-    fresh = nn.ModuleList(encoder.layer_class(encoder.config, first + index) for index in range(count))
+    fresh = nn.ModuleList(
+        encoder.layer_class(encoder.config, first + index) for index in range(count)
+    )
     initialise(fresh, encoder.config)
     if encoder.config.init == "mimetic":
         mimetic_attention(fresh)

@@ -1,4 +1,5 @@
-"""Our encoders and heads under transformers' names: one table for each kind of encoder, and one way through either.
+"""Our encoders and heads under transformers' names: one table for each kind of encoder, and one way
+through either.
 
 | ours | ELECTRA | ModernBERT |
 |---|---|---|
@@ -6,8 +7,9 @@
 | generator, masked language model | ElectraForMaskedLM | ModernBertForMaskedLM |
 | discriminator | ElectraForPreTraining | ModernBertForTokenClassification of one label |
 
-Only the layout changes: query, key and value are one matrix here, and tables that are sums or products of others are
-written out, which for a factorised word table loses its factors (huggingface.py puts them beside).
+Only the layout changes: query, key and value are one matrix here, and tables that are sums or
+products of others are written out, which for a factorised word table loses its factors
+(huggingface.py puts them beside).
 """
 
 from collections.abc import Iterator
@@ -41,7 +43,9 @@ _THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_ro
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """transformers' names for one kind of encoder: ours -> theirs, or several that ours is cut into."""
+    """transformers' names for one kind of encoder: ours -> theirs, or several that ours is cut
+    into.
+    """
 
     model_type: str
     prefix: str  # of an encoder in a class with a head
@@ -52,7 +56,8 @@ class Names:
     heads: dict[str, dict[str, str]]  # by class
     classes: dict[str, str]  # ELECTRA's class with such a head -> the class
     vocab_size: int  # where config.json has none
-    config: dict[str, tuple[str, int | float | str]]  # ours -> theirs, and its value where none is given
+    # ours -> theirs, and its value where none is given
+    config: dict[str, tuple[str, int | float | str]]
 
 
 ELECTRA = Names(
@@ -75,7 +80,11 @@ ELECTRA = Names(
     },
     heads={
         "ElectraForPreTraining": {"dense": f"{_D}.dense", "logit": f"{_D}.dense_prediction"},
-        "ElectraForMaskedLM": {"dense": f"{_G}.dense", "norm": f"{_G}.LayerNorm", "": "generator_lm_head"},
+        "ElectraForMaskedLM": {
+            "dense": f"{_G}.dense",
+            "norm": f"{_G}.LayerNorm",
+            "": "generator_lm_head",
+        },
     },
     classes={},
     vocab_size=30522,
@@ -135,7 +144,8 @@ MODERN = Names(
 )
 _LARGEST_VOCABULARY = 10**7  # as far as a tokenizer's settings go
 _NAMES = {"bert": ELECTRA, "modern": MODERN}
-_KINDS: dict[str, Literal["discriminator", "generator"]] = {  # by a head's first name, or by the class
+# by a head's first name, or by the class
+_KINDS: dict[str, Literal["discriminator", "generator"]] = {
     _D: "discriminator",
     _G: "generator",
     "ModernBertForTokenClassification": "discriminator",
@@ -152,9 +162,13 @@ def names_of(config: AnyEncoderConfig) -> Names:
 
 
 def named_tensors(encoder: Encoder) -> Tensors:
-    """Return an encoder's weights by name, views of its parameters but for tables that are computed."""
+    """Return an encoder's weights by name, views of its parameters but for tables that are
+    computed.
+    """
     names = names_of(encoder.config)
-    tensors = dict(zip(names.tables, (table.detach() for table in encoder.embeddings.tables()), strict=True))
+    tensors = dict(
+        zip(names.tables, (table.detach() for table in encoder.embeddings.tables()), strict=True)
+    )
     for name, tensor in encoder.state_dict().items():
         module, _, kind = name.rpartition(".")
         if module.startswith("layers."):
@@ -196,8 +210,12 @@ def bare(name: str) -> str:
     return name.removeprefix(ELECTRA.prefix).removeprefix(MODERN.prefix)
 
 
-def network_kind(tensors: Tensors, architecture: str) -> Literal["discriminator", "generator", "encoder"]:
-    """Return what a pre-trained folder holds, by the names of its tensors and by its class in config.json."""
+def network_kind(
+    tensors: Tensors, architecture: str
+) -> Literal["discriminator", "generator", "encoder"]:
+    """Return what a pre-trained folder holds, by the names of its tensors and by its class in
+    config.json.
+    """
     marks = {architecture, *(name.partition(".")[0] for name in tensors)}
     return next((kind for name, kind in _KINDS.items() if name in marks), "encoder")
 
@@ -205,7 +223,9 @@ def network_kind(tensors: Tensors, architecture: str) -> Literal["discriminator"
 # ── config.json ──
 
 
-def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any) -> dict[str, Any]:
+def config_json(
+    config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any
+) -> dict[str, Any]:
     """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
     names = names_of(config)
     given = {ours: getattr(config, ours) for ours in names.config}
@@ -215,7 +235,8 @@ def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **
         values["hidden_act"] = "gelu"
     else:
         values |= {"embedding_dropout": config.dropout, **_MODERN_FIXED}
-        values |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))  # the tokenizer's
+        # the tokenizer's
+        values |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
         if architecture == "ElectraForPreTraining":
             values |= {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
     values |= {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True}
@@ -226,7 +247,9 @@ def config_json(config: AnyEncoderConfig, vocab_size: int, architecture: str, **
 
 
 def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int]:
-    """Encoder settings and vocabulary size of a config.json; raises BadInput for what our encoders do not compute."""
+    """Encoder settings and vocabulary size of a config.json; raises BadInput for what our encoders
+    do not compute.
+    """
     kind = values.get("model_type")
     names = next((names for names in _NAMES.values() if names.model_type == kind), None)
     if names is None:
@@ -238,7 +261,8 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
         config = read(values, path)
     except BadConfig as error:
         key, _, fault = str(error).partition(": ")
-        theirs = names.config.get(key, names.config["hidden"])[0]  # the word table is as wide as hidden states
+        # the word table is as wide as hidden states
+        theirs = names.config.get(key, names.config["hidden"])[0]
         raise BadInput(f"{path}: {theirs}: {fault}; {do}") from None
     vocab_size = values.get("vocab_size", names.vocab_size)
     if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
@@ -250,8 +274,12 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
 def _electra_settings(values: dict[str, Any], path: Path) -> EncoderConfig:
     usual = values.get("hidden_act", "gelu"), values.get("position_embedding_type", "absolute")
     if usual != ("gelu", "absolute"):
-        raise BadInput(f"{path}: asks for another activation or position embedding than gelu and absolute positions")
-    return build(EncoderConfig, {ours: values.get(*their) for ours, their in ELECTRA.config.items()}, "")
+        raise BadInput(
+            f"{path}: asks for another activation or position embedding than gelu and absolute positions"
+        )
+    return build(
+        EncoderConfig, {ours: values.get(*their) for ours, their in ELECTRA.config.items()}, ""
+    )
 
 
 def _modern_settings(values: dict[str, Any], path: Path) -> ModernConfig:
@@ -262,22 +290,33 @@ def _modern_settings(values: dict[str, Any], path: Path) -> ModernConfig:
     chosen = {ours: old.get(*their) for ours, their in MODERN.config.items()}
     before = old.get("embedding_dropout", 0.0)
     if before != chosen["dropout"]:
-        raise BadInput(f"{path}: has embedding_dropout {before!r:.40}; expected {chosen['dropout']}, as mlp_dropout")
+        raise BadInput(
+            f"{path}: has embedding_dropout {before!r:.40}; expected {chosen['dropout']}, as mlp_dropout"
+        )
     for key in ("global_theta", "local_theta"):
         chosen[key] = float(chosen[key]) if isinstance(chosen[key], int) else chosen[key]
     return build(ModernConfig, {"kind": "modern", "embedding": chosen["hidden"], **chosen}, "")
 
 
 def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return kinds of layers and thetas in the two numbers that releases of transformers before 5 had for each."""
+    """Return kinds of layers and thetas in the two numbers that releases of transformers before 5
+    had for each.
+    """
     kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
     settings = dict(values)
     if kinds is not None:
         layers = values.get(*MODERN.config["layers"])
         if not isinstance(kinds, list) or len(kinds) != layers:
-            raise BadInput(f"{path}: has layer_types {kinds!r:.60}; expected the kinds of {layers!r:.20} layers")
-        every = next((i for i, kind in enumerate(kinds) if i and kind == "full_attention"), max(1, len(kinds)))
-        regular = ["sliding_attention" if i % every else "full_attention" for i in range(len(kinds))]
+            raise BadInput(
+                f"{path}: has layer_types {kinds!r:.60}; expected the kinds of {layers!r:.20} layers"
+            )
+        every = next(
+            (i for i, kind in enumerate(kinds) if i and kind == "full_attention"),
+            max(1, len(kinds)),
+        )
+        regular = [
+            "sliding_attention" if i % every else "full_attention" for i in range(len(kinds))
+        ]
         if kinds != regular:
             raise BadInput(
                 f"{path}: has layer_types in another order than full_attention in layer 0 and then at even distances, "
@@ -286,9 +325,13 @@ def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
         settings["global_attn_every_n_layers"] = every
     if values.get("rope_scaling"):
         raise BadInput(f"{path}: has rope_scaling {values['rope_scaling']!r:.60}; expected none")
-    each_a_dict = isinstance(ropes, dict) and all(isinstance(rope, dict | None) for rope in ropes.values())
+    each_a_dict = isinstance(ropes, dict) and all(
+        isinstance(rope, dict | None) for rope in ropes.values()
+    )
     if not each_a_dict or not ropes.keys() <= _THETAS.keys():
-        raise BadInput(f"{path}: has rope_parameters {ropes!r:.60}; expected those of {' and '.join(_THETAS)}")
+        raise BadInput(
+            f"{path}: has rope_parameters {ropes!r:.60}; expected those of {' and '.join(_THETAS)}"
+        )
     for kind, name in _THETAS.items():
         rope = ropes.get(kind) or {}
         scaled = rope.get("rope_type", rope.get("type", "default"))

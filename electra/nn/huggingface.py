@@ -1,8 +1,10 @@
-"""Hugging Face folders of encoders and pre-trained networks: `config.json`, `model.safetensors`, tokenizer files.
+"""Hugging Face folders of encoders and pre-trained networks: `config.json`, `model.safetensors`,
+tokenizer files.
 
-Names are transformers' (hf_names.py), so each folder loads there with nothing missing and nothing unexpected, and
-published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of releases from 4.48 on. A round trip is
-bit-exact, but for tables with gradient-disentangled sharing, whose deltas are differences.
+Names are transformers' (hf_names.py), so each folder loads there with nothing missing and nothing
+unexpected, and published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of
+releases from 4.48 on. A round trip is bit-exact, but for tables with gradient-disentangled sharing,
+whose deltas are differences.
 """
 
 import dataclasses
@@ -21,7 +23,16 @@ from electra.files import AGAIN, atomic_folder, read_object, readable, write_ato
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
-from electra.nn.hf_names import Head, bare, config_of, head_names, named_tensors, names_of, of_encoder, of_head
+from electra.nn.hf_names import (
+    Head,
+    bare,
+    config_of,
+    head_names,
+    named_tensors,
+    names_of,
+    of_encoder,
+    of_head,
+)
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
@@ -34,7 +45,8 @@ FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, POOL
 """All that is ever read of a folder."""
 KIND = "network"
 _AGREE = "let the model's parameters and the folder's config.json agree with its weights"
-_DECODERS = ("generator_lm_head.weight", "decoder.weight")  # the word table once more, where it is stored twice
+# the word table once more, where it is stored twice
+_DECODERS = ("generator_lm_head.weight", "decoder.weight")
 # Settings that change what an encoder computes and no tensor's shape.
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
@@ -85,7 +97,9 @@ class ModelFolder:
         if not file.is_file():
             pickled = (self.path / "pytorch_model.bin").is_file()
             note = " (pytorch_model.bin is a pickle and is not opened)" if pickled else ""
-            raise BadInput(f"{file}: there is no such file{note}; convert the checkpoint to safetensors first")
+            raise BadInput(
+                f"{file}: there is no such file{note}; convert the checkpoint to safetensors first"
+            )
         return read_file(file, "fetch or make the folder again")
 
     @property
@@ -115,7 +129,9 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
-    """Return the encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both rates."""
+    """Return the encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both
+    rates.
+    """
     return open_folder(folder).encoder(dropout)
 
 
@@ -127,8 +143,9 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
     """Fill an encoder from transformers' names, with or without their prefix.
 
-    A missing or surplus tensor or a wrong shape is a BadInput; heads are passed by. An encoder on torch's meta device
-    gets its memory, on the CPU, once all tensors fit: a config.json with absurd sizes costs none.
+    A missing or surplus tensor or a wrong shape is a BadInput; heads are passed by. An encoder on
+    torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json with absurd
+    sizes costs none.
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     require_fit(named_tensors(encoder), renamed, where, _AGREE)
@@ -146,10 +163,12 @@ def _allocate(module: nn.Module) -> None:
 
 
 def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
-    """Return the sha256 of each file that is read of a Hugging Face folder, checked against the folder's manifest.
+    """Return the sha256 of each file that is read of a Hugging Face folder, checked against the
+    folder's manifest.
 
-    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked for, which say whose
-    folder it is. Of one with a manifest nothing is read that it does not list. Bytes are hashed once a process.
+    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked
+    for, which say whose folder it is. Of one with a manifest nothing is read that it does not list.
+    Bytes are hashed once a process.
     """
     present = [name for name in FILES if (folder / name).is_file()]
     if fields or os.path.lexists(folder / MANIFEST):
@@ -168,7 +187,8 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
 
 
 def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
-    """Return an encoder's weights under transformers' names; tied and disentangled tables are written out in full.
+    """Return an encoder's weights under transformers' names; tied and disentangled tables are
+    written out in full.
 
     `prefix` is that of classes with a head; "" for the encoder alone.
     """
@@ -182,11 +202,15 @@ def network_tensors(encoder: Encoder, head: Head) -> Tensors:
     The decoder matrix of a masked language model is the word table and is not stored twice.
     """
     state = head.state_dict()
-    return encoder_tensors(encoder) | {their: state[ours] for ours, their in head_names(encoder, head)}
+    return encoder_tensors(encoder) | {
+        their: state[ours] for ours, their in head_names(encoder, head)
+    }
 
 
 def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """Return what `write_folder` puts beside a network: extra parts, and the factors of its word table, if any."""
+    """Return what `write_folder` puts beside a network: extra parts, and the factors of its word
+    table, if any.
+    """
     tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
     return {EXTRAS: tensors} if tensors else {}
 
@@ -203,8 +227,8 @@ def write_folder(
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file name -> tensors), and
-    `fields` say in the manifest whose folder it is.
+    `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file
+    name -> tensors), and `fields` say in the manifest whose folder it is.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -228,18 +252,24 @@ def load_networks(
     hashes: Mapping[str, Mapping[str, str]] | None = None,
     do: str = "check pretrain.init_from",
 ) -> None:
-    """Start from the exported folders of these names inside `folder`: weights only, for continued pre-training.
+    """Start from the exported folders of these names inside `folder`: weights only, for continued
+    pre-training.
 
-    They are read in order: an embedding block that two share ends as the last one's, as it was exported. With `hashes`
-    (folder name -> file -> sha256) the files must be those that were hashed, before and after they are read. Where a
-    folder has none of a network's `extras` these keep the values they have.
+    They are read in order: an embedding block that two share ends as the last one's, as it was
+    exported. With `hashes` (folder name -> file -> sha256) the files must be those that were
+    hashed, before and after they are read. Where a folder has none of a network's `extras` these
+    keep the values they have.
     """
     for name, (encoder, head) in networks.items():
         path = folder / name
         if not path.is_dir():
-            raise BadInput(f"{path}: there is no such folder; {folder} should hold {' and '.join(networks)}. {do}")
+            raise BadInput(
+                f"{path}: there is no such folder; {folder} should hold {' and '.join(networks)}. {do}"
+            )
         model = open_folder(path)
-        _require_same_computation(model.encoder_settings[0], encoder.config, path / "config.json", do)
+        _require_same_computation(
+            model.encoder_settings[0], encoder.config, path / "config.json", do
+        )
         load_network(encoder, head, model, extras.get(name, {}), do)
         if hashes is None:
             continue
@@ -254,7 +284,11 @@ def load_networks(
 
 
 def load_network(
-    encoder: Encoder, head: Head, folder: ModelFolder, extras: Mapping[str, nn.Module] = {}, do: str = AGAIN
+    encoder: Encoder,
+    head: Head,
+    folder: ModelFolder,
+    extras: Mapping[str, nn.Module] = {},
+    do: str = AGAIN,
 ) -> None:
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
@@ -266,22 +300,30 @@ def load_network(
     for decoder in _DECODERS:
         tied = parts.pop(decoder, None)
         if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
-            raise BadInput(f"{path}: has a {decoder} that is not the word table; embeddings must be tied. {do}")
+            raise BadInput(
+                f"{path}: has a {decoder} that is not the word table; embeddings must be tied. {do}"
+            )
     _allocate(head)
     fill(head, parts, path, do)
     if extras and beside:
         fill(nn.ModuleDict(extras), beside, path / EXTRAS, do)
 
 
-def _require_same_computation(config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str) -> None:
+def _require_same_computation(
+    config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str
+) -> None:
     """Raise BadInput if two encoders compute something else with the same weights."""
     if config.kind != expected.kind:
-        raise BadInput(f"{where}: is of an encoder of the kind {config.kind}; the model's is {expected.kind}. {do}")
+        raise BadInput(
+            f"{where}: is of an encoder of the kind {config.kind}; the model's is {expected.kind}. {do}"
+        )
     used = _used(expected)
     for ours, value in _used(config).items():
         if value != used.get(ours, value):
             theirs = names_of(config).config[ours][0]
-            raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}. {do}")
+            raise BadInput(
+                f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}. {do}"
+            )
 
 
 def _used(config: AnyEncoderConfig) -> dict[str, Any]:
@@ -295,7 +337,9 @@ def _used(config: AnyEncoderConfig) -> dict[str, Any]:
 
 
 def _load_factors(encoder: Encoder, beside: Tensors, folder: ModelFolder, do: str) -> None:
-    """Set the factors of a word table that is a product; raise BadInput if their product is not the folder's table."""
+    """Set the factors of a word table that is a product; raise BadInput if their product is not the
+    folder's table.
+    """
     places = encoder.embeddings.factors()
     if not places:
         return
@@ -303,6 +347,10 @@ def _load_factors(encoder: Encoder, beside: Tensors, folder: ModelFolder, do: st
     factors = {name: beside.pop(name) for name in places if name in beside}
     require_fit(places, factors, file, do)
     encoder.embeddings.load_factors(factors)
-    table_VH = next(table for name, table in folder.tensors.items() if name.endswith(names_of(encoder.config).tables))
+    table_VH = next(
+        table
+        for name, table in folder.tensors.items()
+        if name.endswith(names_of(encoder.config).tables)
+    )
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
         raise BadInput(f"{file}: holds factors of another word table than this folder's. {do}")

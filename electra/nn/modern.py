@@ -1,17 +1,22 @@
-"""ModernBERT's encoder (Warner et al., 2024, section 2.1; transformers: models/modernbert) for both networks.
+"""ModernBERT's encoder (Warner et al., 2024, section 2.1; transformers: models/modernbert) for both
+networks.
 
 How it differs from `encoder.py`, which is BERT's:
-- each sublayer reads a LayerNorm of the residual stream and adds to it; one more norm ends the stream (pre-norm);
-- queries and keys are rotated by their positions (RoPE, Su et al., 2021), so no table of positions bounds a row;
-- the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU, Shazeer, 2020);
+- each sublayer reads a LayerNorm of the residual stream and adds to it; one more norm ends the
+  stream (pre-norm);
+- queries and keys are rotated by their positions (RoPE, Su et al., 2021), so no table of positions
+  bounds a row;
+- the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU,
+  Shazeer, 2020);
 - nothing has a bias, but for the last matrix of each head; there are no token types;
-- in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole row;
-- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what is
-  normed, looked up and multiplied with, so a generator of another width shares the discriminator's words,
-  and its folder holds the product.
+- in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole
+  row;
+- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what
+  is normed, looked up and multiplied with, so a generator of another width shares the
+  discriminator's words, and its folder holds the product.
 
-Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A heads, D head size,
-R = D / 2 rotary angles.
+Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A
+heads, D head size, R = D / 2 rotary angles.
 """
 
 import torch
@@ -23,13 +28,17 @@ from electra.nn.encoder import Attention, Block, Embeddings, Encoder
 
 
 class ModernEmbeddings(Embeddings):
-    """Words, LayerNorm, dropout. Where E and H differ, the table is words (V, E) times `project` (E, H)."""
+    """Words, LayerNorm, dropout. Where E and H differ, the table is words (V, E) times `project`
+    (E, H).
+    """
 
     def __init__(self, config: ModernConfig, vocab_size: int) -> None:
         nn.Module.__init__(self)
         self.word = nn.Embedding(vocab_size, config.embedding)
         same = config.embedding == config.hidden
-        self.project: nn.Module = nn.Identity() if same else nn.Linear(config.embedding, config.hidden, bias=False)
+        self.project: nn.Module = (
+            nn.Identity() if same else nn.Linear(config.embedding, config.hidden, bias=False)
+        )
         self.project.std = config.embedding**-0.5
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
         self.dropout = nn.Dropout(config.dropout)
@@ -49,7 +58,9 @@ class ModernEmbeddings(Embeddings):
         return (table_VH,)
 
     def load_tables(self, *tables: Tensor) -> None:
-        """Set the parameters to this table; the factors of a product are set by `load_factors` instead."""
+        """Set the parameters to this table; the factors of a product are set by `load_factors`
+        instead.
+        """
         if not self.factors():
             self.load_words(*tables)
 
@@ -57,7 +68,10 @@ class ModernEmbeddings(Embeddings):
         """Return words and projection where the table is their product."""
         if not isinstance(self.project, nn.Linear):
             return {}
-        return {"embeddings.word": self.words().detach(), "embeddings.project": self.project.weight.detach()}
+        return {
+            "embeddings.word": self.words().detach(),
+            "embeddings.project": self.project.weight.detach(),
+        }
 
     @torch.no_grad()
     def load_factors(self, factors: dict[str, Tensor]) -> None:
@@ -67,13 +81,16 @@ class ModernEmbeddings(Embeddings):
         self.project.weight.copy_(factors["embeddings.project"])
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too; segments are not read."""
+        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too; segments
+        are not read.
+        """
         words_BTH = self.project(F.embedding(ids_BT, self.words())).to(self.norm.weight)
         return self.dropout(self.norm(words_BTH))  # type: ignore[no-any-return]
 
 
 class DisentangledModern(ModernEmbeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without gradient, plus a delta from zero.
+    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without gradient, plus a
+    delta from zero.
 
     `word` holds the delta; projection and norm are this network's own.
     """
@@ -82,7 +99,8 @@ class DisentangledModern(ModernEmbeddings):
 
     def __init__(self, config: ModernConfig, base: ModernEmbeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
-        self.base = [base]  # in a list, so that the generator's parameters are not registered here a second time
+        # in a list, so that the generator's parameters are not registered here a second time
+        self.base = [base]
 
     def words(self) -> Tensor:
         """Return the generator's words, detached, plus the delta."""
@@ -90,13 +108,16 @@ class DisentangledModern(ModernEmbeddings):
 
     @torch.no_grad()
     def load_words(self, word_VE: Tensor) -> None:
-        """Set the delta to the difference from the generator's current words, which rounds the sum by an ulp."""
+        """Set the delta to the difference from the generator's current words, which rounds the sum
+        by an ulp.
+        """
         base_VE = self.base[0].words()
         self.word.weight.copy_(word_VE.to(base_VE) - base_VE)
 
 
 class ModernLayer(Block):
-    """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the first on the stream.
+    """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the
+    first on the stream.
 
     The stream keeps the type of the embeddings, fp32 under autocast too: what is added over the
     layers would be lost in bf16.
@@ -116,7 +137,9 @@ class ModernLayer(Block):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return the stream after this layer; `angles` are cosine and sine of the rotary angles (T, R)."""
+        """Return the stream after this layer; `angles` are cosine and sine of the rotary angles (T,
+        R).
+        """
         gathered_BTH = self.attention(self.attention_norm(hidden_BTH), mask, *angles)
         hidden_BTH = hidden_BTH + self.attention_drop(gathered_BTH)
         value_BTF, gate_BTF = self.expand(self.ffn_norm(hidden_BTH)).chunk(2, -1)
@@ -131,23 +154,33 @@ class ModernEncoder(Encoder):
     layer_class = ModernLayer
     config: ModernConfig
 
-    def __init__(self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None) -> None:
+    def __init__(
+        self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None
+    ) -> None:
         super().__init__(config, vocab_size, embeddings)
         self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
 
-    def layer_inputs(self, real_BT: Tensor | None, ids_BT: Tensor) -> list[tuple[Tensor | None, ...]]:
-        """Return what each layer gets besides its hidden states: attention mask, cosine and sine of rotary angles."""
+    def layer_inputs(
+        self, real_BT: Tensor | None, ids_BT: Tensor
+    ) -> list[tuple[Tensor | None, ...]]:
+        """Return what each layer gets besides its hidden states: attention mask, cosine and sine of
+        rotary angles.
+        """
         length, device = ids_BT.shape[1], ids_BT.device
         whole = None if real_BT is None else real_BT[:, None, None, :]
         seen_by_all = (whole, *self._angles(self.config.global_theta, length, device))
-        seen_nearby = (self._window(whole, length, device), *self._angles(self.config.local_theta, length, device))
+        seen_nearby = (
+            self._window(whole, length, device),
+            *self._angles(self.config.local_theta, length, device),
+        )
         return [seen_by_all if layer.sees_all else seen_nearby for layer in self.layers]
 
     def _angles(self, theta: float, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (T, R) of the angle of each position and frequency."""
         size = self.config.hidden // self.config.heads
         share_R = torch.arange(0, size, 2, device=device).float() / size
-        # Times the inverse, as transformers has it: far out in a row the other rounding is seen in gradients.
+        # Times the inverse, as transformers has it: far out in a row the other rounding is seen in
+        # gradients.
         angle_TR = torch.arange(length, device=device)[:, None] * (1.0 / theta**share_R)
         return angle_TR.cos(), angle_TR.sin()
 

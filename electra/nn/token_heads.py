@@ -11,7 +11,8 @@ from electra.nn.config import AnyEncoderConfig
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, gelu, one logit. The paper prints sigmoid(w·h); the released code has the dense layer, and so has this.
+    """Dense, gelu, one logit. The paper prints sigmoid(w·h); the released code has the dense layer,
+    and so has this.
 
     That of a modern encoder has a LayerNorm before the logit, as ModernBERT's token classifier.
     """
@@ -30,7 +31,9 @@ class ReplacedTokenHead(nn.Module):
 
 
 class MaskedTokenHead(nn.Module):
-    """Hidden state to vocabulary logits: dense to the table's width E, gelu, LayerNorm, times the word table, bias."""
+    """Hidden state to vocabulary logits: dense to the table's width E, gelu, LayerNorm, times the
+    word table, bias.
+    """
 
     def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
         super().__init__()

@@ -2,9 +2,10 @@
 
     m ← β1 m + (1-β1) g        v ← β2 v + (1-β2) g²        p ← p - lr · (m / (√v + ε) + λ p)
 
-ELECTRA has no bias correction (electra: AdamWeightDecayOptimizer). torch divides m by 1-β1^t and v by 1-β2^t. A step
-count t that starts at a million makes both exactly 1 in fp32 and fp64, so one kernel serves both forms. Decay excludes
-biases, LayerNorms and the vocabulary bias, and includes the embedding tables.
+ELECTRA has no bias correction (electra: AdamWeightDecayOptimizer). torch divides m by 1-β1^t and v
+by 1-β2^t. A step count t that starts at a million makes both exactly 1 in fp32 and fp64, so one
+kernel serves both forms. Decay excludes biases, LayerNorms and the vocabulary bias, and includes
+the embedding tables.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,10 +29,11 @@ def build_optimizer(
     eps: float = 1e-6,
     bias_correction: bool = False,
 ) -> AdamW:
-    """Return a fused AdamW over named parameters; `scale` maps a name to its share of the learning rate.
+    """Return a fused AdamW over named parameters; `scale` maps a name to its share of the learning
+    rate.
 
-    Its whole state exists from the start, so a checkpoint can be loaded into it and a CUDA graph can hold it. On a GPU
-    the rates are numbers on the device, where a CUDA graph reads them.
+    Its whole state exists from the start, so a checkpoint can be loaded into it and a CUDA graph
+    can hold it. On a GPU the rates are numbers on the device, where a CUDA graph reads them.
     """
     members: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in parameters:
@@ -46,7 +48,9 @@ def build_optimizer(
     for group in members.values():
         for parameter in group:
             optimizer.state[parameter] = {
-                "step": torch.tensor(0.0 if bias_correction else NO_CORRECTION, device=parameter.device),
+                "step": torch.tensor(
+                    0.0 if bias_correction else NO_CORRECTION, device=parameter.device
+                ),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }
@@ -68,11 +72,12 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
 
 
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
-    """Return the layer-wise decay of the rate: a parameter name of a fine-tuned encoder to its share.
+    """Return the layer-wise decay of the rate: a parameter name of a fine-tuned encoder to its
+    share.
 
-    Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1), anything else (the head,
-    and layers above the n) 1. The published runs have one power more below the head (electra: optimization.py), a
-    left-over of a removed pooler.
+    Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1),
+    anything else (the head, and layers above the n) 1. The published runs have one power more below
+    the head (electra: optimization.py), a left-over of a removed pooler.
     """
     extra = 1 if published else 0
 

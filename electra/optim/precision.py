@@ -7,15 +7,16 @@ import torch
 
 Precision = Literal["fp32", "bf16"]
 PrecisionChoice = Literal["default", "auto", "fp32", "bf16"]
-# A processor's instructions for products in bf16; elsewhere they are emulated, which is slower than fp32.
+# A processor's instructions for products in bf16; elsewhere they are emulated, which is slower than
+# fp32.
 PRODUCTS = ("amx_bf16", "avx512_bf16")
 
 
 def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
     """Return the format for what was asked; `auto` and `default` are bf16 on GPUs that have it.
 
-    On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds alike on one machine;
-    `default` is fp32 there.
+    On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds
+    alike on one machine; `default` is fp32 there.
     """
     if asked in {"fp32", "bf16"}:
         return asked
@@ -27,12 +28,15 @@ def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
     return "bf16" if any(capabilities.get(name) for name in PRODUCTS) else "fp32"
 
 
-def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
+def autocast(
+    precision: Precision, device: torch.device
+) -> contextlib.AbstractContextManager[object]:
     """Return a context in which matrix products run in the chosen format.
 
-    torch keeps the weights that it has cast in one cache for all threads, and whichever thread leaves its context
-    first empties it. A weight that is used twice is then cast once or twice, and its gradients are summed in bf16 or in
-    fp32. On a CPU, where two threads work at once, there is no cache.
+    torch keeps the weights that it has cast in one cache for all threads, and whichever thread
+    leaves its context first empties it. A weight that is used twice is then cast once or twice, and
+    its gradients are summed in bf16 or in fp32. On a CPU, where two threads work at once, there is
+    no cache.
     """
     if precision == "fp32":
         return contextlib.nullcontext()

@@ -1,4 +1,6 @@
-"""torch.compile for what a step spends its time in: the parts of the networks, each compiled once for all layers."""
+"""torch.compile for what a step spends its time in: the parts of the networks, each compiled once
+for all layers.
+"""
 
 import importlib.util
 import os
@@ -15,14 +17,17 @@ from electra.pretraining.model import Pretraining
 
 
 def compile_parts(model: Pretraining, **options: Any) -> None:
-    """Compile, in place, the parts of both networks. One layer is compiled for all of its size, not each of them.
+    """Compile, in place, the parts of both networks. One layer is compiled for all of its size, not
+    each of them.
 
-    The small model then takes 29 s to compile, at any depth; compiled whole, 82 s. Inductor joins kernels that do not
-    depend on each other (`combo_kernels`): a layer's backward pass ends in eight short sums for biases and norms.
+    The small model then takes 29 s to compile, at any depth; compiled whole, 82 s. Inductor joins
+    kernels that do not depend on each other (`combo_kernels`): a layer's backward pass ends in
+    eight short sums for biases and norms.
     """
     import torch._dynamo.config as dynamo  # seconds, which only a process that compiles pays
 
-    dynamo.recompile_limit = max(dynamo.recompile_limit, 32)  # two networks, training and evaluation, two stages
+    # two networks, training and evaluation, two stages
+    dynamo.recompile_limit = max(dynamo.recompile_limit, 32)
     if "backend" not in options:
         options["options"] = {"combo_kernels": True}
     options = {"dynamic": False, **options}
@@ -34,10 +39,16 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
 
 
 def lacks_to_compile() -> str:
-    """Return what torch's compiler does not find here of what it needs for a GPU, as Triton looks for it; else ""."""
+    """Return what torch's compiler does not find here of what it needs for a GPU, as Triton looks
+    for it; else "".
+    """
     if importlib.util.find_spec("triton") is None:
         return "Triton"
     if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang")))):
         return "C compiler: gcc or clang"
     scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
-    return "" if Path(sysconfig.get_paths(scheme)["include"], "Python.h").is_file() else "Python.h: Python's headers"
+    return (
+        ""
+        if Path(sysconfig.get_paths(scheme)["include"], "Python.h").is_file()
+        else "Python.h: Python's headers"
+    )

@@ -1,4 +1,6 @@
-"""The settings of a pre-training: networks, objective, schedule, and which of them bear on its result."""
+"""The settings of a pre-training: networks, objective, schedule, and which of them bear on its
+result.
+"""
 
 import dataclasses
 from typing import Annotated, Any, Literal
@@ -28,24 +30,32 @@ from electra.nn.config import AnyEncoderConfig
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorConfig(Settings):
-    """The generator relative to the discriminator. `width` scales hidden, FFN and heads; `depth` scales layers."""
+    """The generator relative to the discriminator. `width` scales hidden, FFN and heads; `depth`
+    scales layers.
+    """
 
     kind: Literal["network", "unigram"] = "network"
     width: Rate = 0.25
     depth: Rate = 1.0
 
     def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
-        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden (modern: scaled,
-        in eights where the discriminator's is, as the matrix units of GPUs want it).
+        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden
+        (modern: scaled, in eights where the discriminator's is, as the matrix units of GPUs want
+        it).
 
-        The embedding size stays the discriminator's (electra: generator keeps E and projects to its hidden size).
+        The embedding size stays the discriminator's (electra: generator keeps E and projects to its
+        hidden size).
         """
         hidden = max(1, round(discriminator.hidden * self.width))
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
         ffn = discriminator.scaled_ffn(self.width)
         layers = max(1, round(discriminator.layers * self.depth))
-        init: Any = "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
-        return dataclasses.replace(discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init)
+        init: Any = (
+            "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
+        )
+        return dataclasses.replace(
+            discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init
+        )
 
 
 Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm"]
@@ -53,11 +63,14 @@ Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "m
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(Settings):
-    """What is trained: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published system."""
+    """What is trained: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published
+    system.
+    """
 
     name: Objective = "electra"
     mask_rate: Fraction = 0.15
-    mask_token_rate: Probability | None = None  # of the chosen positions; null: as published, see `written`
+    # of the chosen positions; null: as published, see `written`
+    mask_token_rate: Probability | None = None
     random_token_rate: Probability | None = None
     discriminator_weight: Positive = 50.0
     generator_weight: Weight = 1.0
@@ -69,13 +82,20 @@ class ObjectiveConfig(Settings):
     def __post_init__(self) -> None:
         masked, random = self.written
         fits = random <= 1 - masked
-        require(fits, f"random_token_rate: is {random}, should leave mask_token_rate its share ({masked})")
+        require(
+            fits,
+            f"random_token_rate: is {random}, should leave mask_token_rate its share ({masked})",
+        )
         if self.training != "joint":
-            require(self.name == "electra", f"training: is {self.training}, should be joint with objective {self.name}")
+            require(
+                self.name == "electra",
+                f"training: is {self.training}, should be joint with objective {self.name}",
+            )
 
     @property
     def written(self) -> tuple[float, float]:
-        """The shares of the chosen positions that become [MASK] and any token at random; the rest keep theirs.
+        """The shares of the chosen positions that become [MASK] and any token at random; the rest
+        keep theirs.
 
         Published: 85 % and none (electra: mask); for `mlm`, which is BERT, its 80 % and 10 %
         (Devlin et al., section 3.1).
@@ -87,14 +107,18 @@ class ObjectiveConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Flops(Settings):
-    """A training budget in floating point operations, by the authors' convention (electra/pretraining/flops.py)."""
+    """A training budget in floating point operations, by the authors' convention
+    (electra/pretraining/flops.py).
+    """
 
     flops: Annotated[float, Field(gt=0, le=1e30)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseConfig(Settings):
-    """A stretch of a run on rows of one length. Its part of the run is a share of all steps, or a number of them."""
+    """A stretch of a run on rows of one length. Its part of the run is a share of all steps, or a
+    number of them.
+    """
 
     length: Size
     share: Rate | None = None
@@ -102,7 +126,10 @@ class PhaseConfig(Settings):
     batch: Count | None = None  # null: pretrain's
 
     def __post_init__(self) -> None:
-        require((self.share is None) != (self.steps is None), "share: should be set, or `steps` instead of it")
+        require(
+            (self.share is None) != (self.steps is None),
+            "share: should be set, or `steps` instead of it",
+        )
 
     @property
     def weight(self) -> float:
@@ -110,9 +137,9 @@ class PhaseConfig(Settings):
         return self.share or self.steps or 0
 
 
-# Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may change in mid-run;
-# some then change the rounding of sums, or which points the curve has (min_eval_interval_minutes). The hashes of the
-# weights in `init_from` stand for its path.
+# Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may
+# change in mid-run; some then change the rounding of sums, or which points the curve has
+# (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
 _ROUNDING = frozenset({"threads", "compile", "deterministic", "all_reduce"})
 _SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
 _SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
@@ -123,9 +150,9 @@ NO_BEARING = _ROUNDING | _SHOWN | _SAVED
 class PretrainConfig(Settings):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
-    With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last one's, which
-    held-out rows have, too, and `steps` the sum of the phases' own; neither need be written. Phases with
-    shares leave `steps` to stand.
+    With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last
+    one's, which held-out rows have, too, and `steps` the sum of the phases' own; neither need be
+    written. Phases with shares leave `steps` to stand.
     """
 
     length: Size = None  # type: ignore[assignment]  # never after __post_init__, nor is steps
@@ -133,7 +160,8 @@ class PretrainConfig(Settings):
     steps: Count | Flops = None  # type: ignore[assignment]
     phases: tuple[PhaseConfig, ...] = ()
     learning_rate: Rate
-    generator_lr_scale: Positive = 1.0  # of the generator's own weights; those it shares learn at learning_rate
+    # of the generator's own weights; those it shares learn at learning_rate
+    generator_lr_scale: Positive = 1.0
     warmup: Amount = 10_000
     weight_decay: Probability = 0.01
     beta1: BelowOne = 0.9
@@ -143,35 +171,54 @@ class PretrainConfig(Settings):
     schedule: Literal["product", "warmup_stable_decay"] = "product"
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
     clip: Positive = 1.0
-    accumulate: Count = 1  # slices of a batch, one after the other; processes, and a CPU's threads, share them
+    # slices of a batch, one after the other; processes, and a CPU's threads, share them
+    accumulate: Count = 1
     seed: Seed = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    threads: Annotated[int, Field(ge=1, le=1024)] = 2  # torch ends the process where it is asked for a million
+    # torch ends the process where it is asked for a million
+    threads: Annotated[int, Field(ge=1, le=1024)] = 2
     compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
-    all_reduce: Literal["fp32", "bf16"] = "fp32"  # how processes sum gradients: bf16 sends half the bytes
-    deterministic: bool = False  # on a GPU: the same bytes in every run of one machine, by slower kernels
+    # how processes sum gradients: bf16 sends half the bytes
+    all_reduce: Literal["fp32", "bf16"] = "fp32"
+    # on a GPU: the same bytes in every run of one machine, by slower kernels
+    deterministic: bool = False
     log_every: Count = 100
     eval_every: Count = 1000  # steps
     min_eval_interval_minutes: Annotated[float, Field(ge=0, le=10_000)] = 0.0
     eval_batches: Count = 16
     save_every: Count = 1000  # steps
     min_save_interval_minutes: Annotated[float, Field(ge=0, le=10_000)] = 0.0
-    keep_checkpoints: Annotated[int, Field(ge=2, le=10**9)] = 2  # a damaged one has another to fall back to
+    # a damaged one has another to fall back to
+    keep_checkpoints: Annotated[int, Field(ge=2, le=10**9)] = 2
     init_from: str | None = None
 
     def __post_init__(self) -> None:
         self._take_from_phases()
         for batch in {self.batch, *(phase.batch or self.batch for phase in self.phases)}:
-            require(batch % self.accumulate == 0, f"accumulate: is {self.accumulate}, should divide batch ({batch})")
+            require(
+                batch % self.accumulate == 0,
+                f"accumulate: is {self.accumulate}, should divide batch ({batch})",
+            )
         if isinstance(self.steps, int):
-            require(self.warmup <= self.steps, f"warmup: is {self.warmup}, should be at most steps ({self.steps})")
-        used = self.schedule == "warmup_stable_decay" or self.decay_share == PretrainConfig.decay_share
-        require(used, f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay")
+            require(
+                self.warmup <= self.steps,
+                f"warmup: is {self.warmup}, should be at most steps ({self.steps})",
+            )
+        used = (
+            self.schedule == "warmup_stable_decay" or self.decay_share == PretrainConfig.decay_share
+        )
+        require(
+            used, f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay"
+        )
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """The lengths of rows that a run reads, each once; that of held-out rows comes last."""
-        return tuple(dict.fromkeys([*(p.length for p in self.phases if p.length != self.length), self.length]))
+        return tuple(
+            dict.fromkeys(
+                [*(p.length for p in self.phases if p.length != self.length), self.length]
+            )
+        )
 
     def _take_from_phases(self) -> None:
         """Set `length` and `steps` where phases say them; refuse phases that do not fit together."""
@@ -180,14 +227,22 @@ class PretrainConfig(Settings):
             alike = None not in counts or None not in shares
             require(alike, "phases: should all have a share, or all have steps")
             if None not in shares:
-                require(abs(sum(shares) - 1) < 1e-6, f"phases: have shares {shares}, which should sum to 1")
+                require(
+                    abs(sum(shares) - 1) < 1e-6,
+                    f"phases: have shares {shares}, which should sum to 1",
+                )
             else:
                 fits = self.steps in {None, sum(counts)}
-                require(fits, f"steps: is {self.steps}, should be the sum of the phases' steps ({sum(counts)})")
+                require(
+                    fits,
+                    f"steps: is {self.steps}, should be the sum of the phases' steps ({sum(counts)})",
+                )
                 object.__setattr__(self, "steps", sum(counts))
             last = self.phases[-1].length
             fits = self.length in {None, last}
-            require(fits, f"length: is {self.length}, should be the last phase's ({last}) or left out")
+            require(
+                fits, f"length: is {self.length}, should be the last phase's ({last}) or left out"
+            )
             object.__setattr__(self, "length", last)
         for key in ("length", "steps"):
             require(getattr(self, key) is not None, f"{key}: is missing")
@@ -195,7 +250,9 @@ class PretrainConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(Settings):
-    """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only pipelines use."""
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only
+    pipelines use.
+    """
 
     encoder: AnyEncoderConfig
     pretrain: PretrainConfig
@@ -208,23 +265,38 @@ class ElectraConfig(Settings):
         twin = network and generator.width == 1 and generator.depth == 1
         for length in pretrain.lengths:
             most = f"at most encoder.positions ({self.encoder.positions})"
-            require(length <= self.encoder.positions, f"pretrain.length: is {length}, should be {most}")
+            require(
+                length <= self.encoder.positions, f"pretrain.length: is {length}, should be {most}"
+            )
         if network and objective.name != "mlm":
             self._check_generator()
         if objective.sharing == "all":
-            require(twin, "objective.sharing: is all, which needs generator.width 1 and generator.depth 1")
+            require(
+                twin,
+                "objective.sharing: is all, which needs generator.width 1 and generator.depth 1",
+            )
         if objective.training == "two_stage":
             one_phase = len(pretrain.phases) < 2
-            require(one_phase, "objective.training: is two_stage, should be joint with pretrain.phases")
+            require(
+                one_phase, "objective.training: is two_stage, should be joint with pretrain.phases"
+            )
             needs = "which needs generator.width 1, generator.depth 1 and objective.sharing none: "
             needs += "the discriminator starts from the generator's weights"
-            require(twin and objective.sharing == "none", f"objective.training: is two_stage, {needs}")
+            require(
+                twin and objective.sharing == "none", f"objective.training: is two_stage, {needs}"
+            )
             if isinstance(steps := pretrain.steps, int):
                 most = f"at most half of steps ({steps // 2}), since each stage warms up"
-                require(pretrain.warmup <= steps // 2, f"pretrain.warmup: is {pretrain.warmup}, should be {most}")
+                require(
+                    pretrain.warmup <= steps // 2,
+                    f"pretrain.warmup: is {pretrain.warmup}, should be {most}",
+                )
         if not network:
             trains = objective.training == "joint" and objective.sharing in {"none", "embeddings"}
-            require(trains, f"generator.kind: is {generator.kind}, which has no weights to share or to train in stages")
+            require(
+                trains,
+                f"generator.kind: is {generator.kind}, which has no weights to share or to train in stages",
+            )
 
     def _check_generator(self) -> None:
         width = self.generator.width
@@ -233,17 +305,25 @@ class ElectraConfig(Settings):
         except ValidationError as error:
             faulty = "; ".join(faults(error, None))
             raise BadConfig(f"generator.width: {width:g} makes a generator with {faulty}") from None
-        shares = self.encoder.shareable_embeddings or width == 1 or self.objective.sharing != "embeddings"
+        shares = (
+            self.encoder.shareable_embeddings
+            or width == 1
+            or self.objective.sharing != "embeddings"
+        )
         tokens = "a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
         require(shares, f"objective.sharing: is embeddings, should be tokens: {tokens}")
 
     def stage_steps(self, steps: int) -> int:
-        """Return how many of a run's steps one stage has: in two-stage training half of them, else all."""
+        """Return how many of a run's steps one stage has: in two-stage training half of them, else
+        all.
+        """
         return steps // 2 if self.objective.training == "two_stage" else steps
 
 
 def of_config(config: ElectraConfig) -> dict[str, Any]:
     """The settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    values["pretrain"] = {key: of for key, of in values["pretrain"].items() if key not in NO_BEARING}
+    values["pretrain"] = {
+        key: of for key, of in values["pretrain"].items() if key not in NO_BEARING
+    }
     return values

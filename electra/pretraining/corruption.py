@@ -1,4 +1,5 @@
-"""Rows to masked rows to corrupted rows and their labels: everything random between text and the two networks.
+"""Rows to masked rows to corrupted rows and their labels: everything random between text and the
+two networks.
 
     original   the chef cooked the meal
     chosen     ^            ^            k = round(mask_rate · tokens) of N fixed slots a row
@@ -6,8 +7,9 @@
     corrupted  the chef ate the meal            discriminator's input: samples at every chosen position
     replaced   0   0    1   0   0               1 only where the sample differs from the original
 
-The number of slots N is fixed, so every shape is static; unused slots carry weight 0. Uniform numbers are drawn for the
-whole global batch and sliced by row, so neither accumulation nor the number of processes changes a mask or a sample.
+The number of slots N is fixed, so every shape is static; unused slots carry weight 0. Uniform
+numbers are drawn for the whole global batch and sliced by row, so neither accumulation nor the
+number of processes changes a mask or a sample.
 
 Shapes: B rows, T positions, N chosen slots a row, M = B · N, V vocabulary, K blocks of it.
 """
@@ -35,12 +37,16 @@ def slots(mask_rate: float, length: int) -> int:
 
 
 def chosen_per_row(lengths_B: Tensor, mask_rate: float, length: int) -> Tensor:
-    """Return k of every row: max(1, min(N, round(rate · tokens))), [CLS] and [SEP] counted; half rounds to even."""
+    """Return k of every row: max(1, min(N, round(rate · tokens))), [CLS] and [SEP] counted; half
+    rounds to even.
+    """
     return (lengths_B * mask_rate).round().long().clamp(1, slots(mask_rate, length))
 
 
 class Noise(NamedTuple):
-    """Uniform numbers in [0, 1) of one batch: which positions, which become [MASK], which token is sampled."""
+    """Uniform numbers in [0, 1) of one batch: which positions, which become [MASK], which token is
+    sampled.
+    """
 
     choose_BT: Tensor
     mask_BN: Tensor
@@ -48,11 +54,18 @@ class Noise(NamedTuple):
     random_BN: Tensor
 
     @staticmethod
-    def draw(generator: torch.Generator, rows: int, length: int, config: ObjectiveConfig) -> "Noise":
+    def draw(
+        generator: torch.Generator, rows: int, length: int, config: ObjectiveConfig
+    ) -> "Noise":
         """Return the numbers for `rows` rows of `length` positions, on the generator's device."""
         count = slots(config.mask_rate, length)
         widths = [length, count, count, count]
-        return Noise(*(torch.rand(rows, width, generator=generator, device=generator.device) for width in widths))
+        return Noise(
+            *(
+                torch.rand(rows, width, generator=generator, device=generator.device)
+                for width in widths
+            )
+        )
 
 
 class Masked(NamedTuple):
@@ -65,19 +78,28 @@ class Masked(NamedTuple):
 
 
 def mask(
-    ids_BT: Tensor, lengths_B: Tensor, special: SpecialIds, config: ObjectiveConfig, noise: Noise, vocab_size: int
+    ids_BT: Tensor,
+    lengths_B: Tensor,
+    special: SpecialIds,
+    config: ObjectiveConfig,
+    noise: Noise,
+    vocab_size: int,
 ) -> Masked:
     """Choose positions and mask them (electra: mask; for `mlm` BERT's 80/10/10).
 
-    The original draws N positions with replacement. Here the k largest of one uniform number a candidate are taken,
-    without replacement, as its author recommends.
+    The original draws N positions with replacement. Here the k largest of one uniform number a
+    candidate are taken, without replacement, as its author recommends.
     """
     length = ids_BT.shape[1]
     candidates_BT = (ids_BT != special.cls) & (ids_BT != special.sep) & (ids_BT != special.mask)
     candidates_BT &= torch.arange(length, device=ids_BT.device) < lengths_B[:, None]
     slot_N = torch.arange(slots(config.mask_rate, length), device=ids_BT.device)
-    positions_BN = noise.choose_BT.masked_fill(~candidates_BT, -1.0).topk(len(slot_N), dim=1).indices
-    chosen_B = torch.minimum(chosen_per_row(lengths_B, config.mask_rate, length), candidates_BT.sum(1))
+    positions_BN = (
+        noise.choose_BT.masked_fill(~candidates_BT, -1.0).topk(len(slot_N), dim=1).indices
+    )
+    chosen_B = torch.minimum(
+        chosen_per_row(lengths_B, config.mask_rate, length), candidates_BT.sum(1)
+    )
     valid_BN = slot_N < chosen_B[:, None]
     positions_BN = torch.where(valid_BN, positions_BN, 0)
     targets_BN = ids_BT.gather(1, positions_BN)
@@ -94,16 +116,20 @@ def mask(
 def _write(ids_BT: Tensor, positions_BN: Tensor, values_BN: Tensor, valid_BN: Tensor) -> Tensor:
     """Return a copy of the ids with values at the valid positions.
 
-    Unused slots point at position 0 ([CLS]), which is never chosen, and write there what stands there.
+    Unused slots point at position 0 ([CLS]), which is never chosen, and write there what stands
+    there.
     """
     return ids_BT.scatter(1, positions_BN, torch.where(valid_BN, values_BN, ids_BT[:, :1]))
 
 
-def sample(logits_MV: Tensor, uniform_M: Tensor, config: ObjectiveConfig, targets_M: Tensor) -> Tensor:
-    """Return one token id a row from softmax(logits / temperature), exactly, in fp32, without gradient.
+def sample(
+    logits_MV: Tensor, uniform_M: Tensor, config: ObjectiveConfig, targets_M: Tensor
+) -> Tensor:
+    """Return one token id a row from softmax(logits / temperature), exactly, in fp32, without
+    gradient.
 
-    Inverse of the cumulative distribution: the same distribution as the original's Gumbel-max, from one uniform number
-    a row instead of V. `disallow_correct` takes the true token out first.
+    Inverse of the cumulative distribution: the same distribution as the original's Gumbel-max, from
+    one uniform number a row instead of V. `disallow_correct` takes the true token out first.
     """
     logits_MV = logits_MV.detach().float()
     if config.temperature != 1:
@@ -114,14 +140,16 @@ def sample(logits_MV: Tensor, uniform_M: Tensor, config: ObjectiveConfig, target
 
 
 _WIDTH = 256
-_BELOW = 1 - 2**-23  # times a sum: still under it after rounding, so that no token of probability 0 is ever drawn
+# times a sum: still under it after rounding, so that no token of probability 0 is ever drawn
+_BELOW = 1 - 2**-23
 
 
 def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     """Return the id in whose cell of the cumulative distribution each row's uniform number falls.
 
-    In two levels, the sums of 256 ids and then the ids of one such block: a running sum over the whole vocabulary is
-    less exact, and takes ten times as long on a CPU (98 ms against 10 ms for 304 × 30,522).
+    In two levels, the sums of 256 ids and then the ids of one such block: a running sum over the
+    whole vocabulary is less exact, and takes ten times as long on a CPU (98 ms against 10 ms for
+    304 × 30,522).
     """
     vocab_size = p_MV.shape[1]
     whole = vocab_size // _WIDTH * _WIDTH
@@ -129,9 +157,11 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     sums_MK = torch.cat([blocks_MK, p_MV[:, whole:].sum(1, True)], 1)
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
-    # NaN is above everything: its row draws some id all the same, and the loop finds the loss that is not finite
+    # NaN is above everything: its row draws some id all the same, and the loop finds the loss that
+    # is not finite
     block_M1 = torch.searchsorted(upto_MK, point_M1, right=True).clamp_(max=upto_MK.shape[1] - 1)
-    # the difference of two rounded sums may be an ulp below 0, where a first id of probability 0 would be drawn
+    # the difference of two rounded sums may be an ulp below 0, where a first id of probability 0
+    # would be drawn
     point_M1 = (point_M1 - (upto_MK - sums_MK).gather(1, block_M1)).clamp_(min=0)
     id_MW = block_M1 * _WIDTH + torch.arange(_WIDTH, device=p_MV.device)
     inside_MW = p_MV.gather(1, id_MW.clamp(max=vocab_size - 1)) * (id_MW < vocab_size)
@@ -141,13 +171,17 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     return drawn_M1.clamp_(max=vocab_size - 1).squeeze(1)
 
 
-def replace(ids_BT: Tensor, masked: Masked, sampled_M: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def replace(
+    ids_BT: Tensor, masked: Masked, sampled_M: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Return corrupted ids (B, T), "replaced" (B, T), and counts of both.
 
     Replaced is true where a chosen token was sampled differently from the original.
     """
     valid_BN = masked.weights_BN > 0
-    corrupted_BT = _write(ids_BT, masked.positions_BN, sampled_M.view_as(masked.positions_BN), valid_BN)
+    corrupted_BT = _write(
+        ids_BT, masked.positions_BN, sampled_M.view_as(masked.positions_BN), valid_BN
+    )
     replaced_BT = corrupted_BT != ids_BT
     correct = ((sampled_M == masked.targets_M) * masked.weights_BN.view(-1)).sum()
     return corrupted_BT, replaced_BT, {"sample_correct": correct, "replaced": replaced_BT.sum()}

@@ -1,4 +1,5 @@
-"""Rows to batches on the device: gathered from the memory map, with their noise and their denominators.
+"""Rows to batches on the device: gathered from the memory map, with their noise and their
+denominators.
 
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
 """
@@ -25,7 +26,8 @@ class RowSet(Protocol):
     """What the loop needs of `electra.data.shards.Rows`."""
 
     ids: NDArray[Any]  # (rows, T)
-    bounds: NDArray[Any]  # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+    # (rows, 2): where segment B starts (the row's length if it has none), real tokens
+    bounds: NDArray[Any]
     tokens: int  # in all rows, padding apart
 
     def __len__(self) -> int: ...
@@ -33,7 +35,9 @@ class RowSet(Protocol):
 
 @dataclass(frozen=True)
 class Data:
-    """Rows and what must be known of their tokenizer; `others`: training rows of phases with another length."""
+    """Rows and what must be known of their tokenizer; `others`: training rows of phases with
+    another length.
+    """
 
     train: RowSet
     valid: RowSet
@@ -43,21 +47,32 @@ class Data:
     others: Mapping[int, RowSet] = field(default_factory=dict)
 
     def rows(self, length: int, batch: int) -> RowSet:
-        """Return the training rows of a length. Raises BadInput for fewer than a batch, or if none is held out."""
+        """Return the training rows of a length. Raises BadInput for fewer than a batch, or if none
+        is held out.
+        """
         rows = self.others.get(length, self.train)
         assert rows.ids.shape[1] == length
         if len(rows) < batch or len(self.valid) == 0:
             have = f"there are {len(rows)} rows for training and {len(self.valid)} held out"
             need = f"a batch takes {batch} and an evaluation at least one"
-            raise BadInput(f"{have}, and {need}: use more text, shorter rows or a smaller pretrain.batch")
+            raise BadInput(
+                f"{have}, and {need}: use more text, shorter rows or a smaller pretrain.batch"
+            )
         return rows
 
 
 class Feed:
-    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or a phase's own size."""
+    """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or a
+    phase's own size.
+    """
 
     def __init__(
-        self, rows: RowSet, config: ElectraConfig, device: torch.device, stream: str, batch: int | None = None
+        self,
+        rows: RowSet,
+        config: ElectraConfig,
+        device: torch.device,
+        stream: str,
+        batch: int | None = None,
     ) -> None:
         self.rows, self.config, self.device, self.stream = rows, config, device, stream
         self.size = batch or config.pretrain.batch
@@ -68,7 +83,10 @@ class Feed:
         """Return the global batch of step `number`: rows, noise and denominators."""
         seed, mask_rate = self.config.pretrain.seed, self.config.objective.mask_rate
         indices = row_indices(seed, number, self.size, len(self.rows))
-        ids_BT, bounds_B2 = self._send(self.rows.ids[indices]), self._send(self.rows.bounds[indices])
+        ids_BT, bounds_B2 = (
+            self._send(self.rows.ids[indices]),
+            self._send(self.rows.bounds[indices]),
+        )
         following = row_indices(seed, number + 1, self.size, len(self.rows))
         prefetch(self.rows.ids, following)
         prefetch(self.rows.bounds, following)
@@ -83,7 +101,9 @@ class Feed:
         return Batch(ids_BT, segments_BT, lengths_B, noise, chosen, lengths_B.sum())
 
     def _send(self, rows: NDArray[Any]) -> Tensor:
-        """Return rows on the device; a GPU's come from pinned memory, so that the host need not wait for the copy."""
+        """Return rows on the device; a GPU's come from pinned memory, so that the host need not
+        wait for the copy.
+        """
         tensor = torch.from_numpy(rows.astype(np.int64))
         if self.device.type != "cuda":
             return tensor.to(self.device)
@@ -91,7 +111,9 @@ class Feed:
 
 
 def part(batch: Batch, index: int, parts: int) -> Batch:
-    """Return the `index`-th of `parts` equal slices of a global batch; the denominators stay those of the whole."""
+    """Return the `index`-th of `parts` equal slices of a global batch; the denominators stay those
+    of the whole.
+    """
     size = len(batch.ids_BT) // parts
     rows = slice(index * size, (index + 1) * size)
     return batch._replace(

@@ -1,12 +1,15 @@
-"""One process or many (torchrun): which rows each computes, what is summed, and which process reads and writes.
+"""One process or many (torchrun): which rows each computes, what is summed, and which process reads
+and writes.
 
-A batch is cut into slices, of which each process takes its share: `pretrain.accumulate` of them, or more where the
-processes, or a CPU's threads (step.py), ask for it. Rows, masks and samples are functions of (seed, step), and losses
-are divided by counts of the whole batch, so gradients need only be summed. Dropout is a function of (seed, step,
-slice). So another number of processes that cuts a batch into as many slices changes a run by the rounding of sums
-alone; one that cuts it into more draws other dropout, too.
+A batch is cut into slices, of which each process takes its share: `pretrain.accumulate` of them, or
+more where the processes, or a CPU's threads (step.py), ask for it. Rows, masks and samples are
+functions of (seed, step), and losses are divided by counts of the whole batch, so gradients need
+only be summed. Dropout is a function of (seed, step, slice). So another number of processes that
+cuts a batch into as many slices changes a run by the rounding of sums alone; one that cuts it into
+more draws other dropout, too.
 
-Without torchrun every method here is the identity. Collectives are called by all processes or by none.
+Without torchrun every method here is the identity. Collectives are called by all processes or by
+none.
 """
 
 import contextlib
@@ -27,7 +30,9 @@ from electra.workers import rank
 
 
 class World:
-    """The processes of a run as one of them sees them; `main` is the one that reads, writes and prints."""
+    """The processes of a run as one of them sees them; `main` is the one that reads, writes and
+    prints.
+    """
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
         self.rank, self.size, self.device = rank, size, device
@@ -35,16 +40,21 @@ class World:
 
     # ── rows ──
 
-    def slices(self, batches: Iterable[int], accumulate: int, at_once: int = 1) -> tuple[int, range]:
+    def slices(
+        self, batches: Iterable[int], accumulate: int, at_once: int = 1
+    ) -> tuple[int, range]:
         """Return how many slices a batch of any of these sizes has, and which are this process's.
 
-        A process computes `at_once` of its slices at once. Raises BadConfig for a batch that cannot be cut so.
+        A process computes `at_once` of its slices at once. Raises BadConfig for a batch that cannot
+        be cut so.
         """
         count = math.lcm(accumulate, self.size * at_once)
         for batch in batches:
             if batch % count:
                 cut = f"{self.size} processes and accumulate {accumulate} cut into {count} slices"
-                raise BadConfig(f"pretrain.batch: is {batch}, which {cut}: make it a multiple of {count}")
+                raise BadConfig(
+                    f"pretrain.batch: is {batch}, which {cut}: make it a multiple of {count}"
+                )
         share = count // self.size
         return count, range(self.rank * share, (self.rank + 1) * share)
 
@@ -60,14 +70,18 @@ class World:
 
     @torch.no_grad()
     def sum_in_place(self, tensors: list[Tensor], *, half: bool = False) -> None:
-        """Sum tensors over all processes, in one flat buffer; `half`: in bf16, which sends half the bytes."""
+        """Sum tensors over all processes, in one flat buffer; `half`: in bf16, which sends half the
+        bytes.
+        """
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
         flat = flat.bfloat16() if half else flat
         dist.all_reduce(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
-        torch._foreach_copy_(tensors, [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)])
+        torch._foreach_copy_(
+            tensors, [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
+        )
 
     def all_reduce_sum(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums over all processes, in fp64."""
@@ -92,7 +106,8 @@ class World:
         """Return whether it is true in any process."""
         if self.size == 1:
             return flag
-        answer = torch.tensor(int(flag))  # on the CPU and through gloo, also beside GPUs: the device need not wait
+        # on the CPU and through gloo, also beside GPUs: the device need not wait
+        answer = torch.tensor(int(flag))
         dist.all_reduce(answer, dist.ReduceOp.MAX)
         return bool(answer)
 
@@ -109,7 +124,9 @@ class World:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after torchrun's own has gone, however that one ended, also in a collective."""
+    """End this process soon after torchrun's own has gone, however that one ended, also in a
+    collective.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -119,20 +136,23 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-# Groups live as long as the process: letting go of one waits for gloo's threads with the interpreter locked, while such
-# a thread needs the interpreter to let go of the last tensor summed. Processes that were done hung.
+# Groups live as long as the process: letting go of one waits for gloo's threads with the
+# interpreter locked, while such a thread needs the interpreter to let go of the last tensor summed.
+# Processes that were done hung.
 _groups: list[Any] = []
 
 
 @contextlib.contextmanager
 def join(device: torch.device, title: str) -> Iterator[World]:
-    """Meet the other processes that torchrun has started, if there are any, and part from them in the end.
+    """Meet the other processes that torchrun has started, if there are any, and part from them in
+    the end.
 
-    Raises Stopped when another process is gone: torchrun ends the rest, and the same command resumes from the last
-    checkpoint.
+    Raises Stopped when another process is gone: torchrun ends the rest, and the same command
+    resumes from the last checkpoint.
     """
     if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)  # streams, memory that is pinned and waits are the current one's
+        # streams, memory that is pinned and waits are the current one's
+        torch.cuda.set_device(device)
     if rank()[1] == 1:
         yield World(0, 1, device)
         return
@@ -148,5 +168,7 @@ def join(device: torch.device, title: str) -> Iterator[World]:
         if not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
             raise
         ended = "another process of this run has ended"
-        raise Stopped(f"{title}: {ended}; run the same command to go on from the last checkpoint") from error
+        raise Stopped(
+            f"{title}: {ended}; run the same command to go on from the last checkpoint"
+        ) from error
     dist.destroy_process_group()

@@ -1,6 +1,7 @@
 """Metrics of both networks on held-out rows, and whether the discriminator has learnt anything.
 
-Every evaluation masks and samples with the same random numbers, so two points of a curve differ by the weights alone.
+Every evaluation masks and samples with the same random numbers, so two points of a curve differ by
+the weights alone.
 """
 
 from collections.abc import Iterable
@@ -24,21 +25,25 @@ def ratio(numerator: float, denominator: float) -> float:
 
 
 def area_under_curve(scores: NDArray[np.float32], positive: NDArray[np.bool_]) -> float:
-    """Return the probability that a positive scores above a negative; ties count half; 0.5 if a class is missing."""
+    """Return the probability that a positive scores above a negative; ties count half; 0.5 if a
+    class is missing.
+    """
     positives = int(positive.sum())
     negatives = len(positive) - positives
     if not positives or not negatives:
         return 0.5
     _, index, counts = np.unique(scores, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - (counts - 1) / 2  # mean rank of each distinct score, from 1
-    return float((ranks[index][positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    return float(
+        (ranks[index][positive].sum() - positives * (positives + 1) / 2) / (positives * negatives)
+    )
 
 
 def metrics(sums: dict[str, float]) -> dict[str, float]:
     """Return named numbers from sums over positions.
 
-    `disc_baseline` is the loss of always saying the replaced rate r, H(r); `disc_majority` the accuracy of always
-    saying "original". Precision and recall are on replaced tokens.
+    `disc_baseline` is the loss of always saying the replaced rate r, H(r); `disc_majority` the
+    accuracy of always saying "original". Precision and recall are on replaced tokens.
     """
     result: dict[str, float] = {}
     if sums.get("chosen"):
@@ -67,7 +72,9 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
 def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
     """Accumulate on the device; nothing is read."""
     for name, value in part.items():
-        total[name] = total[name] + value.double() if name in total else value.to(torch.float64, copy=True)
+        total[name] = (
+            total[name] + value.double() if name in total else value.to(torch.float64, copy=True)
+        )
 
 
 def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
@@ -86,7 +93,8 @@ def evaluate(
     precision: Precision,
     threads: Executor | None = None,
 ) -> dict[str, float]:
-    """Return metrics over this process's slices of `count` held-out batches, dropout off; AUC over all real tokens.
+    """Return metrics over this process's slices of `count` held-out batches, dropout off; AUC over
+    all real tokens.
 
     With `threads` several slices are read at once.
     """
@@ -103,9 +111,14 @@ def evaluate(
     for batch, outputs in threads.map(read, slices) if threads else map(read, slices):
         add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
-            logits_BT, replaced_BT = world.all_gather(outputs.logits_BT), world.all_gather(outputs.replaced_BT)
+            logits_BT, replaced_BT = (
+                world.all_gather(outputs.logits_BT),
+                world.all_gather(outputs.replaced_BT),
+            )
             lengths_B = world.all_gather(batch.lengths_B)
-            real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
+            real_BT = (
+                torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
+            )
             scores.append(logits_BT[real_BT].float().cpu().numpy())
             truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)
@@ -117,7 +130,8 @@ def evaluate(
 
 
 def weakness(record: dict[str, float], text: int) -> str:
-    """Return a sentence with the likely cause if the discriminator hardly finds replaced tokens; else "".
+    """Return a sentence with the likely cause if the discriminator hardly finds replaced tokens;
+    else "".
 
     `record` is an evaluation with the tokens read so far, `text` the tokens of all training rows.
     """

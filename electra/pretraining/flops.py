@@ -1,13 +1,14 @@
-"""Floating point operations of any configuration, in two conventions whose names are printed beside every figure.
+"""Floating point operations of any configuration, in two conventions whose names are printed beside
+every figure.
 
-- `authors`: the original's counting script. Every operation (softmax 5, dropout 4, LayerNorm 5, gelu 8 a number; dense
-  one-hot embedding lookups), output softmax on 15.625 % of tokens, training = 2 × forward. Budgets (`steps: {flops:
-  …}`) and the paper's tables are in this one.
-- `matmul`: matrix products only (2mnk), sparse lookups, head on the chosen slots, training = 3 × forward. Utilisation
-  (share of a device's peak) is in this one.
+- `authors`: the original's counting script. Every operation (softmax 5, dropout 4, LayerNorm 5,
+  gelu 8 a number; dense one-hot embedding lookups), output softmax on 15.625 % of tokens, training
+  = 2 × forward. Budgets (`steps: {flops: …}`) and the paper's tables are in this one.
+- `matmul`: matrix products only (2mnk), sparse lookups, head on the chosen slots, training = 3 ×
+  forward. Utilisation (share of a device's peak) is in this one.
 
-A modern generator's word table, a product of two matrices, is multiplied once a step for lookup and once for the
-output; that is not counted: 2 V E H operations a step, below a hundredth of one.
+A modern generator's word table, a product of two matrices, is multiplied once a step for lookup and
+once for the output; that is not counted: 2 V E H operations a step, below a hundredth of one.
 
 Symbols: T positions, V vocabulary, H hidden, E embedding, F feed-forward, A heads.
 """
@@ -25,7 +26,9 @@ Convention = Literal["authors", "matmul"]
 _OUTPUT_FRACTION = 0.15625
 
 
-def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention) -> float:
+def encoder_flops(
+    config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention
+) -> float:
     """Return the forward operations of embedding block and layers for one row.
 
     Attention to a window counts as attention to the whole row, which masked attention computes.
@@ -36,10 +39,14 @@ def encoder_flops(config: AnyEncoderConfig, length: int, vocab_size: int, conven
     if convention == "matmul":
         return float(T * (config.layers * products + projection))
     layer, around = config.pointwise_flops(T)
-    return float(T * (config.layers * (products + layer) + 2 * E * vocab_size + around + projection))
+    return float(
+        T * (config.layers * (products + layer) + 2 * E * vocab_size + around + projection)
+    )
 
 
-def token_head_flops(config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention) -> float:
+def token_head_flops(
+    config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention
+) -> float:
     """Return the forward operations of the vocabulary head at a number of positions."""
     H, E, V = config.hidden, config.table, vocab_size
     if convention == "matmul":
@@ -68,10 +75,16 @@ class StepFlops:
         return (self.generator + self.discriminator) * (2 if self.convention == "authors" else 3)
 
 
-def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, length: int | None = None) -> StepFlops:
-    """Return the operations of pre-training on one row (of the run's last length, or of another), by network."""
+def row_flops(
+    config: ElectraConfig, vocab_size: int, convention: Convention, length: int | None = None
+) -> StepFlops:
+    """Return the operations of pre-training on one row (of the run's last length, or of another),
+    by network.
+    """
     T, objective = length or config.pretrain.length, config.objective
-    share = _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
+    share = (
+        _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
+    )
     generator = 0.0
     if objective.name != "mlm" and config.generator.kind == "network":
         small = config.generator.encoder(config.encoder)
@@ -86,7 +99,9 @@ def row_flops(config: ElectraConfig, vocab_size: int, convention: Convention, le
     return StepFlops(generator, main, convention)
 
 
-def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention: Convention = "authors") -> float:
+def phase_flops(
+    config: ElectraConfig, phase: Phase, vocab_size: int, convention: Convention = "authors"
+) -> float:
     """Return the operations of one optimizer step on a phase's batch.
 
     Two-stage training spends half its steps on each network.
@@ -100,14 +115,19 @@ def phase_flops(config: ElectraConfig, phase: Phase, vocab_size: int, convention
 
 
 def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
-    """Return the operations of one optimizer step; over several phases their mean, weighted by their steps."""
+    """Return the operations of one optimizer step; over several phases their mean, weighted by
+    their steps.
+    """
     shares = [phase.weight for phase in config.pretrain.phases] or [1.0]
     phases = zip(shares, phases_of(config.pretrain, 1), strict=True)
-    return sum(share * phase_flops(config, phase, vocab_size, convention) for share, phase in phases) / sum(shares)
+    return sum(
+        share * phase_flops(config, phase, vocab_size, convention) for share, phase in phases
+    ) / sum(shares)
 
 
 def training_steps(config: ElectraConfig, vocab_size: int) -> int:
-    """Return the steps of a run: the count itself, or as many as a budget of operations (authors' convention) pays for.
+    """Return the steps of a run: the count itself, or as many as a budget of operations (authors'
+    convention) pays for.
 
     Raises BadConfig for a budget that ends before the warm-up does.
     """
@@ -119,11 +139,18 @@ def training_steps(config: ElectraConfig, vocab_size: int) -> int:
     if warmup > stage:
         half = f", {stage:,} in each stage" if stage < count else ""
         short = f"pays for {count:,} steps{half}, fewer than the {warmup:,} of pretrain.warmup"
-        raise BadConfig(f"pretrain.steps.flops {steps.flops:g}: {short}: raise the budget or shorten the warm-up")
+        raise BadConfig(
+            f"pretrain.steps.flops {steps.flops:g}: {short}: raise the budget or shorten the warm-up"
+        )
     return count
 
 
-def training_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
+def training_flops(
+    config: ElectraConfig, vocab_size: int, convention: Convention = "authors"
+) -> float:
     """Return the operations of the whole pre-training."""
     phases = phases_of(config.pretrain, training_steps(config, vocab_size))
-    return sum((phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention) for phase in phases)
+    return sum(
+        (phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention)
+        for phase in phases
+    )

@@ -9,7 +9,9 @@ SHORT = 0.05  # share of rows that are padded, about as many as the builder of r
 
 
 class MadeUpRows:
-    """Rows [CLS] A [SEP] B [SEP] of random tokens, some of them short and padded; `tokens` counts the rest."""
+    """Rows [CLS] A [SEP] B [SEP] of random tokens, some of them short and padded; `tokens` counts
+    the rest.
+    """
 
     def __init__(self, count: int, length: int, vocab_size: int) -> None:
         numbers = np.random.default_rng(0)

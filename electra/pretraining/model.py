@@ -1,4 +1,5 @@
-"""Generator, corruption, discriminator and loss in one forward pass: the paper's Figure 2 in code, and its variants.
+"""Generator, corruption, discriminator and loss in one forward pass: the paper's Figure 2 in code,
+and its variants.
 
     L = generator_weight · L_MLM / chosen positions  +  discriminator_weight · L_Disc / real tokens
 
@@ -10,12 +11,15 @@
 | all_tokens_mlm | samples | at every real token: the original token, by copy gate and softmax |
 | mlm | [MASK] | at the chosen positions: the original token (BERT; no generator) |
 
-The main network is called discriminator throughout, since it is what every objective exists to train.
+The main network is called discriminator throughout, since it is what every objective exists to
+train.
 
-Losses are sums over positions, in fp32, and are divided by counts of the global batch: padding, accumulation and
-several processes must not change a loss, and every process knows these counts before the step.
+Losses are sums over positions, in fp32, and are divided by counts of the global batch: padding,
+accumulation and several processes must not change a loss, and every process knows these counts
+before the step.
 
-Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V vocabulary; X counts positions.
+Shapes: B rows, T positions, N chosen slots a row, M = B · N, H hidden size, V vocabulary; X counts
+positions.
 """
 
 from typing import NamedTuple
@@ -49,7 +53,9 @@ class Batch(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The loss, and detached sums of what is worth watching; nothing here has been read by the host."""
+    """The loss, and detached sums of what is worth watching; nothing here has been read by the
+    host.
+    """
 
     loss: Tensor
     sums: dict[str, Tensor]
@@ -67,23 +73,39 @@ def masked_token_loss(logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -
 
 
 def replaced_token_losses(logits_BT: Tensor, replaced_BT: Tensor) -> Tensor:
-    """Return -log of the probability that D gives to the truth at every position (B, T); L_Disc is its weighted sum."""
-    return F.binary_cross_entropy_with_logits(logits_BT.float(), replaced_BT.float(), reduction="none")
+    """Return -log of the probability that D gives to the truth at every position (B, T); L_Disc is
+    its weighted sum.
+    """
+    return F.binary_cross_entropy_with_logits(
+        logits_BT.float(), replaced_BT.float(), reduction="none"
+    )
 
 
-def judge(logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit says "replaced"."""
+def judge(
+    logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit
+    says "replaced".
+    """
     real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
     hits = (said_BT & replaced_BT).sum()
-    return loss, {"disc_loss": loss, "tokens": real_BT.sum(), "said_replaced": said_BT.sum(), "found": hits}
+    return loss, {
+        "disc_loss": loss,
+        "tokens": real_BT.sum(),
+        "said_replaced": said_BT.sum(),
+        "found": hits,
+    }
 
 
-def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor) -> Tensor:
+def copy_losses(
+    logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targets_X: Tensor
+) -> Tensor:
     """Return the losses (X,) of All-Tokens MLM (section 3.4), -log p(target).
 
-    p = D · 1[token = input] + (1 - D) · softmax, D = σ(copy logit); in log space a D near 1 keeps its gradient.
+    p = D · 1[token = input] + (1 - D) · softmax, D = σ(copy logit); in log space a D near 1 keeps
+    its gradient.
     """
     log_copy_X = F.logsigmoid(copy_logits_X.float())
     log_write_X = F.logsigmoid(-copy_logits_X.float())
@@ -95,10 +117,12 @@ def copy_losses(logits_XV: Tensor, copy_logits_X: Tensor, inputs_X: Tensor, targ
 def reinforce_losses(
     logits_MV: Tensor, sampled_M: Tensor, rewards_M: Tensor, baseline_logits_M: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return policy-gradient and baseline losses, (M,) each, of an adversarial generator (the paper's appendix).
+    """Return policy-gradient and baseline losses, (M,) each, of an adversarial generator (the
+    paper's appendix).
 
-    The reward is D's loss at the position, -log of D's probability of the truth. The baseline is -log sigmoid of a
-    linear map of the generator's hidden state, trained by cross-entropy to the probability that the reward stands for.
+    The reward is D's loss at the position, -log of D's probability of the truth. The baseline is
+    -log sigmoid of a linear map of the generator's hidden state, trained by cross-entropy to the
+    probability that the reward stands for.
     """
     rewards_M = rewards_M.detach()
     baseline_M = -F.logsigmoid(baseline_logits_M.float())
@@ -114,10 +138,16 @@ def reinforce_losses(
 
 
 class Pretraining(nn.Module):
-    """Both networks and how they share parameters. `unigram_V`: token counts, which the unigram generator needs."""
+    """Both networks and how they share parameters. `unigram_V`: token counts, which the unigram
+    generator needs.
+    """
 
     def __init__(
-        self, config: ElectraConfig, vocab_size: int, special: SpecialIds, unigram_V: Tensor | None = None
+        self,
+        config: ElectraConfig,
+        vocab_size: int,
+        special: SpecialIds,
+        unigram_V: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.config, self.special, self.vocab_size = config, special, vocab_size
@@ -144,10 +174,14 @@ class Pretraining(nn.Module):
             start = self.generator.encoder
         init_attention(start, encoder.init)
         if objective.sharing == "tokens" and isinstance(self.generator, Generator):
-            self.generator.encoder.embeddings.word.weight = self.discriminator.encoder.embeddings.word.weight
+            self.generator.encoder.embeddings.word.weight = (
+                self.discriminator.encoder.embeddings.word.weight
+            )
         if objective.name != "mlm" and config.generator.kind == "unigram":
             if unigram_V is None:
-                raise BadInput("generator.kind unigram needs how often each token occurs in the training rows")
+                raise BadInput(
+                    "generator.kind unigram needs how often each token occurs in the training rows"
+                )
             self.generator = FixedGenerator(unigram_V)
         # compiling.compile_parts puts compiled functions here
         self.mask = mask
@@ -171,7 +205,9 @@ class Pretraining(nn.Module):
         return set(self.generator.parameters()) - set(self.discriminator.parameters())
 
     def begin_stage(self, stage: str, *, copy: bool) -> None:
-        """Let only the stage's network learn in two-stage training; `copy` the generator's weights to the other."""
+        """Let only the stage's network learn in two-stage training; `copy` the generator's weights
+        to the other.
+        """
         assert isinstance(self.generator, Generator)
         self.generator.requires_grad_(stage == "generator")
         self.discriminator.requires_grad_(stage == "discriminator")
@@ -179,9 +215,11 @@ class Pretraining(nn.Module):
             self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
 
     def networks(self) -> dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]]:
-        """Return the trained networks, each an encoder with its head; the one that fine-tuning keeps comes last.
+        """Return the trained networks, each an encoder with its head; the one that fine-tuning
+        keeps comes last.
 
-        `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective that predicts tokens.
+        `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective
+        that predicts tokens.
         """
         result: dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]] = {}
         if isinstance(self.generator, Generator):
@@ -200,24 +238,38 @@ class Pretraining(nn.Module):
         return result
 
     def forward(self, batch: Batch, stage: str = "joint") -> Outputs:
-        """Return loss and sums; `stage` is "joint", or "generator" / "discriminator" in two-stage training."""
+        """Return loss and sums; `stage` is "joint", or "generator" / "discriminator" in two-stage
+        training.
+        """
         objective = self.config.objective
         nothing_BT = torch.zeros_like(batch.ids_BT, dtype=torch.bool)
-        masked = self.mask(batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size)
+        masked = self.mask(
+            batch.ids_BT, batch.lengths_B, self.special, objective, batch.noise, self.vocab_size
+        )
         weights_M = masked.weights_BN.view(-1)
         sums = {"chosen": weights_M.sum()}
         if self.generator is None:
-            hidden_BTH = self.discriminator.encoder(masked.ids_BT, batch.segments_BT, batch.lengths_B)
+            hidden_BTH = self.discriminator.encoder(
+                masked.ids_BT, batch.segments_BT, batch.lengths_B
+            )
             logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
             loss = self._token_loss("mlm", logits_MV, masked, sums) / batch.chosen
             return _outputs(loss, sums, masked.ids_BT, nothing_BT)
 
         # generator: propose; sample, through which no gradient passes
-        logits_MV, hidden_MH = self.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        mlm_loss = objective.generator_weight * self._token_loss("mlm", logits_MV, masked, sums) / batch.chosen
+        logits_MV, hidden_MH = self.generator(
+            masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN
+        )
+        mlm_loss = (
+            objective.generator_weight
+            * self._token_loss("mlm", logits_MV, masked, sums)
+            / batch.chosen
+        )
         if stage == "generator":
             return _outputs(mlm_loss, sums, batch.ids_BT, nothing_BT)
-        sampled_M = self.sample(logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M)
+        sampled_M = self.sample(
+            logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M
+        )
 
         # corruption
         corrupted_BT, replaced_BT, counts = self.replace(batch.ids_BT, masked, sampled_M)
@@ -243,8 +295,14 @@ class Pretraining(nn.Module):
             main_loss = (losses_M * weights_M).sum() / batch.chosen
         if objective.training == "adversarial":
             baseline_M = self.baseline(hidden_MH.detach()).squeeze(-1)
-            policy_loss_M, baseline_loss_M = reinforce_losses(logits_MV, sampled_M, losses_M, baseline_M)
-            mlm_loss = objective.generator_weight * ((policy_loss_M + baseline_loss_M) * weights_M).sum() / batch.chosen
+            policy_loss_M, baseline_loss_M = reinforce_losses(
+                logits_MV, sampled_M, losses_M, baseline_M
+            )
+            mlm_loss = (
+                objective.generator_weight
+                * ((policy_loss_M + baseline_loss_M) * weights_M).sum()
+                / batch.chosen
+            )
         loss = mlm_loss + objective.discriminator_weight * main_loss
         return _outputs(loss, sums, corrupted_BT, replaced_BT, logits_BT.detach())
 
@@ -252,8 +310,12 @@ class Pretraining(nn.Module):
         """Return the main network's word table (V, E)."""
         return self.discriminator.encoder.embeddings.tables()[0]
 
-    def _token_loss(self, name: str, logits_MV: Tensor, masked: Masked, sums: dict[str, Tensor]) -> Tensor:
-        """Return the summed loss at the chosen positions; count it, and in evaluation the hits, under `name`."""
+    def _token_loss(
+        self, name: str, logits_MV: Tensor, masked: Masked, sums: dict[str, Tensor]
+    ) -> Tensor:
+        """Return the summed loss at the chosen positions; count it, and in evaluation the hits,
+        under `name`.
+        """
         weights_M = masked.weights_BN.view(-1)
         loss = self.masked_token_loss(logits_MV, masked.targets_M, weights_M)
         sums[f"{name}_loss"] = loss
@@ -267,16 +329,29 @@ class Pretraining(nn.Module):
         logits_XV = self.token_head(hidden_BTH, self._words()).flatten(0, 1)
         copy_X = self.copy_gate(hidden_BTH).flatten()
         losses_X = copy_losses(logits_XV, copy_X, corrupted_BT.flatten(), batch.ids_BT.flatten())
-        real_BT = torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < batch.lengths_B[:, None]
+        real_BT = (
+            torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device)
+            < batch.lengths_B[:, None]
+        )
         sums["main_loss"] = loss = (losses_X * real_BT.flatten()).sum()
         sums["tokens"] = real_BT.sum()
         return loss
 
 
 def _outputs(
-    loss: Tensor, sums: dict[str, Tensor], corrupted_BT: Tensor, replaced_BT: Tensor, logits_BT: Tensor | None = None
+    loss: Tensor,
+    sums: dict[str, Tensor],
+    corrupted_BT: Tensor,
+    replaced_BT: Tensor,
+    logits_BT: Tensor | None = None,
 ) -> Outputs:
-    return Outputs(loss, {name: value.detach() for name, value in sums.items()}, corrupted_BT, replaced_BT, logits_BT)
+    return Outputs(
+        loss,
+        {name: value.detach() for name, value in sums.items()},
+        corrupted_BT,
+        replaced_BT,
+        logits_BT,
+    )
 
 
 def optimizer_of(model: Pretraining) -> AdamW:

@@ -1,10 +1,12 @@
 """The two networks, each an encoder and its head (paper, section 2).
 
-The generator, p_G, is a small masked language model that proposes plausible tokens. Its head is computed at the chosen
-positions only; with a vocabulary of 30,522 the rest would cost more than the encoder. The discriminator, D, says of
-every token whether it was replaced; fine-tuning starts from it.
+The generator, p_G, is a small masked language model that proposes plausible tokens. Its head is
+computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the
+encoder. The discriminator, D, says of every token whether it was replaced; fine-tuning starts from
+it.
 
-Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, V vocabulary.
+Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, V
+vocabulary.
 """
 
 import torch
@@ -17,7 +19,9 @@ from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 def gather_rows(hidden_BTH: Tensor, positions_BN: Tensor) -> Tensor:
     """Return the hidden states at the chosen positions, (M, H)."""
     rows, length, hidden = hidden_BTH.shape
-    flat_M = (positions_BN + length * torch.arange(rows, device=positions_BN.device)[:, None]).view(-1)
+    flat_M = (positions_BN + length * torch.arange(rows, device=positions_BN.device)[:, None]).view(
+        -1
+    )
     return hidden_BTH.reshape(-1, hidden).index_select(0, flat_M)
 
 

@@ -1,11 +1,12 @@
 """What is due at a step of a run: rows of which length, which networks learn, and at which rate.
 
-    phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms sooner in short
-             rows, and positions that fine-tuning needs are learnt in long ones
+    phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms
+    sooner in short rows, and positions that fine-tuning needs are learnt in long ones
     stages   the generator learns alone, then the discriminator (`objective.training: two_stage`)
 
-Everything is a function of the step, so a run that is killed at a change continues like any other. Rows, masks, samples
-and dropout are those of the step counted over the whole run. Weights and the optimizer's state pass on.
+Everything is a function of the step, so a run that is killed at a change continues like any other.
+Rows, masks, samples and dropout are those of the step counted over the whole run. Weights and the
+optimizer's state pass on.
 """
 
 import itertools
@@ -17,7 +18,9 @@ from electra.pretraining.config import ElectraConfig, PhaseConfig, PretrainConfi
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps `first` to `last`, which is the next one's first: rows of `length` tokens, `batch` of them a step."""
+    """Steps `first` to `last`, which is the next one's first: rows of `length` tokens, `batch` of
+    them a step.
+    """
 
     first: int
     last: int
@@ -33,7 +36,13 @@ def phases_of(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
     """Return the phases of a run of `steps`; one, where none are set."""
     parts = settings.phases or (PhaseConfig(length=settings.length, share=1.0),)
     total = sum(part.weight for part in parts)
-    edges = [0, *(round(steps * end / total) for end in itertools.accumulate(part.weight for part in parts))]
+    edges = [
+        0,
+        *(
+            round(steps * end / total)
+            for end in itertools.accumulate(part.weight for part in parts)
+        ),
+    ]
     return tuple(
         Phase(first, last, part.length, part.batch or settings.batch)
         for part, (first, last) in zip(parts, itertools.pairwise(edges), strict=True)
@@ -51,7 +60,8 @@ def positions(settings: PretrainConfig, step: int, steps: int) -> int:
 
 
 def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
-    """Return which networks learn at a step: both ("joint"), or in two-stage training the generator first.
+    """Return which networks learn at a step: both ("joint"), or in two-stage training the generator
+    first.
 
     After its last step a run is in the stage of that step.
     """

@@ -1,4 +1,5 @@
-"""What a checkpoint holds of a run, to disk and back: weights, optimizer, running sums, and the curve so far.
+"""What a checkpoint holds of a run, to disk and back: weights, optimizer, running sums, and the
+curve so far.
 
 The main process reads and writes, so a checkpoint does not depend on the number of processes.
 """
@@ -31,10 +32,13 @@ class State:
     names: dict[Tensor, str]  # parameters
     optimizer: AdamW
     sums: dict[str, dict[str, Tensor]] = field(default_factory=lambda: {"log": {}, "eval": {}})
-    history: list[dict[str, Any]] = field(default_factory=list)  # records with a `step`; no clock times in them
+    # records with a `step`; no clock times in them
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_history(self, records: Sequence[dict[str, Any]]) -> None:
-        """Start from the records of a checkpoint; `metrics.jsonl` is a copy for whoever watches, and never read."""
+        """Start from the records of a checkpoint; `metrics.jsonl` is a copy for whoever watches,
+        and never read.
+        """
         self.history = list(records)
         if self.world.main:
             write_atomic(self.run / "metrics.jsonl", "".join(map(_line, records)))
@@ -48,26 +52,40 @@ class State:
                 file.write(_line(record))
 
     def require_room(self, keep: int) -> None:
-        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while one is written."""
+        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while
+        one is written.
+        """
         if not self.world.main:
             return
-        size = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3  # weights and two moments
+        # weights and two moments
+        size = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3
         missing = keep + 1 - len(checkpoint.steps(self.run))
         free = shutil.disk_usage(self.run).free
         if missing > 0 and free < missing * size:
             needed = f"{missing} checkpoints take {missing * size:,}"
-            raise OutOfRoom(f"{self.run}: has {free:,} bytes free, and {needed}: free some space, or move the project")
+            raise OutOfRoom(
+                f"{self.run}: has {free:,} bytes free, and {needed}: free some space, or move the project"
+            )
 
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""
-        for kind, sums in self.sums.items():  # from here the main process holds them all, as after a resume
+        # from here the main process holds them all, as after a resume
+        for kind, sums in self.sums.items():
             pooled = self.world.all_reduce_sum(sums)
-            self.sums[kind] = {name: value if self.world.main else value * 0 for name, value in pooled.items()}
+            self.sums[kind] = {
+                name: value if self.world.main else value * 0 for name, value in pooled.items()
+            }
         if not self.world.main:
             return
-        running = {f"{kind}/{name}": value for kind, sums in self.sums.items() for name, value in sums.items()}
+        running = {
+            f"{kind}/{name}": value
+            for kind, sums in self.sums.items()
+            for name, value in sums.items()
+        }
         groups = {**self._tensors(), "running": running}
-        checkpoint.save(self.run, step, groups, progress | {"fingerprint": self.fingerprint}, keep=keep)
+        checkpoint.save(
+            self.run, step, groups, progress | {"fingerprint": self.fingerprint}, keep=keep
+        )
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Raise CorruptFile for a checkpoint of another run."""
@@ -77,7 +95,9 @@ class State:
         self.check_shapes(groups)
 
     def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Raise CorruptFile for a checkpoint whose tensors have other names or shapes than these networks'."""
+        """Raise CorruptFile for a checkpoint whose tensors have other names or shapes than these
+        networks'.
+        """
         for file, tensors in self._tensors().items():
             expected = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
             saved = {name: tuple(tensor.shape) for name, tensor in groups.get(file, {}).items()}
@@ -103,7 +123,9 @@ class State:
         return progress
 
     def _tensors(self) -> checkpoint.Groups:
-        """Return weights and the optimizer's state by name; they share memory with what they are of."""
+        """Return weights and the optimizer's state by name; they share memory with what they are
+        of.
+        """
         weights = {name: parameter.detach() for parameter, name in self.names.items()}
         moments = {
             f"{key}.{self.names[parameter]}": value

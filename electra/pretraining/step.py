@@ -1,7 +1,8 @@
 """One optimizer step: each slice forward and backward, all_reduce, clip, finite check, update.
 
-The host reads nothing back in a step, so on a GPU its two parts, a slice and the update, become CUDA graphs (`Graphs`).
-On a CPU two slices may run at once, each on half of the threads (`Step._run_halves`).
+The host reads nothing back in a step, so on a GPU its two parts, a slice and the update, become
+CUDA graphs (`Graphs`). On a CPU two slices may run at once, each on half of the threads
+(`Step._run_halves`).
 """
 
 import ctypes
@@ -27,11 +28,13 @@ WARM_UP = 3  # steps before the capture: kernels are chosen and compiled in them
 
 
 class Graphs:
-    """CUDA graphs of the parts of a step, as PyTorch's notes on CUDA graphs capture a whole network.
+    """CUDA graphs of the parts of a step, as PyTorch's notes on CUDA graphs capture a whole
+    network.
 
-    A step of the small model is some thousand short kernels, and launching them one by one takes longer than running
-    them. From here on this process works on a stream of its own, since the default one cannot be captured. All graphs
-    share one pool of memory. A capture that fails costs speed and nothing else.
+    A step of the small model is some thousand short kernels, and launching them one by one takes
+    longer than running them. From here on this process works on a stream of its own, since the
+    default one cannot be captured. All graphs share one pool of memory. A capture that fails costs
+    speed and nothing else.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -41,7 +44,9 @@ class Graphs:
         self.failed = False
 
     def restart(self, batch: Batch) -> None:
-        """Drop all graphs; the next ones are captured after `WARM_UP` steps on slices of this shape."""
+        """Drop all graphs; the next ones are captured after `WARM_UP` steps on slices of this
+        shape.
+        """
         self.captured: dict[str, tuple[torch.cuda.CUDAGraph, Any]] = {}
         self.steps = 0
         self.fixed: Batch = tree_map(torch.clone, batch)
@@ -63,7 +68,11 @@ class Graphs:
                 raise
             except RuntimeError as error:
                 reason = str(error).splitlines()[0]
-                print(f"warning: no CUDA graphs, which is slower: {reason}", file=sys.stderr, flush=True)
+                print(
+                    f"warning: no CUDA graphs, which is slower: {reason}",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 self.failed = True
                 self.captured = {}
                 return work()
@@ -74,20 +83,24 @@ class Graphs:
     def _capture(self, work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream()
-        # compiling reads the device, which a capture forbids; NCCL's thread asks its events all the time
+        # compiling reads the device, which a capture forbids; NCCL's thread asks its events all the
+        # time
         with (
             torch.compiler.set_stance("fail_on_recompile"),
-            torch.cuda.graph(graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"),
+            torch.cuda.graph(
+                graph, pool=self.pool, stream=stream, capture_error_mode="thread_local"
+            ),
         ):
             result = work()
         return graph, result
 
 
 class Step:
-    """The update of one run; `bad` latches to 1 at the first step that is not finite: from then on nothing changes.
+    """The update of one run; `bad` latches to 1 at the first step that is not finite: from then on
+    nothing changes.
 
-    `graphs`: what captures the parts, on a GPU. `threads`: two threads that take slices by turns, each on half of a
-    CPU's threads; torch has to be set to that number.
+    `graphs`: what captures the parts, on a GPU. `threads`: two threads that take slices by turns,
+    each on half of a CPU's threads; torch has to be set to that number.
     """
 
     def __init__(
@@ -107,24 +120,41 @@ class Step:
         optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler tells it
         self.kind: tuple[str, torch.Size] | None = None
 
-    def __call__(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> tuple[dict[str, Tensor], Tensor]:
-        """Train on this process's slices of a batch; return sums over them and the gradient norm before clipping."""
+    def __call__(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """Train on this process's slices of a batch; return sums over them and the gradient norm
+        before clipping.
+        """
         kind = (stage, slices[0].ids_BT.shape)
         begins = kind != self.kind
         if begins:
             self.kind = kind
-            self.learning = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-            self.optimizer.zero_grad()  # what is frozen from here on has no gradient and is not updated
+            self.learning = [
+                parameter for parameter in self.model.parameters() if parameter.requires_grad
+            ]
+            # what is frozen from here on has no gradient and is not updated
+            self.optimizer.zero_grad()
             if self.graphs:
                 self.graphs.restart(slices[0])
         sums: dict[str, Tensor] = {}
-        for found in self._run_halves(slices, stage) if self.threads else self._run_slices(slices, seeds, stage):
+        for found in (
+            self._run_halves(slices, stage)
+            if self.threads
+            else self._run_slices(slices, seeds, stage)
+        ):
             add_sums(sums, found)
         if begins:
-            missing = [name for name, of in self.model.named_parameters() if of.requires_grad and of.grad is None]
+            missing = [
+                name
+                for name, of in self.model.named_parameters()
+                if of.requires_grad and of.grad is None
+            ]
             assert not missing, f"not connected to the loss: {', '.join(missing)}"
         self.world.sum_in_place([self.loss])
-        self.world.sum_in_place(self._gradients(), half=self.model.config.pretrain.all_reduce == "bf16")
+        self.world.sum_in_place(
+            self._gradients(), half=self.model.config.pretrain.all_reduce == "bf16"
+        )
         norm = self._do("update", self._update)
         if self.graphs:
             self.graphs.steps += 1
@@ -133,15 +163,21 @@ class Step:
     def _do(self, name: str, work: Callable[[], Any]) -> Any:
         return self.graphs.run(name, work) if self.graphs else work()
 
-    def _run_slices(self, slices: Sequence[Batch], seeds: Sequence[int], stage: str) -> Iterator[dict[str, Tensor]]:
+    def _run_slices(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
+    ) -> Iterator[dict[str, Tensor]]:
         """Run one slice after the other; yield the sums of each."""
         for index, (batch, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
             placed = self.graphs.place(batch) if self.graphs else batch
-            yield self._do("more" if index else "first", partial(self._run_slice, placed, stage, first=index == 0))
+            yield self._do(
+                "more" if index else "first",
+                partial(self._run_slice, placed, stage, first=index == 0),
+            )
 
     def _run_slice(self, batch: Batch, stage: str, *, first: bool) -> dict[str, Tensor]:
-        if first:  # in a graph, backward then writes gradients to the graph's memory instead of adding to them
+        # in a graph, backward then writes gradients to the graph's memory instead of adding to them
+        if first:
             self.optimizer.zero_grad()
             self.loss.zero_()
         with autocast(self.precision, self.world.device):
@@ -154,9 +190,10 @@ class Step:
     def _run_halves(self, slices: Sequence[Batch], stage: str) -> Iterator[dict[str, Tensor]]:
         """Run two slices at once; yield the sums of each. Without dropout there is nothing to seed.
 
-        Threads that share a loop wait for one another some thousand times a step, these once: 1.74 times as fast as one
-        thread against 1.24 on an idle machine, and on a busy one four to eight times as fast as shared loops. Gradients
-        are added in the order of the slices, so the bytes are those of one slice after the other.
+        Threads that share a loop wait for one another some thousand times a step, these once: 1.74
+        times as fast as one thread against 1.24 on an idle machine, and on a busy one four to eight
+        times as fast as shared loops. Gradients are added in the order of the slices, so the bytes
+        are those of one slice after the other.
         """
         assert self.threads
 
@@ -188,7 +225,9 @@ class Step:
 
 
 def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
-    """Return whether steps of these batches run as halves: not with dropout, whose numbers come from one generator."""
+    """Return whether steps of these batches run as halves: not with dropout, whose numbers come
+    from one generator.
+    """
     settings, encoder = config.pretrain, config.encoder
     return (
         world.device.type == "cpu"
@@ -202,8 +241,9 @@ def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
 def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next step; elsewhere do nothing.
 
-    It would return the memory to the system, which zeroes each page again: 8,000 page faults and 12 % of a step of the
-    preset tiny on one thread (quartiles 9 to 17 %, benchmarks/notes/training.md).
+    It would return the memory to the system, which zeroes each page again: 8,000 page faults and 12
+    % of a step of the preset tiny on one thread (quartiles 9 to 17 %,
+    benchmarks/notes/training.md).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:

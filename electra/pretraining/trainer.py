@@ -1,7 +1,9 @@
-"""The pre-training loop: rate, batch, forward, backward, clip, finite check, step, log, evaluate, save.
+"""The pre-training loop: rate, batch, forward, backward, clip, finite check, step, log, evaluate,
+save.
 
-A step is a function of (weights, optimizer state, step number), since everything random is derived from the step. So a
-run that was killed and resumed ends with the same bytes as one that was not, on the same machine and thread count.
+A step is a function of (weights, optimizer state, step number), since everything random is derived
+from the step. So a run that was killed and resumed ends with the same bytes as one that was not, on
+the same machine and thread count.
 """
 
 import contextlib
@@ -43,8 +45,8 @@ from electra.storage.fingerprint import Code, Fingerprint
 class Trained:
     """A run at its launch's last step.
 
-    `continued`: where settings changed (step, spent so far, keys' old and new); `code`: the versions of the code that
-    it used, with the step from which each was used.
+    `continued`: where settings changed (step, spent so far, keys' old and new); `code`: the
+    versions of the code that it used, with the step from which each was used.
     """
 
     model: Pretraining
@@ -99,8 +101,9 @@ def pretrain(
 ) -> Trained:
     """Train in the folder `run`, or resume there, to the last step.
 
-    `log` gets (step, numbers). Raises Stopped after a signal, once all is saved, and NonFinite for a step that is not
-    finite. Called by every process of several; only the main one touches `run` and logs.
+    `log` gets (step, numbers). Raises Stopped after a signal, once all is saved, and NonFinite for
+    a step that is not finite. Called by every process of several; only the main one touches `run`
+    and logs.
     """
     settings = config.pretrain
     device = launch.device or default_device()
@@ -152,7 +155,9 @@ def pretrain(
             state.check_shapes(groups)
             at, stage = progress["step"], progress["stage"]
             if at >= steps or stage != stage_of(config, at, steps):
-                raise BadInput(f"{run}: cannot go on at step {at:,} ({stage}) of {steps:,}: change the steps")
+                raise BadInput(
+                    f"{run}: cannot go on at step {at:,} ({stage}) of {steps:,}: change the steps"
+                )
 
         if folder:
             run_dir.prepare(folder, fingerprint, launch.code, steps)
@@ -162,7 +167,8 @@ def pretrain(
         precision: Precision = world.broadcast_object(choose(settings.precision, device))
         progress = state.load()
         if progress:
-            precision = progress.get("precision", precision)  # a run keeps its own wherever it goes on
+            # a run keeps its own wherever it goes on
+            precision = progress.get("precision", precision)
             notify(f"resuming at step {progress['step']:,} of {steps:,}")
         else:
             progress = {"step": 0, "history": [], "continued": []}
@@ -180,13 +186,18 @@ def pretrain(
         graphs = None
         if device.type == "cuda" and settings.compile == "auto":
             if not lacks_to_compile():
-                notify("compiling: the first steps take a minute or two, and again for rows of another length")
+                notify(
+                    "compiling: the first steps take a minute or two, and again for rows of another length"
+                )
                 compile_parts(model)
             if torch.version.hip is None:  # on ROCm a capture may pass over illegal work in silence
                 graphs = Graphs(device)
-        train_step = Step(model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads)
+        train_step = Step(
+            model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads
+        )
         held_out = Feed(data.valid, config, device, "valid noise", phases[-1].batch)
-        counted = torch.full((), float(world.main), device=device)  # what every process knows is counted by one
+        # what every process knows is counted by one
+        counted = torch.full((), float(world.main), device=device)
 
         # ── what the loop does now and then ──
 
@@ -195,13 +206,21 @@ def pretrain(
 
         def spent(done: int) -> dict[str, Any]:
             """Return steps, tokens and FLOPs so far, across a change of settings in mid-run."""
-            since: dict[str, Any] = continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
+            since: dict[str, Any] = (
+                continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
+            )
             count = {phase: phase.steps(since["step"], done) for phase in phases}
             read = since["tokens"] + round(sum(count[phase] * tokens[phase] for phase in phases))
-            return {"step": done, "tokens": read, "flops": since["flops"] + sum(count[of] * flops[of] for of in phases)}
+            return {
+                "step": done,
+                "tokens": read,
+                "flops": since["flops"] + sum(count[of] * flops[of] for of in phases),
+            }
 
         def is_due(done: int, every: int, minutes: float, before: float) -> bool:
-            """Return whether it is time: every so many steps, but no sooner than `minutes` after the time `before`."""
+            """Return whether it is time: every so many steps, but no sooner than `minutes` after
+            the time `before`.
+            """
             late = time.monotonic() - before >= minutes * 60
             return done == steps or (done % every == 0 and world.any_rank(late))
 
@@ -214,18 +233,29 @@ def pretrain(
             nonlocal logged, logged_at
             sums = read_sums(world.all_reduce_sum(state.sums["log"]))
             state.sums["log"] = {}
-            means = {"loss": sums["loss"] / sums["count"], "grad_norm": sums["grad_norm"] / sums["count"]}
-            speed = (spent(done)["tokens"] - spent(logged)["tokens"]) / (time.monotonic() - logged_at)
+            means = {
+                "loss": sums["loss"] / sums["count"],
+                "grad_norm": sums["grad_norm"] / sums["count"],
+            }
+            speed = (spent(done)["tokens"] - spent(logged)["tokens"]) / (
+                time.monotonic() - logged_at
+            )
             shown = {"learning_rate": rate(config, done - 1, steps), "tokens_per_second": speed}
             send(done, "train", {**means, **metrics(sums), **shown})
             logged, logged_at = done, time.monotonic()
             return means["loss"]
 
         def evaluate_held_out(done: int) -> None:
-            """Add the metrics of held-out rows, and the mean training loss since the last time, to the history."""
+            """Add the metrics of held-out rows, and the mean training loss since the last time, to
+            the history.
+            """
             nonlocal logged, logged_at, evaluated_at, warned
             stage, count = stage_of(config, done, steps), settings.eval_batches
-            slices = (part(held_out.batch(number), index, cut) for number in range(count) for index in mine)
+            slices = (
+                part(held_out.batch(number), index, cut)
+                for number in range(count)
+                for index in mine
+            )
             numbers = evaluate(model, slices, stage, count, world, precision, threads)
             record = {**spent(done), **numbers}
             if state.sums["eval"]:
@@ -234,9 +264,12 @@ def pretrain(
                 state.sums["eval"] = {}
             state.record(record)
             send(done, "valid", numbers)
-            # a weak discriminator is told of once, not at every look, and not before it can have learnt
+            # a weak discriminator is told of once, not at every look, and not before it can have
+            # learnt
             warm = settings.warmup + (steps // 2 if stage == "discriminator" else 0)
-            looked = stage != "generator" and (done == steps or (done > warm and record["tokens"] > PLATEAU))
+            looked = stage != "generator" and (
+                done == steps or (done > warm and record["tokens"] > PLATEAU)
+            )
             found = weakness(record, data.train.tokens) if looked else ""
             if found and not warned:
                 notify(f"WARNING at step {done:,}: {found}")
@@ -274,7 +307,9 @@ def pretrain(
             done, stage = step + 1, stage_of(config, step, steps)
             if step == first or step in {phase.first for phase in phases}:
                 phase, begun = phase_at(phases, step), step
-                feed = Feed(data.rows(phase.length, phase.batch), config, device, "noise", phase.batch)
+                feed = Feed(
+                    data.rows(phase.length, phase.batch), config, device, "noise", phase.batch
+                )
             if stage != "joint" and step in {first, steps // 2}:
                 model.begin_stage(stage, copy=step == steps // 2)
 
@@ -287,7 +322,9 @@ def pretrain(
             add_sums(state.sums["log"], {**sums, "grad_norm": norm * counted})
             add_sums(state.sums["eval"], sums)
 
-            save_due = done == last or is_due(done, settings.save_every, settings.min_save_interval_minutes, saved_at)
+            save_due = done == last or is_due(
+                done, settings.save_every, settings.min_save_interval_minutes, saved_at
+            )
             log_due = done % settings.log_every == 0
             if world.main:
                 launch.announce(
@@ -321,5 +358,7 @@ def pretrain(
             if stopping:
                 by = f"signal {stop.signal}" if stop else "a signal to another process"
                 saved = "everything is saved, and the same command goes on"
-                raise Stopped(f"{launch.title}: stopped by {by} after step {done:,} of {steps:,}; {saved}")
+                raise Stopped(
+                    f"{launch.title}: stopped by {by} after step {done:,} of {steps:,}; {saved}"
+                )
         return Trained(model.eval(), state.history, max(first, last), precision, continued, code)

@@ -1,9 +1,11 @@
-"""Checkpoints: a folder `step-N` of safetensors files, `progress.json`, and a manifest of sha256 sums written last.
+"""Checkpoints: a folder `step-N` of safetensors files, `progress.json`, and a manifest of sha256
+sums written last.
 
-`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve so far among it:
-nothing outside of the folder is needed, or trusted. Written beside, fsynced, renamed. Loading verifies every byte
-before a tensor reaches a network and falls back to the newest good one; a bad folder is kept as `bad-step-N`, never
-deleted. One that cannot be read just now ends the command instead. Knows nothing of networks.
+`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve
+so far among it: nothing outside of the folder is needed, or trusted. Written beside, fsynced,
+renamed. Loading verifies every byte before a tensor reaches a network and falls back to the newest
+good one; a bad folder is kept as `bad-step-N`, never deleted. One that cannot be read just now ends
+the command instead. Knows nothing of networks.
 """
 
 import re
@@ -13,10 +15,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import CorruptFile, NonFinite, Unreadable, UserError
-from electra.files import atomic_folder, free_name, read_json, readable, remove, rename, sweep, write_json
+from electra.files import (
+    atomic_folder,
+    free_name,
+    read_json,
+    readable,
+    remove,
+    rename,
+    sweep,
+    write_json,
+)
 from electra.storage.manifest import verify_manifest, write_manifest
 
-# Torch is imported where tensors are read and written: what only lists runs, as text stages do, spares 190 MB.
+# Torch is imported where tensors are read and written: what only lists runs, as text stages do,
+# spares 190 MB.
 if TYPE_CHECKING:
     from electra.storage.tensors import Tensors
 
@@ -63,13 +75,17 @@ def read_progress(folder: Path) -> Progress:
 
 
 def load_newest(
-    run: Path, check: Callable[[Groups, Progress], None] = lambda groups, progress: None, *, rename_bad: bool = True
+    run: Path,
+    check: Callable[[Groups, Progress], None] = lambda groups, progress: None,
+    *,
+    rename_bad: bool = True,
 ) -> Saved | None:
     """Return (step, tensors, progress) of the newest good checkpoint; None if there is none at all.
 
-    `check` raises a UserError for a checkpoint that is whole but of no use here. Raises CorruptFile, listing what is
-    wrong with each, if there are checkpoints but no good one: work is never thrown away by starting from step 0
-    unasked. Raises Unreadable where the disk does not answer: the checkpoint may be whole.
+    `check` raises a UserError for a checkpoint that is whole but of no use here. Raises
+    CorruptFile, listing what is wrong with each, if there are checkpoints but no good one: work is
+    never thrown away by starting from step 0 unasked. Raises Unreadable where the disk does not
+    answer: the checkpoint may be whole.
     """
     sweep(run)
     troubles = []
@@ -97,8 +113,16 @@ def load(folder: Path) -> Saved:
 
     step = int(folder.name.removeprefix("step-"))
     with readable(folder):
-        files = [Path(name) for name in verify_manifest(folder, step=step)["files"] if name.endswith(".safetensors")]
-        return step, {file.stem: read_tensors(folder / file, "") for file in files}, read_json(folder / PROGRESS)
+        files = [
+            Path(name)
+            for name in verify_manifest(folder, step=step)["files"]
+            if name.endswith(".safetensors")
+        ]
+        return (
+            step,
+            {file.stem: read_tensors(folder / file, "") for file in files},
+            read_json(folder / PROGRESS),
+        )
 
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:

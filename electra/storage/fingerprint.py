@@ -1,8 +1,9 @@
-"""What a result is a function of: its fingerprint (settings, data, first weights), and the code that made it.
+"""What a result is a function of: its fingerprint (settings, data, first weights), and the code
+that made it.
 
 A fingerprint is a run's identity: how a run is computed, shown and kept is no part of it
-(`electra.pretraining.config.NO_BEARING`, torch's build), and neither is code, whose digest is recorded with it.
-Everything that is kept carries both inside.
+(`electra.pretraining.config.NO_BEARING`, torch's build), and neither is code, whose digest is
+recorded with it. Everything that is kept carries both inside.
 """
 
 import json
@@ -19,7 +20,9 @@ def differences(old: Fingerprint, new: Fingerprint) -> Changes:
     """Every key in which two fingerprints differ."""
     before, after = dict(_flat(old)), dict(_flat(new))
     keys = [*before, *(key for key in after if key not in before)]
-    return {key: [before.get(key), after.get(key)] for key in keys if before.get(key) != after.get(key)}
+    return {
+        key: [before.get(key), after.get(key)] for key in keys if before.get(key) != after.get(key)
+    }
 
 
 def describe(changes: Changes) -> str:

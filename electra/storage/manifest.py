@@ -1,6 +1,8 @@
-"""What a finished folder promises: MANIFEST.json, written last, with size and sha256 of every file and whose they are.
+"""What a finished folder promises: MANIFEST.json, written last, with size and sha256 of every file
+and whose they are.
 
-Whoever reads such a folder verifies first what it reads, and reads nothing that the manifest does not list.
+Whoever reads such a folder verifies first what it reads, and reads nothing that the manifest does
+not list.
 """
 
 import json
@@ -12,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import AGAIN, dump_json, read_json, readable, safe_join, sha256_bytes, sha256_file, write_json
+from electra.files import (
+    AGAIN,
+    dump_json,
+    read_json,
+    readable,
+    safe_join,
+    sha256_bytes,
+    sha256_file,
+    write_json,
+)
 
 MANIFEST = "MANIFEST.json"
 CARD = "README.md"  # is for people, who may edit it: no manifest watches over it
@@ -21,7 +32,9 @@ _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 
 def sha256_once(path: Path) -> str:
-    """Hex sha256 of a file, hashed once a process: again only when its inode, size or times are others than then."""
+    """Hex sha256 of a file, hashed once a process: again only when its inode, size or times are
+    others than then.
+    """
     status, place = path.stat(), path.absolute()
     stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if (known := _hashed.get(place)) is not None and known[0] == stamp:
@@ -33,17 +46,19 @@ def sha256_once(path: Path) -> str:
 
 
 def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
-    """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given fields, the hash of all that.
+    """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given fields, the
+    hash of all that.
 
-    Model cards are left out. The fields say whose the files are. A folder within may have a manifest of its own, which
-    is a file like any other.
+    Model cards are left out. The fields say whose the files are. A folder within may have a
+    manifest of its own, which is a file like any other.
     """
     files = {
         str(file.relative_to(folder)): {"bytes": file.stat().st_size, "sha256": sha256_file(file)}
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file != folder / MANIFEST and file.name != CARD
     }
-    manifest: dict[str, Any] = json.loads(dump_json({**fields, "files": files}))  # as it is read again
+    # as it is read again
+    manifest: dict[str, Any] = json.loads(dump_json({**fields, "files": files}))
     manifest["sha256"] = _hash(manifest)
     write_json(folder / MANIFEST, manifest)
     return manifest
@@ -56,7 +71,9 @@ def write_sealed(path: Path, values: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
-    """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has changed."""
+    """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has
+    changed.
+    """
     values = read_json(path, do)
     if not isinstance(values, dict) or values.get("sha256") != _hash(values):
         raise CorruptFile(f"{path}: is damaged (its own sha256 does not fit it); {do}")
@@ -64,7 +81,9 @@ def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """Read notes that only save work; return {} where there are none or, with a warning, where they are damaged."""
+    """Read notes that only save work; return {} where there are none or, with a warning, where they
+    are damaged.
+    """
     if not os.path.lexists(path):
         return {}
     try:
@@ -92,17 +111,20 @@ def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any
         raise CorruptFile(f"{path}: lists no files; {do}")
     for key, value in fields.items():
         if manifest.get(key) != value:
-            raise CorruptFile(f"{path}: says {key} {manifest.get(key)!r} instead of {value!r}; {do}")
+            raise CorruptFile(
+                f"{path}: says {key} {manifest.get(key)!r} instead of {value!r}; {do}"
+            )
     return manifest
 
 
 def verify_manifest(
     folder: Path, *, only: Collection[str] | None = None, do: str = AGAIN, **fields: Any
 ) -> dict[str, Any]:
-    """Check a folder's files, or `only` those of these names, against its manifest, and return the manifest.
+    """Check a folder's files, or `only` those of these names, against its manifest, and return the
+    manifest.
 
-    The error names the file and what is wrong with it. Links to folders are refused. Files that the manifest does not
-    list are ignored. Bytes are hashed once a process.
+    The error names the file and what is wrong with it. Links to folders are refused. Files that the
+    manifest does not list are ignored. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
     for name in manifest["files"] if only is None else only:
@@ -111,7 +133,9 @@ def verify_manifest(
 
 
 def locate(folder: Path, name: str, do: str = AGAIN) -> Path:
-    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on the way may."""
+    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on
+    the way may.
+    """
     parent = Path(name).parent
     if parent != Path():
         folder = safe_join(folder, str(parent), do)
@@ -136,7 +160,9 @@ def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAI
 
 
 def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder that has this fingerprint and is intact, else None; damage is a warning."""
+    """Return the manifest of a folder that has this fingerprint and is intact, else None; damage is
+    a warning.
+    """
     try:
         if not folder.is_dir() or read_manifest(folder).get("fingerprint") != fingerprint:
             return None

@@ -1,12 +1,13 @@
-"""Where a run is stored: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of run.
+"""Where a run is stored: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of
+run.
 
     runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
     runs/pretrain/1f0c52d3/step-800/    a checkpoint
     runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code: kept until `electra clean`
 
-A fingerprint is of settings and data, so two settings never share a folder, and settings that come back find their
-run. Code is an attribute of a run: it is recorded with every checkpoint and result, and a run continues under changed
-code. Nothing is deleted because something changed.
+A fingerprint is of settings and data, so two settings never share a folder, and settings that come
+back find their run. Code is an attribute of a run: it is recorded with every checkpoint and result,
+and a run continues under changed code. Nothing is deleted because something changed.
 """
 
 import contextlib
@@ -23,7 +24,8 @@ from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 
 RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
-CONTINUE = "ELECTRA_CONTINUE"  # the run to continue: what `--continue` is without a command line, as in DVC
+# the run to continue: what `--continue` is without a command line, as in DVC
+CONTINUE = "ELECTRA_CONTINUE"
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
@@ -33,7 +35,9 @@ def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> 
 
 
 def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
-    """Record the owner of a run's folder, for listings. Raises CorruptFile where the folder is another run's."""
+    """Record the owner of a run's folder, for listings. Raises CorruptFile where the folder is
+    another run's.
+    """
     record = {"entry": entry, "fingerprint": fingerprint}
     if (run / RECORD).is_file():
         other = read_json(run / RECORD).get("fingerprint")
@@ -51,7 +55,8 @@ def entry_of(run: Path) -> str:
 
 
 class RunFolder:
-    """A run's folder, locked by this process, which waits up to `patience` seconds for another one that holds it.
+    """A run's folder, locked by this process, which waits up to `patience` seconds for another one
+    that holds it.
 
     The lock is inside, so it is taken again when the folder is renamed.
     """
@@ -67,7 +72,9 @@ class RunFolder:
         self._lock.close()
 
     def archive(self) -> Path:
-        """Rename the folder to `<name>.old` and begin with one that holds its record alone; returns the old path."""
+        """Rename the folder to `<name>.old` and begin with one that holds its record alone; returns
+        the old path.
+        """
         old = archive(self.path)
         self._lock.close()
         self.__enter__()
@@ -84,7 +91,9 @@ def archive(run: Path) -> Path:
 
 
 def intact(run: Path) -> dict[int, Progress]:
-    """Return the progress.json of each checkpoint of a run, newest first; damaged ones are left to the loader."""
+    """Return the progress.json of each checkpoint of a run, newest first; damaged ones are left to
+    the loader.
+    """
     result = {}
     for step in reversed(checkpoint.steps(run)):
         try:
@@ -115,8 +124,8 @@ def versions(progress: Progress) -> Versions:
 def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Leave only checkpoints in a run's folder that training may continue from.
 
-    Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished (`last`: its last
-    step) by other code than this is archived, since it will be trained again.
+    Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished
+    (`last`: its last step) by other code than this is archived, since it will be trained again.
     """
     run = held.path
     for step, progress in intact(run).items():
@@ -126,16 +135,24 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
     latest = newest(run) or {}
     used = versions(latest)
     if used and code and latest["step"] >= last and used[-1][1] != code:
-        _say(f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}")
+        _say(
+            f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}"
+        )
 
 
 def continue_from(
-    run: Path, source: Path, fingerprint: Fingerprint, fits: Callable[[Groups, Progress], None], *, keep: int
+    run: Path,
+    source: Path,
+    fingerprint: Fingerprint,
+    fits: Callable[[Groups, Progress], None],
+    *,
+    keep: int,
 ) -> None:
-    """Begin a run from a copy of the newest checkpoint of another, which stays as it is, and record the change.
+    """Begin a run from a copy of the newest checkpoint of another, which stays as it is, and record
+    the change.
 
-    Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these settings cannot go on
-    from.
+    Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
+    settings cannot go on from.
     """
     if progress := newest(run):
         if any(change["run"] == source.name for change in progress.get("continued", [])):
@@ -155,12 +172,21 @@ def continue_from(
             old = changed[key][0]
             raise BadInput(f"{source}: cannot be continued under another {key} than {old}; {do}")
     fits(groups, saved)
-    change = {key: saved[key] for key in ("step", "tokens", "flops")} | {"run": source.name, "changed": changed}
-    saved |= {"code": versions(saved), "fingerprint": fingerprint, "continued": [*saved["continued"], change]}
+    change = {key: saved[key] for key in ("step", "tokens", "flops")} | {
+        "run": source.name,
+        "changed": changed,
+    }
+    saved |= {
+        "code": versions(saved),
+        "fingerprint": fingerprint,
+        "continued": [*saved["continued"], change],
+    }
     if "pretrain.precision" in changed:
         del saved["precision"]
     checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
-    _say(f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}")
+    _say(
+        f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}"
+    )
 
 
 def _say(sentence: str) -> None:

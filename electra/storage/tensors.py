@@ -1,4 +1,6 @@
-"""Named tensors to a file and back: safetensors, whose faults become the errors that the rest of the project knows."""
+"""Named tensors to a file and back: safetensors, whose faults become the errors that the rest of
+the project knows.
+"""
 
 import os
 import re
@@ -18,11 +20,13 @@ Tensors = dict[str, Tensor]
 def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file, not atomically: into a folder that is not yet under its final name.
 
-    The operating system's refusal (a full disk) comes out of the library as an error of its own with the number in its
-    text; here it is an OSError again.
+    The operating system's refusal (a full disk) comes out of the library as an error of its own
+    with the number in its text; here it is an OSError again.
     """
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata)
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata
+        )
     except SafetensorError as error:
         _raise_os_error(error, path)
         raise
@@ -34,18 +38,23 @@ def _raise_os_error(error: SafetensorError, path: Path) -> None:
 
 
 def read_tensors(path: Path, do: str) -> Tensors:
-    """Return the tensors of a safetensors file; `do` is what the user should do about one that is not whole."""
+    """Return the tensors of a safetensors file; `do` is what the user should do about one that is
+    not whole.
+    """
     with readable(path, do):
         try:
             return load_file(path)
-        except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type of number that torch has not
+        # KeyError: a type of number that torch has not
+        except (SafetensorError, ValueError, KeyError) as error:
             if isinstance(error, SafetensorError):
                 _raise_os_error(error, path)
             raise CorruptFile(f"{path}: is not a whole safetensors file ({error}); {do}") from None
 
 
 def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:
-    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a fraction, all finite."""
+    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a
+    fraction, all finite.
+    """
     missing = [name for name in places if name not in tensors]
     surplus = [name for name in tensors if name not in places]
     if missing:
@@ -55,7 +64,9 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
     for name, place in places.items():
         tensor = tensors[name]
         if tensor.shape != place.shape:
-            raise BadInput(f"{where}: {name} has shape {tuple(tensor.shape)} instead of {tuple(place.shape)}; {do}")
+            raise BadInput(
+                f"{where}: {name} has shape {tuple(tensor.shape)} instead of {tuple(place.shape)}; {do}"
+            )
         if not tensor.is_floating_point():
             kind = str(tensor.dtype).removeprefix("torch.")
             raise BadInput(f"{where}: {name} holds {kind} instead of floating point; {do}")

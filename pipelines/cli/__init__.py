@@ -1,7 +1,9 @@
-"""The command line: `electra <command> [name]`, or `python -m pipelines` where nothing is installed.
+"""The command line: `electra <command> [name]`, or `python -m pipelines` where nothing is
+installed.
 
-Each command is a function in set_up.py, train.py, use.py or maintain.py, and its docstring is its help. Heavy imports
-happen when it runs. A user's mistake is one sentence on stderr and an exit code. A bug keeps its traceback.
+Each command is a function in set_up.py, train.py, use.py or maintain.py, and its docstring is its
+help. Heavy imports happen when it runs. A user's mistake is one sentence on stderr and an exit
+code. A bug keeps its traceback.
 """
 
 import os
@@ -43,11 +45,18 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog=EXAMPLES, help="Pre-train and fine-tune ELECTRA: one command for each stage and question.")
+@app.callback(
+    epilog=EXAMPLES,
+    help="Pre-train and fine-tune ELECTRA: one command for each stage and question.",
+)
 def prepare(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of a user's mistake too")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=print_version, is_eager=True)] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="show the traceback of a user's mistake too")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Leave signals to commands that are no stage, and refuse to run those without standard output."""
     if context.invoked_subcommand in STAGES:
@@ -74,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(code)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except SystemExit as error:  # completion, or how Typer ends when the reader of the output has gone
+    # completion, or how Typer ends when the reader of the output has gone
+    except SystemExit as error:
         return 141 if error.code == 1 else int(error.code or 0)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -101,5 +111,7 @@ def explain(command: str, error: BaseException) -> UserError | None:
     if isinstance(error, OSError | MemoryError):
         where = getattr(error, "filename", None) or command
         reason = getattr(error, "strerror", None) or str(error) or "out of memory"
-        return Refused(f"{where}: the system says: {reason}; fix that and run the same command again")
+        return Refused(
+            f"{where}: the system says: {reason}; fix that and run the same command again"
+        )
     return None

@@ -1,4 +1,6 @@
-"""What commands have in common: arguments that name entries of params.yaml, and the settings themselves."""
+"""What commands have in common: arguments that name entries of params.yaml, and the settings
+themselves.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,9 @@ ANY = ("models", "ablations", "published", "finetunings")
 
 
 def entry(*sections: str) -> Any:
-    """Return an argument that names an entry in one of these sections of params.yaml; shells complete it."""
+    """Return an argument that names an entry in one of these sections of params.yaml; shells
+    complete it.
+    """
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names(sections) if name.startswith(incomplete)]

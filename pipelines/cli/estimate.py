@@ -1,6 +1,8 @@
-"""`electra estimate NAME`: time, memory and disk of a model, a fine-tuning or an ablation, from settings.
+"""`electra estimate NAME`: time, memory and disk of a model, a fine-tuning or an ablation, from
+settings.
 
-Time and memory are those of pipelines/runtime/cost.py. Fine-tuning is an upper bound: all rows have full length.
+Time and memory are those of pipelines/runtime/cost.py. Fine-tuning is an upper bound: all rows have
+full length.
 """
 
 import contextlib
@@ -31,10 +33,11 @@ NOTE = "All of this is estimated; a run says after its first steps what it will 
 
 
 def estimate(name: str, params: Params) -> str:
-    """Return what a name of params.yaml would take: a paragraph for pre-training, a line for anything else.
+    """Return what a name of params.yaml would take: a paragraph for pre-training, a line for
+    anything else.
 
-    A line says what is missing where a published folder or a file of the user's is not there. Raises BadConfig for a
-    name that params.yaml lacks.
+    A line says what is missing where a published folder or a file of the user's is not there.
+    Raises BadConfig for a name that params.yaml lacks.
     """
     if name not in {*params.published, *params.finetunings, *params.ablations}:
         params.require("models", name)
@@ -69,34 +72,50 @@ def pretraining(name: str, params: Params) -> str:
         slices = cost.fitting_accumulate(config, vocab_size, card.memory)
         return f", pretrain.accumulate: {slices}" if slices else ", too little memory"
 
-    lines = [f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {at_most}"]
+    lines = [
+        f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {at_most}"
+    ]
     lines[0] += f"{read / 1e6:,.0f} M tokens"
     lines += [f"time: {flops:.2g} floating point operations; on one GPU:"]
-    lines += [f"  {card.name}: {span(flops, card, config.encoder.hidden)}{advise(card)}" for card in CARDS.values()]
+    lines += [
+        f"  {card.name}: {span(flops, card, config.encoder.hidden)}{advise(card)}"
+        for card in CARDS.values()
+    ]
     lines += [f"memory: {memory / 1e9:.1f} GB of the GPU"]
     if text := text_bytes(params, tokens.corpus):
-        files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)  # twice, while a stage is at work
+        # twice, while a stage is at work
+        files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)
         checkpoints = weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
-        lines.append(f"disk: {(files + checkpoints) / 1e9:,.1f} GB, of which text and rows {files / 1e9:,.1f}")
+        lines.append(
+            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, of which text and rows {files / 1e9:,.1f}"
+        )
     machine = cost.this_machine()
     lines.append(f"on {machine.name}: {span(flops, machine, config.encoder.hidden)}\n")
     return "\n".join(lines)
 
 
 def estimate_finetuning(name: str, params: Params) -> str:
-    """Return a line on a fine-tuning; raise UserError where a published folder or a file is not there."""
+    """Return a line on a fine-tuning; raise UserError where a published folder or a file is not
+    there.
+    """
     config = params.finetunings[name]
     if config.model in params.published:
         folder = Path(params.published[config.model].folder)
-        encoder, vocab_size = read_config(require_folder(folder, f"published.{config.model}.folder"))
+        encoder, vocab_size = read_config(
+            require_folder(folder, f"published.{config.model}.folder")
+        )
     else:
         model = params.models[config.model]
         encoder = model.encoder
         vocab_size = cost.vocabulary(params.tokens[model.tokens].tokenizer)
     with torch.device("meta"):
-        weights = sum(parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters())
+        weights = sum(
+            parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters()
+        )
     squad = params.finetune.resolve("squad", params.changes(name))
-    tasks = configs_of(name, params) | {SQUAD[version]: squad for version in params.squad_versions(name)}
+    tasks = configs_of(name, params) | {
+        SQUAD[version]: squad for version in params.squad_versions(name)
+    }
     flops = 0.0
     kept = 0
     for task, settings in tasks.items():
@@ -122,7 +141,9 @@ def estimate_ablation(name: str, params: Params) -> str:
         for task in ablation.tasks:
             settings = params.finetune.resolve(task, changes, own=params.own_tasks(ablation.data))
             runs = 1 + len(ablation.points)
-            flops += runs * finetuning_flops(task, ablation.data, settings, arm.config.encoder, vocab_size, params)
+            flops += runs * finetuning_flops(
+                task, ablation.data, settings, arm.config.encoder, vocab_size, params
+            )
     return f"{name}, {len(arms)} runs: {times(flops, params.models[ablation.model].encoder.hidden)}"
 
 
@@ -133,12 +154,19 @@ def times(flops: float, hidden: int) -> str:
 
 
 def finetuning_flops(
-    task: str, source: str, settings: FinetuneConfig, encoder: AnyEncoderConfig, vocab_size: int, params: Params
+    task: str,
+    source: str,
+    settings: FinetuneConfig,
+    encoder: AnyEncoderConfig,
+    vocab_size: int,
+    params: Params,
 ) -> float:
     """Return the operations of one fine-tuning, which reads every row in each epoch."""
     rows = rows_of(task, source, params)
     rows = min(rows, settings.max_train_rows or rows) * (2 if settings.both_orders else 1)
-    return 3 * settings.epochs * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
+    return (
+        3 * settings.epochs * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
+    )
 
 
 def text_bytes(params: Params, corpus: str) -> float:

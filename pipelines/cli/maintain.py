@@ -14,8 +14,12 @@ command = functools.partial(app.command, rich_help_panel="Maintain")
 @command()
 def runs(
     action: Annotated[Literal["list", "remove"], typer.Argument()] = "list",
-    names: Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="names in runs/ to remove")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="remove the runs that `--restart` has archived")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN...", help="names in runs/ to remove")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="remove the runs that `--restart` has archived")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="remove without asking")] = False,
 ) -> None:
     """List the runs in runs/, or remove some."""

@@ -22,7 +22,9 @@ MANY = "finetune"  # a stage whose runs are listed in one line
 
 
 def table() -> str:
-    """Return a line for each run: its folder, its entry, its size, the step of its newest checkpoint, and its state."""
+    """Return a line for each run: its folder, its entry, its size, the step of its newest
+    checkpoint, and its state.
+    """
     rows = [("run", "entry", "size", "step", "")]
     for folder in _listed():
         steps = checkpoint.steps(folder)
@@ -52,7 +54,9 @@ def _listed() -> list[Path]:
 
 
 def ask_to_continue(origin: str, name: str) -> None:
-    """Pass the run to continue to the stage and its processes, through the environment variable that DVC runs use."""
+    """Pass the run to continue to the stage and its processes, through the environment variable
+    that DVC runs use.
+    """
     from pipelines.stages.pretrain import runs_of
 
     known = runs_of(name)
@@ -63,7 +67,9 @@ def ask_to_continue(origin: str, name: str) -> None:
 
 
 def restart(stage: str, name: str, params: Params) -> None:
-    """Archive the run of an entry's present settings, finished or not, so that its stage starts from the beginning."""
+    """Archive the run of an entry's present settings, finished or not, so that its stage starts
+    from the beginning.
+    """
     run = STAGES[stage].run_folder(name, params)
     if not any(run.glob("[!.]*")):
         raise BadConfig(f"--restart: {run} holds nothing of {stage} {name}; leave the option out")
@@ -74,8 +80,8 @@ def restart(stage: str, name: str, params: Params) -> None:
 def delete(names: Sequence[str], *, archived: bool = False, sure: bool) -> None:
     """Delete folders of runs/, all of them or none, after asking unless `sure`.
 
-    `archived` adds those that `--restart` has archived. Raises BadInput for a name that is no run, and where there is
-    no terminal to ask in; Busy for a run in use.
+    `archived` adds those that `--restart` has archived. Raises BadInput for a name that is no run,
+    and where there is no terminal to ask in; Busy for a run in use.
     """
     known = {str(folder.relative_to(RUNS)): folder for folder in _listed()}
     for name in names:
@@ -83,7 +89,9 @@ def delete(names: Sequence[str], *, archived: bool = False, sure: bool) -> None:
             raise BadInput(f"{RUNS / name}: there is no such run; `electra runs` lists them")
     folders = [known[name] for name in dict.fromkeys(names)]
     if archived:
-        folders += [folder for name, folder in known.items() if OLD in name and folder not in folders]
+        folders += [
+            folder for name, folder in known.items() if OLD in name and folder not in folders
+        ]
     if folders:
         _delete(folders, sure)
     elif archived:
@@ -124,9 +132,13 @@ def _in_use(folder: Path) -> bool:
 
 
 def _locks(folder: Path) -> list[Path]:
-    """The folders whose locks show that a run is in use: those inside it, and the one beside a flow's checkout."""
+    """The folders whose locks show that a run is in use: those inside it, and the one beside a
+    flow's checkout.
+    """
     inside = [lock.parent for lock in sorted(folder.rglob(".lock"))]
-    return [*inside, folder.parent / ".locks" / folder.name] if folder.parent.name == FLOWS else inside
+    return (
+        [*inside, folder.parent / ".locks" / folder.name] if folder.parent.name == FLOWS else inside
+    )
 
 
 def _bytes(folder: Path) -> int:

@@ -1,7 +1,8 @@
-"""`electra new NAME --text FILES --task TRAIN DEV`: entries of params.yaml for the user's own text and tasks.
+"""`electra new NAME --text FILES --task TRAIN DEV`: entries of params.yaml for the user's own text
+and tasks.
 
-Formats, columns and labels are inferred from the files, sizes from the amount of text. Everything else keeps its
-default, and all of it can be edited afterwards.
+Formats, columns and labels are inferred from the files, sizes from the amount of text. Everything
+else keeps its default, and all of it can be edited afterwards.
 """
 
 import contextlib
@@ -38,17 +39,26 @@ MANY = 50  # with more distinct numbers than this, a label is a score rather tha
 LABELS = ("label", "labels", "class", "category", "target", "tags", "score")
 
 PASSES = 40  # over the text at most: masks are drawn anew each time
-# Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are held out.
+# Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are
+# held out.
 VOCABULARIES = ((2e7, 2_048, 3.2, 0.05), (1e9, 8_192, 4.0, 0.01), (float("inf"), 30_522, 4.5, 0.01))
 # What a network no wider than this needs otherwise than the published ones (docs/own-text.md).
 NARROW = 128
 PRETRAIN: dict[bool, dict[str, Any]] = {
-    True: {"batch": 16, "learning_rate": 1.0e-3, "beta2": 0.98, "bias_correction": True, "precision": "fp32"},
+    True: {
+        "batch": 16,
+        "learning_rate": 1.0e-3,
+        "beta2": 0.98,
+        "bias_correction": True,
+        "precision": "fp32",
+    },
     False: {"batch": 128, "learning_rate": 5.0e-4},
 }
 FINETUNE = {"learning_rate": 1.0e-3, "layer_decay": 1.0, "beta2": 0.98, "dropout": 0.0}
-RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}  # of wider ones, by their width: paper, Tables 6 and 7
-STEPS, EPOCHS = 400, (3, 20)  # of fine-tuning that rows should give, and the epochs that are tried for it
+# of wider ones, by their width: paper, Tables 6 and 7
+RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}
+# of fine-tuning that rows should give, and the epochs that are tried for it
+STEPS, EPOCHS = 400, (3, 20)
 LENGTH, EVALUATIONS, TIMED = 128, 20, 40
 
 
@@ -62,11 +72,13 @@ def add_entries(
     minutes: float = 0,
     model: str = "tiny",
 ) -> str:
-    """Add the entries; return what was left out and the commands to run next. params.yaml is restored if refused.
+    """Add the entries; return what was left out and the commands to run next. params.yaml is
+    restored if refused.
 
-    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for at most `minutes` here,
-    as a few steps take (0: 20, on a GPU no limit). `model` is what is fine-tuned on the files of `task` if there is no
-    text. `columns` are those of `a`, `b` and `label`, "" where they are to be inferred.
+    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for at
+    most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `model` is what is
+    fine-tuned on the files of `task` if there is no text. `columns` are those of `a`, `b` and
+    `label`, "" where they are to be inferred.
     """
     values = read(FILE)
     if not NAME.fullmatch(name):
@@ -77,9 +89,13 @@ def add_entries(
     encoder = encoder or ("small" if gpu else "mini")
     encoders = values["encoders"]
     if encoder not in encoders:
-        raise BadConfig(f"--encoder: there is no {encoder} among {', '.join(encoders)}; {nearest(encoder, encoders)}")
+        raise BadConfig(
+            f"--encoder: there is no {encoder} among {', '.join(encoders)}; {nearest(encoder, encoders)}"
+        )
     if not text and not task:
-        raise BadConfig("new: give --text or --task with files of yours, such as --text 'data/*.jsonl'")
+        raise BadConfig(
+            "new: give --text or --task with files of yours, such as --text 'data/*.jsonl'"
+        )
     entries: dict[str, Any] = {}  # section -> the entry NAME in it
     left_out = ""
     if text:
@@ -102,7 +118,9 @@ def add_entries(
 
 
 def _width(values: Any, model: str) -> int:
-    """Return the hidden size of an encoder or a model by its name; of a published one that is not there, base's."""
+    """Return the hidden size of an encoder or a model by its name; of a published one that is not
+    there, base's.
+    """
     entry = values["models"].get(model) or {}
     if encoder := values["encoders"].get(entry.get("encoder", model)):
         return int(encoder["hidden"])
@@ -122,8 +140,14 @@ def _text_entries(
     steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
     if minutes:
         timed = {**settings, "length": LENGTH, "steps": 1, "warmup": 0}
-        config = build(ElectraConfig, {"encoder": values["encoders"][encoder], "pretrain": timed}, f"models.{name}")
-        steps = min(steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces))
+        config = build(
+            ElectraConfig,
+            {"encoder": values["encoders"][encoder], "pretrain": timed},
+            f"models.{name}",
+        )
+        steps = min(
+            steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces)
+        )
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
     pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
@@ -139,22 +163,38 @@ def _text_entries(
 
 def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) -> float:
     """Return the seconds of a step on such a batch here, from a few steps on rows of random tokens."""
-    timed: dict[str, Any] = {"phases": (), "length": length, "batch": batch, "steps": TIMED, "warmup": 1}
+    timed: dict[str, Any] = {
+        "phases": (),
+        "length": length,
+        "batch": batch,
+        "steps": TIMED,
+        "warmup": 1,
+    }
     timed |= {"log_every": TIMED // 2, "eval_every": TIMED, "eval_batches": 1}
     config = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **timed))
     rows = MadeUpRows(4 * batch, length, pieces)
     measured = dict[str, float]()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         data = Data(rows, rows, SPECIAL, pieces)
-        pretrain_model(config, data, Path(folder), {}, log=lambda step, numbers: measured.update(numbers))
+        pretrain_model(
+            config, data, Path(folder), {}, log=lambda step, numbers: measured.update(numbers)
+        )
     return rows.tokens / len(rows) * batch / measured["train/tokens_per_second"]
 
 
-def _task_entries(name: str, files: Sequence[str], columns: dict[str, str], model: str, width: int) -> dict[str, Any]:
-    """Return the entries of a task and its fine-tuning, by the first file's rows and the model's width."""
+def _task_entries(
+    name: str, files: Sequence[str], columns: dict[str, str], model: str, width: int
+) -> dict[str, Any]:
+    """Return the entries of a task and its fine-tuning, by the first file's rows and the model's
+    width.
+    """
     if len(files) not in {2, 3}:
-        raise BadConfig(f"--task: names {len(files)} files; give two or three: train, dev and perhaps test")
-    rows = [row for _, row in islice(own.records(Path(files[0])), ROWS) if not isinstance(row, Rejected)]
+        raise BadConfig(
+            f"--task: names {len(files)} files; give two or three: train, dev and perhaps test"
+        )
+    rows = [
+        row for _, row in islice(own.records(Path(files[0])), ROWS) if not isinstance(row, Rejected)
+    ]
     if not rows:
         raise BadInput(f"{files[0]}: has no row with a text and a label")
     found = dict(zip(("train", "dev", "test"), files, strict=False))
@@ -174,33 +214,53 @@ def _task_entries(name: str, files: Sequence[str], columns: dict[str, str], mode
     return {
         "tasks": {"kind": "own", "tasks": {name.replace("-", "_"): found | kind}},
         "recipes": {"defaults": recipe},
-        "finetunings": {"model": model, "tasks": name, "recipe": name, "arms": ["pretrained", "scratch"]},
+        "finetunings": {
+            "model": model,
+            "tasks": name,
+            "recipe": name,
+            "arms": ["pretrained", "scratch"],
+        },
     }
 
 
 def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str]:
-    """Return the columns of texts, label and id: as given, by their usual names, or by their contents."""
+    """Return the columns of texts, label and id: as given, by their usual names, or by their
+    contents.
+    """
     names = list({key: None for row in rows for key in row})
     kinds = {name: len({str(row.get(name)) for row in rows}) for name in names}
     fewest = sorted(names, key=kinds.__getitem__)[:2]
     most = min(MANY, len(rows) // 2)
-    clear = len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
+    clear = (
+        len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
+    )
     usual = [name for name in LABELS if name in names]
     label = given.get("label") or next(iter(usual or fewest[:clear]), "")
     others = [name for name in names if name != label]
-    a = given.get("a") or max(others, key=lambda name: sum(len(str(row.get(name))) for row in rows), default="")
+    a = given.get("a") or max(
+        others, key=lambda name: sum(len(str(row.get(name))) for row in rows), default=""
+    )
     for option, column in {"label": label, "a": a, "b": given.get("b") or label}.items():
         if column not in names:
             columns = ", ".join(map(repr, names))
-            raise BadInput(f"{file}: which of its columns ({columns}) is the {option}? Give --{option}")
+            raise BadInput(
+                f"{file}: which of its columns ({columns}) is the {option}? Give --{option}"
+            )
     known = {row.get("id") for row in rows if isinstance(row.get("id"), str | int)}
-    return {"a": a, "b": given.get("b", ""), "label": label, "id": "id" if len(known) == len(rows) else ""}
+    return {
+        "a": a,
+        "b": given.get("b", ""),
+        "label": label,
+        "id": "id" if len(known) == len(rows) else "",
+    }
 
 
 def _kind(labels: list[Any]) -> dict[str, Any]:
     """Return the kind of task that the labels show: tagging, regression or classification."""
     if any(isinstance(label, list) for label in labels):
-        tags = {tag.partition("-")[2] for label in labels if isinstance(label, list) for tag in label}
+        tags = {
+            tag.partition("-")[2] for label in labels if isinstance(label, list) for tag in label
+        }
         return {"kind": "tagging", "labels": sorted(tags - {""})}
     try:
         numbers = {float(label) for label in labels if not isinstance(label, bool)}
@@ -221,7 +281,9 @@ def _add(name: str, entries: dict[str, Any]) -> None:
         start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
         if "{" in lines[start]:
             raise BadConfig(f"{FILE}: write the section {section} with one entry per line")
-        last = next((at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines))
+        last = next(
+            (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines)
+        )
         while re.match(r"#|\s*$", lines[last - 1]):  # a comment before a section belongs to it
             last -= 1
         lines[last:last] = [line + end for line in _written(name, entry)]
@@ -234,7 +296,9 @@ def _add(name: str, entries: dict[str, Any]) -> None:
 
 
 def _written(name: str, entry: dict[str, Any]) -> list[str]:
-    """Return an entry's lines as DVC's dumper writes them, which drops a comment that follows a list."""
+    """Return an entry's lines as DVC's dumper writes them, which drops a comment that follows a
+    list.
+    """
     return dump_yaml({"section": {name: _lists_first(entry)}}).splitlines()[1:]
 
 

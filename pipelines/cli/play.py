@@ -1,10 +1,12 @@
-"""`electra play`: a page in the browser that corrupts texts, marks what is detected, and asks fine-tuned models.
+"""`electra play`: a page in the browser that corrupts texts, marks what is detected, and asks
+fine-tuned models.
 
     electra play            the model that params.yaml `run` names first; or give a name, or a folder of models
     electra play mini --port 0
 
-It listens to this machine alone and needs no network. The address takes connections as soon as it is printed, and the
-page (play_page.py) follows: importing Gradio takes 3.4 s of CPU and torch 1.8 s, where the address takes 0.4 s.
+It listens to this machine alone and needs no network. The address takes connections as soon as it
+is printed, and the page (play_page.py) follows: importing Gradio takes 3.4 s of CPU and torch 1.8
+s, where the address takes 0.4 s.
 """
 
 import contextlib
@@ -19,9 +21,11 @@ from pipelines.config.params import load
 
 
 def find_models(name: str) -> tuple[list[Path], Path]:
-    """Return the folders of models for a name or a folder, and the folder of the tasks that they were fine-tuned on.
+    """Return the folders of models for a name or a folder, and the folder of the tasks that they
+    were fine-tuned on.
 
-    A name of params.yaml means what its stages wrote under build/. Raises BadInput where that is nothing.
+    A name of params.yaml means what its stages wrote under build/. Raises BadInput where that is
+    nothing.
     """
     if name and Path(name).is_dir():
         patterns = [f"{name}/config.json", f"{name}/*/config.json"]
@@ -37,8 +41,13 @@ def find_models(name: str) -> tuple[list[Path], Path]:
             params.require("models", model)
         stage = "published" if model in params.published else "pretrain"
         advice = f"run dvc repro pipelines/dvc.yaml:{stage}@{model}"
-        patterns = [f"build/models/{model}/*/config.json", f"build/*/{name}/*/pretrained-seed*/config.json"]
-    folders = [Path(config).parent for config in sorted(itertools.chain.from_iterable(map(glob, patterns)))]
+        patterns = [
+            f"build/models/{model}/*/config.json",
+            f"build/*/{name}/*/pretrained-seed*/config.json",
+        ]
+    folders = [
+        Path(config).parent for config in sorted(itertools.chain.from_iterable(map(glob, patterns)))
+    ]
     if not folders:
         raise BadInput(f"{patterns[0]}: there is no model yet; {advice}")
     return folders, Path(tasks)
@@ -51,13 +60,20 @@ def serve(name: str, port: int) -> None:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise Busy(f"127.0.0.1:{port}: {reason}; give another --port, or 0 for any free one") from None
-    print(f"electra play: http://127.0.0.1:{listening.getsockname()[1]}/ in a browser; Ctrl-C ends it", flush=True)
+        raise Busy(
+            f"127.0.0.1:{port}: {reason}; give another --port, or 0 for any free one"
+        ) from None
+    print(
+        f"electra play: http://127.0.0.1:{listening.getsockname()[1]}/ in a browser; Ctrl-C ends it",
+        flush=True,
+    )
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     with listening, contextlib.suppress(KeyboardInterrupt):
         import uvicorn  # here, after the address, since this and the page take seconds
 
         from pipelines.cli.play_page import make_app
 
-        config = uvicorn.Config(make_app(folders, tasks), log_level="warning", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            make_app(folders, tasks), log_level="warning", timeout_graceful_shutdown=2
+        )
         uvicorn.Server(config).run(sockets=[listening])

@@ -1,7 +1,8 @@
-"""The page of `electra play`, drawn by Gradio, which sends nothing out and loads nothing from elsewhere.
+"""The page of `electra play`, drawn by Gradio, which sends nothing out and loads nothing from
+elsewhere.
 
-Pre-trained networks are loaded at once, so that damage is an error of the command. Fine-tuned ones are loaded when they
-are chosen.
+Pre-trained networks are loaded at once, so that damage is an error of the command. Fine-tuned ones
+are loaded when they are chosen.
 """
 
 import contextlib
@@ -33,8 +34,15 @@ from pipelines.sources import predict_rows
 
 EXAMPLES = 12  # held-out texts, and rows of each task
 TRIES = 20  # corruptions of the first text, until the discriminator makes no mistake
-MARKS = {(True, True): "caught", (True, False): "missed", (False, True): "false alarm"}  # replaced, suspected
-COLOURS = {"caught": "green", "missed": "red", "false alarm": "orange", "suspected": "orange", "not read": "gray"}
+# replaced, suspected
+MARKS = {(True, True): "caught", (True, False): "missed", (False, True): "false alarm"}
+COLOURS = {
+    "caught": "green",
+    "missed": "red",
+    "false alarm": "orange",
+    "suspected": "orange",
+    "not read": "gray",
+}
 COLOURS |= {"right": "green", "wrong": "red"}
 CSS = ".marked {max-height: 20em; overflow-y: auto !important} .marked .text {overflow-wrap: anywhere}"
 Marked = list[tuple[str, Any]]  # parts of a text with their marks
@@ -46,13 +54,16 @@ def read_texts(path: Path) -> list[str]:
         return ["the chef cooked the meal"]
     join = decoders.WordPiece(prefix=CONTINUATION).decode
     rows = [row["original"] for row in read_json(path)[:EXAMPLES]]
-    return [join([piece for piece in row if piece not in {"[CLS]", "[SEP]", "[PAD]"}]) for row in rows]
+    return [
+        join([piece for piece in row if piece not in {"[CLS]", "[SEP]", "[PAD]"}]) for row in rows
+    ]
 
 
 def mark_words(judged: Judged, replaced_N2: Any = None) -> Marked:
     """Return the parts of a text, marked by what a discriminator makes of them.
 
-    `replaced_N2` are the places that were replaced, (N, 2) in characters; without them, what it suspects is marked.
+    `replaced_N2` are the places that were replaced, (N, 2) in characters; without them, what it
+    suspects is marked.
     """
     marks = {(False, True): "suspected"} if replaced_N2 is None else MARKS
     replaced_N2 = np.zeros((0, 2), int) if replaced_N2 is None else replaced_N2
@@ -67,12 +78,16 @@ def mark_words(judged: Judged, replaced_N2: Any = None) -> Marked:
             bool(((places_N2[:, 0] < end) & (start < places_N2[:, 1])).any())
             for places_N2 in (replaced_N2, suspected_N2)
         )
-        marked.append((part[0], None if part[0].isspace() else marks.get((is_replaced, is_suspected))))
+        marked.append(
+            (part[0], None if part[0].isspace() else marks.get((is_replaced, is_suspected)))
+        )
     return marked
 
 
 def show_answer(task: Task, texts: Sequence[str], answer: Row, row: Row | None) -> Marked:
-    """Return an answer, whether it is the label of its row or within a point of it, and where in the texts it is."""
+    """Return an answer, whether it is the label of its row or within a point of it, and where in
+    the texts it is.
+    """
     said = " ".join(answer["tags"]) if "tags" in answer else answer["prediction"]
     said = "no answer" if said == "" else said
     marked: Marked = [(named(task.name, said), "answer")]
@@ -85,10 +100,17 @@ def show_answer(task: Task, texts: Sequence[str], answer: Row, row: Row | None) 
             marked.append((f" It should be: {named(task.name, label)}", None))
     if "tags" in answer:
         words = zip(answer["words"], answer["tags"], strict=True)
-        marked += [("\n\n", None), *((f"{word} ", None if tag == "O" else tag) for word, tag in words)]
+        marked += [
+            ("\n\n", None),
+            *((f"{word} ", None if tag == "O" else tag) for word, tag in words),
+        ]
     if answer.get("n_best") and answer["prediction"]:
         end = answer["start"] + len(said)
-        marked += [("\n\n" + texts[1][: answer["start"]], None), (said, "answer"), (texts[1][end:], None)]
+        marked += [
+            ("\n\n" + texts[1][: answer["start"]], None),
+            (said, "answer"),
+            (texts[1][end:], None),
+        ]
     return marked
 
 
@@ -103,7 +125,9 @@ def explain() -> Iterator[None]:
 
 def show_words(marked: Marked) -> gr.HighlightedText:
     """Return a box with the parts of a text; a long text scrolls in it."""
-    return gr.HighlightedText(marked, color_map=COLOURS, combine_adjacent=True, label="Words", elem_classes="marked")
+    return gr.HighlightedText(
+        marked, color_map=COLOURS, combine_adjacent=True, label="Words", elem_classes="marked"
+    )
 
 
 def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], tasks: Path) -> Any:
@@ -113,17 +137,25 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
 
     @explain()
     def detect(text: str, replaced_N2: Any = None) -> Marked:
-        return mark_words(discriminator.replaced([text])[0], replaced_N2) if discriminator else [(text, None)]
+        return (
+            mark_words(discriminator.replaced([text])[0], replaced_N2)
+            if discriminator
+            else [(text, None)]
+        )
 
     @explain()
     def replace(text: str, share: float) -> Marked:
-        corrupted = electra.corrupt(text, generator, mask_rate=share, seed=random.randrange(1 << 24))
+        corrupted = electra.corrupt(
+            text, generator, mask_rate=share, seed=random.randrange(1 << 24)
+        )
         return detect(corrupted.text, corrupted.places[corrupted.replaced])
 
     @explain()
     def fill(text: str) -> tuple[str, dict[str, float]]:
         proposed, *_ = electra.propose(text, generator)
-        return proposed.texts[0], dict(zip(proposed.pieces, proposed.probability.tolist(), strict=True))
+        return proposed.texts[0], dict(
+            zip(proposed.pieces, proposed.probability.tolist(), strict=True)
+        )
 
     def show_pair() -> None:
         opening: Marked = []
@@ -133,7 +165,9 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
             if "caught" in marks and not marks & {"missed", "false alarm"}:
                 break
         text = gr.Textbox(texts[0], label="Text; [MASK] hides a word", lines=3, max_lines=8)
-        share = gr.Slider(0.05, 0.5, 0.3, label="Share of the words to replace", visible=bool(generator))
+        share = gr.Slider(
+            0.05, 0.5, 0.3, label="Share of the words to replace", visible=bool(generator)
+        )
         with gr.Row():
             replacing = gr.Button("Replace words", variant="primary", visible=bool(generator))
             detecting = gr.Button("Detect", visible=bool(discriminator))
@@ -166,12 +200,17 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
         columns = predict_rows.of(task).names[0]
         first = examples[0] if examples else ("",) * len(columns)
         marked, shares = ask(*first) if examples else ([], None)
-        fields = [gr.Textbox(value, label=column, max_lines=8) for column, value in zip(columns, first, strict=True)]
+        fields = [
+            gr.Textbox(value, label=column, max_lines=8)
+            for column, value in zip(columns, first, strict=True)
+        ]
         asking = gr.Button("Predict", variant="primary")
         outputs = [show_words(marked), gr.Label(shares)]
         asking.click(ask, fields, outputs)
         if examples:
-            gr.Examples([list(texts) for texts in examples], fields, outputs, ask, run_on_click=True)
+            gr.Examples(
+                [list(texts) for texts in examples], fields, outputs, ask, run_on_click=True
+            )
 
     with gr.Blocks(title="electra play", analytics_enabled=False) as page:
         if discriminator or generator:
@@ -184,15 +223,20 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
 
 
 def make_app(folders: Sequence[Path], tasks: Path) -> fastapi.FastAPI:
-    """Return the page of the models in some folders as an app; `tasks` has the rows that are examples."""
+    """Return the page of the models in some folders as an app; `tasks` has the rows that are
+    examples.
+    """
     finetuned = [folder for folder in folders if is_finetuned(ModelFolder(folder))]
     pretrained = [folder for folder in folders if folder not in finetuned]
     pair: dict[str, Model] = {model.kind: model for model in map(electra.load, pretrained)}
     if not finetuned and not {"discriminator", "generator"} & pair.keys():
-        raise BadInput(f"{folders[0]}: has no discriminator or generator, and nothing that was fine-tuned")
+        raise BadInput(
+            f"{folders[0]}: has no discriminator or generator, and nothing that was fine-tuned"
+        )
     examples = pretrained[0].parent / "examples.json" if pretrained else Path()
     app = fastapi.FastAPI()
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # DNS rebinding
+    # DNS rebinding
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
     page = build_page(pair, read_texts(examples), finetuned, tasks)
     gr.mount_gradio_app(app, page, "/", css=CSS, footer_links=[], ssr_mode=False)
     return app

@@ -1,9 +1,9 @@
 """`python -m pipelines predict` and `score`: rows in, answers out, a few hundred at a time.
 
-Rows come in the formats of training, or as plain text (pipelines/sources/predict_rows.py), by the model's column names,
-or `a` and `b`; `words`; `question` and `context`. The task's own id, or an `id`, is kept; rows without one are numbered
-from 0, and so are lines of plain text; blank ones count and are not answered.
-Nothing is written to `--output` unless all rows were answered.
+Rows come in the formats of training, or as plain text (pipelines/sources/predict_rows.py), by the
+model's column names, or `a` and `b`; `words`; `question` and `context`. The task's own id, or an
+`id`, is kept; rows without one are numbered from 0, and so are lines of plain text; blank ones
+count and are not answered. Nothing is written to `--output` unless all rows were answered.
 """
 
 import sys
@@ -26,14 +26,18 @@ from pipelines.stages import verified_inputs
 def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
     """Answer the rows of all files in turn."""
     if not model.is_dir():
-        raise SourceUnreachable(f"{model}: there is no such folder; give that of a fine-tuned model")
+        raise SourceUnreachable(
+            f"{model}: there is no such folder; give that of a fine-tuned model"
+        )
     if output is not None and output.is_dir():
         raise BadInput(f"{output}: is a folder; give --output the name of a file in it")
     if not (model / "config.json").is_file():
         raise no_model(model)
     ready = load_model(open_folder(model))
     form = predict_rows.of(ready.task)
-    lines = (dump_line(line) for name in files for line in answer(ready, predict_rows.read(form, name)))
+    lines = (
+        dump_line(line) for name in files for line in answer(ready, predict_rows.read(form, name))
+    )
     if output is not None:
         write_through(output, "".join(lines))
         return

@@ -1,7 +1,7 @@
 """Run a stage under a tracker, in one process or several, and note how long it took.
 
-A stage reads params.yaml and the outputs of earlier stages, and writes its own. It needs neither DVC nor Prefect nor
-MLflow.
+A stage reads params.yaml and the outputs of earlier stages, and writes its own. It needs neither
+DVC nor Prefect nor MLflow.
 """
 
 import os
@@ -52,7 +52,9 @@ def run(
             return processes.launch([*debug, stage, name], variables, key)
     work = STAGES[stage]
     data = {"data": data_label(f"{stage}@{name}", params)}
-    start = tracking.Start(stage, name, work.settings(name, params), data, work.inputs(params, name))
+    start = tracking.Start(
+        stage, name, work.settings(name, params), data, work.inputs(params, name)
+    )
     main = processes.is_main()
     started = time.monotonic()
     where = params.tracking if main else "none"
@@ -71,7 +73,8 @@ def run(
 
 
 def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
-    """Add a stage to runs/timings.json, which no stage depends on: nothing that is hashed holds a time of day.
+    """Add a stage to runs/timings.json, which no stage depends on: nothing that is hashed holds a
+    time of day.
 
     `started` and those of `clock`, by step of a pre-training, are of time.monotonic(), in seconds.
     """

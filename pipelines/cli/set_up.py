@@ -17,7 +17,9 @@ command = functools.partial(app.command, rich_help_panel="Set up")
 
 
 class TakesSeveralFiles(TyperCommand):
-    """A command with options that take every word up to the next option, as a shell expands `--text data/*`."""
+    """A command with options that take every word up to the next option, as a shell expands `--text
+    data/*`.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each of its words."""
@@ -49,7 +51,9 @@ def new(
         typer.Option(metavar="FILES...", help="labelled rows: train, dev and perhaps test"),
     ] = None,
     a: Annotated[str, typer.Option(metavar="COLUMN", help="column of the text")] = "",
-    b: Annotated[str, typer.Option(metavar="COLUMN", help="column of the second text of a pair")] = "",
+    b: Annotated[
+        str, typer.Option(metavar="COLUMN", help="column of the second text of a pair")
+    ] = "",
     label: Annotated[str, typer.Option(metavar="COLUMN", help="column of the label")] = "",
     encoder: Annotated[
         str, typer.Option(help="a name under encoders to pre-train (default: mini, on a GPU small)")
@@ -58,13 +62,17 @@ def new(
         float,
         typer.Option(min=0, max=1e6, help="of pre-training here (0: 20, on a GPU no limit)"),
     ] = 0,
-    model: Annotated[str, typer.Option(help="to fine-tune without --text: a name under models or published")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="to fine-tune without --text: a name under models or published")
+    ] = "tiny",
 ) -> None:
     """Add your own text or labelled task to params.yaml."""
     from pipelines.cli.new import add_entries
 
     columns = {"a": a, "b": b, "label": label}
-    said = add_entries(name, text or [], task or [], columns, encoder=encoder, minutes=minutes, model=model)
+    said = add_entries(
+        name, text or [], task or [], columns, encoder=encoder, minutes=minutes, model=model
+    )
     print(said, end="")
 
 

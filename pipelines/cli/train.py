@@ -13,7 +13,9 @@ from pipelines.stages import STAGES, Stage
 app = typer.Typer()
 command = functools.partial(app.command, rich_help_panel="Train")
 HIDDEN = ("published",)
-Restart = Annotated[bool, typer.Option("--restart", help="archive what this run has saved, and start over")]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="archive what this run has saved, and start over")
+]
 
 
 class TakesRunOrNothing(TyperCommand):
@@ -65,7 +67,9 @@ def pretrain(
     name: Annotated[str, entry("models")],
     nproc_per_node: Annotated[
         int,
-        typer.Option(min=1, max=256, envvar="PET_NPROC_PER_NODE", help="processes here, one for each GPU"),
+        typer.Option(
+            min=1, max=256, envvar="PET_NPROC_PER_NODE", help="processes here, one for each GPU"
+        ),
     ] = 1,
     nnodes: Annotated[
         int,
@@ -104,7 +108,11 @@ def pretrain(
     restart: Restart = False,
 ) -> int:
     """Pre-train a model."""
-    launch: dict[str, Any] = {"nproc_per_node": nproc_per_node, "nnodes": nnodes, "max_restarts": max_restarts}
+    launch: dict[str, Any] = {
+        "nproc_per_node": nproc_per_node,
+        "nnodes": nnodes,
+        "max_restarts": max_restarts,
+    }
     launch["rdzv_endpoint"] = rdzv_endpoint
     return run_stage("pretrain", "models", name, launch=launch, origin=origin, restart=restart)
 

@@ -23,7 +23,9 @@ def predict(
         list[str] | None,
         typer.Argument(help="TSV, JSONL or text files; - or none is standard input"),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="a JSONL file instead of standard output")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="a JSONL file instead of standard output")
+    ] = None,
 ) -> None:
     """Predict with a fine-tuned model, for rows of files or of standard input."""
     from pipelines.cli.predict import predict
@@ -35,7 +37,9 @@ def predict(
 def score(
     name: Annotated[str, entry("tasks")],
     task: Annotated[str, typer.Argument(help="one of its tasks: cola, squad2, ...")],
-    predictions: Annotated[Path, typer.Argument(help="JSONL, the leaderboard's TSV or SQuAD's JSON")],
+    predictions: Annotated[
+        Path, typer.Argument(help="JSONL, the leaderboard's TSV or SQuAD's JSON")
+    ],
     split: Annotated[str, typer.Option(help="the split that was predicted")] = "dev",
 ) -> None:
     """Score a file of predictions on a task."""

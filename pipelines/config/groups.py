@@ -21,14 +21,17 @@ NAMED = {"models": ("encoder", "encoders"), "tokens": ("tokenizer", "tokenizers"
 def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of params.yaml with every name of a group replaced by its contents.
 
-    Groups come first, so that a mistake within one is reported there. Raises BadConfig for a name that is not there.
+    Groups come first, so that a mistake within one is reported there. Raises BadConfig for a name
+    that is not there.
     """
     groups = {key: values[key] for key in ("encoders", "tokenizers", "protocols") if key in values}
     resolved = groups | {key: value for key, value in values.items() if key not in groups}
     for section, (key, group) in NAMED.items():
         entries, of = values.get(section), groups.get(group, {})
         if isinstance(entries, dict) and isinstance(of, dict):
-            resolved[section] = {name: _named(entry, key, of, f"{section}.{name}") for name, entry in entries.items()}
+            resolved[section] = {
+                name: _named(entry, key, of, f"{section}.{name}") for name, entry in entries.items()
+            }
     for section, *path in (("corpora", "sources"), ("models", "pretrain", "phases")):
         if isinstance(entries := resolved.get(section), dict):
             resolved[section] = {name: _unnamed(entry, path) for name, entry in entries.items()}
@@ -40,7 +43,9 @@ def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spread(ablation: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An ablation (a valid `Entry`) with its base, its model's protocol and its labels in one section."""
+    """An ablation (a valid `Entry`) with its base, its model's protocol and its labels in one
+    section.
+    """
     base: dict[str, Any] = ablation["base"]
     protocols = values.get("protocols")
     shared = protocols.get(base["model"]) if isinstance(protocols, dict) else None
@@ -63,7 +68,10 @@ def _unnamed(values: Any, path: list[str]) -> Any:
 
 def _unlabelled(arms: Mapping[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
     labels |= {name: settings["label"] for name, settings in arms.items() if "label" in settings}
-    return {name: {key: settings[key] for key in settings if key != "label"} for name, settings in arms.items()}
+    return {
+        name: {key: settings[key] for key in settings if key != "label"}
+        for name, settings in arms.items()
+    }
 
 
 def _named(entry: Any, key: str, group: Mapping[str, Any], where: str) -> Any:

@@ -1,6 +1,7 @@
 """Recipes of params.yaml: settings of fine-tuning in layers, of which later ones win.
 
-    recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<own>.defaults < recipes.<own>.tasks.<task>
+    recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<own>.defaults <
+    recipes.<own>.tasks.<task>
 
 SQuAD's own settings stand under `squad` instead of `tasks`.
 """
@@ -43,12 +44,17 @@ class PaperRecipe(Recipe):
             _merge(name, [("", self)])
 
     def resolve(
-        self, task: str, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
+        self,
+        task: str,
+        changes: Mapping[str, Any],
+        where: str = "recipes.*",
+        own: Sequence[str] = (),
     ) -> FinetuneConfig:
-        """Return the settings of one task under the changes of a recipe; `squad`, `squad1`, `squad2` for SQuAD.
+        """Return the settings of one task under the changes of a recipe; `squad`, `squad1`,
+        `squad2` for SQuAD.
 
-        `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the layer (below
-        `recipes.paper` or below `where`) that holds the faulty key.
+        `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the
+        layer (below `recipes.paper` or below `where`) that holds the faulty key.
         """
         recipe = build(Recipe, changes, where)
         _require_tasks(recipe.tasks, f"{where}.tasks", own)
@@ -64,7 +70,9 @@ class PaperRecipe(Recipe):
         config.check_merged(f"{where}.squad" if changes else "recipes.paper.squad")
         return config
 
-    def check(self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()) -> None:
+    def check(
+        self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
+    ) -> None:
         """Raise BadConfig if anything is wrong with the changes, before anything is trained."""
         for name in (*GLUE, *own, "squad"):
             self.resolve(name, changes, where, own)
@@ -73,7 +81,8 @@ class PaperRecipe(Recipe):
     def selected(
         self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> tuple[str, ...]:
-        """Return the tasks to run for a model: what it names, or else all of its own source or the GLUE tasks of `run`.
+        """Return the tasks to run for a model: what it names, or else all of its own source or the
+        GLUE tasks of `run`.
 
         A task that starts from another one comes after it.
         """
@@ -87,7 +96,9 @@ class PaperRecipe(Recipe):
                 continue
             start = configs.get(config.start)
             if start is None or start.start is not None:
-                fits = "should be a task that is run as well and starts from no other; add it to `run`"
+                fits = (
+                    "should be a task that is run as well and starts from no other; add it to `run`"
+                )
                 raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
             same = config.fresh_layers == start.fresh_layers
             fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"

@@ -24,7 +24,9 @@ class Written(Params):
 
 
 def params_schema() -> dict[str, Any]:
-    """Return the schema of params.yaml as people write it, before pipelines/config/groups.py inserts named groups."""
+    """Return the schema of params.yaml as people write it, before pipelines/config/groups.py
+    inserts named groups.
+    """
     schema = TypeAdapter(Written).json_schema()
     for section, (key, group) in NAMED.items():
         reference = schema["properties"][section]["additionalProperties"]["$ref"]

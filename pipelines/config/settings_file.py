@@ -1,4 +1,6 @@
-"""A YAML file to plain values: the same YAML that DVC reads, without dates, bytes and other values that JSON lacks."""
+"""A YAML file to plain values: the same YAML that DVC reads, without dates, bytes and other values
+that JSON lacks.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +17,9 @@ def read(path: Path) -> Mapping[str, Any]:
     try:
         values = YAML(typ="safe").load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise BadConfig(f"{path}: there is no such file; run this in the project's folder") from None
+        raise BadConfig(
+            f"{path}: there is no such file; run this in the project's folder"
+        ) from None
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
@@ -23,7 +27,8 @@ def read(path: Path) -> Mapping[str, Any]:
     except MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadConfig(f"{path}{line}: is not YAML ({one_line(error.problem)})") from None
-    except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:  # as of the date `2001-99-99`
+    # as of the date `2001-99-99`
+    except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise BadConfig(f"{path}: holds an invalid value ({one_line(error)})") from None
     if not isinstance(values, dict):
         raise BadConfig(f"{path}: should hold sections of keys and values")
@@ -32,11 +37,15 @@ def read(path: Path) -> Mapping[str, Any]:
 
 
 def require_plain(value: Any, where: str, dot: str = "") -> None:
-    """Refuse what is no setting: dates, bytes, sets, and URLs with credentials, which would go into records."""
+    """Refuse what is no setting: dates, bytes, sets, and URLs with credentials, which would go into
+    records.
+    """
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(value, dict) and not isinstance(key, str):
-                raise BadConfig(f"{where}: has the key {shown(key)}, which is not text; put it in quotes")
+                raise BadConfig(
+                    f"{where}: has the key {shown(key)}, which is not text; put it in quotes"
+                )
             require_plain(key, where)
             require_plain(inner, f"{where}{dot}{key}", ".")
     elif not isinstance(value, str | int | float | None):

@@ -1,4 +1,5 @@
-"""One run of fine-tuning: an arm of a task with a seed, all that its result depends on, and the work itself.
+"""One run of fine-tuning: an arm of a task with a seed, all that its result depends on, and the
+work itself.
 
 `solve` reads rows, trains, predicts and scores; it is a function of the job alone.
 """
@@ -48,7 +49,9 @@ class Job:
     config: FinetuneConfig  # of this arm
     rows: Path  # folder of the task's splits
     splits: dict[str, str]  # sha256 of each, when planned
-    model: Path  # Hugging Face folder: weights, config.json, tokenizer; the scratch arm takes all but the weights
+    # Hugging Face folder: weights, config.json, tokenizer; the scratch arm takes all but the
+    # weights
+    model: Path
     files: dict[str, str]  # sha256 of each of its files, when planned
     encoder: AnyEncoderConfig
     vocab_size: int
@@ -56,7 +59,8 @@ class Job:
     cost: float  # estimate for the order of jobs, in bytes of training rows read
     code: Code = ""
     device: str = "cpu"
-    start: "Job | None" = None  # whose fine-tuned encoder to start from instead of `model`'s weights
+    # whose fine-tuned encoder to start from instead of `model`'s weights
+    start: "Job | None" = None
     keep: bool = False  # write the fine-tuned model, too
     candidates: bool = False  # write what an ensemble of seeds needs, too
 
@@ -96,14 +100,21 @@ class Job:
 
 
 def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the splits that are scored, of which the first counts, and those that are predicted only."""
-    tests = *(split.replace("dev", "test") for split in task.evaluation), *DIAGNOSTIC.get(task.name, ())
+    """Return the splits that are scored, of which the first counts, and those that are predicted
+    only.
+    """
+    tests = (
+        *(split.replace("dev", "test") for split in task.evaluation),
+        *DIAGNOSTIC.get(task.name, ()),
+    )
     return task.evaluation, tests if config.test else ()
 
 
 @dataclass(frozen=True)
 class Solved:
-    """What a job produces: scores, content of files by name (rows, one JSON value or tensors), the network."""
+    """What a job produces: scores, content of files by name (rows, one JSON value or tensors), the
+    network.
+    """
 
     record: Record
     files: dict[str, Any]
@@ -111,15 +122,21 @@ class Solved:
 
 
 def solve(job: Job) -> Solved:
-    """Train on the job's rows, then predict its splits; those with labels are scored, the first of them counts."""
+    """Train on the job's rows, then predict its splits; those with labels are scored, the first of
+    them counts.
+    """
     task, config, kind = job.task, job.config, kind_of(job.task)
     source = _read(job, "train")
     scored, unlabelled = splits_of(task, config)
     there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
     held_out = {split: _read(job, split, labelled=split in scored) for split in there}
-    few = source.rows[: len(held_out[scored[0]].rows)]  # as many as are scored: whether it has learned them at all
+    # as many as are scored: whether it has learned them at all
+    few = source.rows[: len(held_out[scored[0]].rows)]
     seen = kind.encode(few, reading.tokenizer(job.model, job.tokenizer), config.layout(train=False))
-    encoder, splits = _encoder(job), [source.examples, *(encoded.examples for encoded in held_out.values())]
+    encoder, splits = (
+        _encoder(job),
+        [source.examples, *(encoded.examples for encoded in held_out.values())],
+    )
     beyond = beyond_pretraining(job, *splits)
     (ready, *narrowed, again), widen = narrow(encoder, [*splits, seen.examples])
     stream = f"finetune/{task.name}"
@@ -146,7 +163,8 @@ def solve(job: Job) -> Solved:
         judged = judge(encoded, examples, labelled=labelled)
         left = judged.files | (judged.ensemble if job.candidates else {})
         files |= {f"{split}{suffix}": content for suffix, content in left.items()}
-        suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"  # "", "_mismatched" or "_test"
+        # "", "_mismatched" or "_test"
+        suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"
         record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
         if split == scored[0]:
             record["dev_rows"] = len(encoded.rows)
@@ -158,21 +176,32 @@ def solve(job: Job) -> Solved:
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Figures and files of finished SQuAD jobs answering as one: the dev split by the mean of their probabilities."""
+    """Figures and files of finished SQuAD jobs answering as one: the dev split by the mean of their
+    probabilities.
+    """
     task, config, dev = jobs[0].task, jobs[0].config, _read(jobs[0], "dev")
-    assert isinstance(task, SquadTask) and isinstance(config, SquadConfig) and isinstance(dev, Reading)
-    runs = [Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again")) for job in jobs]
+    assert (
+        isinstance(task, SquadTask) and isinstance(config, SquadConfig) and isinstance(dev, Reading)
+    )
+    runs = [
+        Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again"))
+        for job in jobs
+    ]
     judged = judge_squad(mean(runs, config), dev, task.version, config)
     return judged.scores, {f"dev{suffix}": content for suffix, content in judged.files.items()}
 
 
 def beyond_pretraining(job: Job, *splits: Examples) -> Record:
-    """Return the share of rows that reach positions unused in pre-training, if any do: `{beyond_pretraining: ...}`.
+    """Return the share of rows that reach positions unused in pre-training, if any do:
+    `{beyond_pretraining: ...}`.
 
-    Those positions keep their random initial vectors. The scratch arm starts from random vectors anyway, so nothing is
-    reported for it.
+    Those positions keep their random initial vectors. The scratch arm starts from random vectors
+    anyway, so nothing is reported for it.
     """
-    seen, lengths = open_folder(job.model).trained_positions, np.concatenate([split.length_N for split in splits])
+    seen, lengths = (
+        open_folder(job.model).trained_positions,
+        np.concatenate([split.length_N for split in splits]),
+    )
     share = float((lengths > seen).mean())
     reported = job.arm == "pretrained" and share > 0
     return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if reported else {}
@@ -185,12 +214,23 @@ def _encoder(job: Job) -> Encoder:
         encoder = load_encoder(job.model, dropout=job.config.dropout)
     else:
         config, vocab_size = read_config(job.model)
-        config = dataclasses.replace(config, dropout=job.config.dropout, attention_dropout=job.config.dropout)
-        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"finetune/{job.task.name}/scratch"))
-    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task.name}/fresh layers"))
+        config = dataclasses.replace(
+            config, dropout=job.config.dropout, attention_dropout=job.config.dropout
+        )
+        encoder = fresh_encoder(
+            config, vocab_size, derive(job.seed, f"finetune/{job.task.name}/scratch")
+        )
+    add_fresh_layers(
+        encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task.name}/fresh layers")
+    )
     return encoder
 
 
 def _read(job: Job, split: str, *, labelled: bool = True) -> Encoded:
-    tokenizer, layout = reading.tokenizer(job.model, job.tokenizer), job.config.layout(train=split == "train")
-    return reading.read(job.rows / f"{split}.jsonl", job.data, tokenizer, job.task, layout, labelled)
+    tokenizer, layout = (
+        reading.tokenizer(job.model, job.tokenizer),
+        job.config.layout(train=split == "train"),
+    )
+    return reading.read(
+        job.rows / f"{split}.jsonl", job.data, tokenizer, job.task, layout, labelled
+    )

@@ -1,4 +1,6 @@
-"""What the runs of a task hand in together: GLUE's submission files, and the common answer of several seeds."""
+"""What the runs of a task hand in together: GLUE's submission files, and the common answer of
+several seeds.
+"""
 
 from collections.abc import Sequence
 
@@ -23,7 +25,9 @@ def score_lines(task: Task, records: Lines) -> dict[str, float]:
 
 
 def tsv(task: Task, lines: Lines) -> str:
-    """`index` and `prediction`: class names as in the training files, scores to three digits within their range."""
+    """`index` and `prediction`: class names as in the training files, scores to three digits within
+    their range.
+    """
     rows = ["index\tprediction"]
     for line in lines:
         answer = line["prediction"]
@@ -33,7 +37,9 @@ def tsv(task: Task, lines: Lines) -> str:
 
 
 def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
-    """One prediction for each row from those of several runs: mean probabilities, or for regression the mean score."""
+    """One prediction for each row from those of several runs: mean probabilities, or for regression
+    the mean score.
+    """
     first = runs[0]
     for number, run in enumerate(runs[1:], 2):
         for row, (one, other) in enumerate(zip(first, run, strict=True), 1):

@@ -1,9 +1,11 @@
-"""Plan the jobs of a task, and run them, several at once: each writes predictions, scores and model as a whole folder.
+"""Plan the jobs of a task, and run them, several at once: each writes predictions, scores and model
+as a whole folder.
 
-A job's result is a function of its inputs alone, which make its fingerprint. A folder with that fingerprint and
-intact files is not computed again, so an interrupted stage resumes where it was. Workers are processes of one thread,
-forked from a server process that has loaded torch once and started no thread (a fork of the caller would copy whatever
-locks its threads hold); how many there are, and which one runs a job, affects no result.
+A job's result is a function of its inputs alone, which make its fingerprint. A folder with that
+fingerprint and intact files is not computed again, so an interrupted stage resumes where it was.
+Workers are processes of one thread, forked from a server process that has loaded torch once and
+started no thread (a fork of the caller would copy whatever locks its threads hold); how many there
+are, and which one runs a job, affects no result.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,7 +71,11 @@ class Plan:
                 f"{self.model}: holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}; "
                 "pre-train again"
             )
-        cost = (self.rows / "train.jsonl").stat().st_size * config.epochs * (2 if config.both_orders else 1)
+        cost = (
+            (self.rows / "train.jsonl").stat().st_size
+            * config.epochs
+            * (2 if config.both_orders else 1)
+        )
         return [
             Job(
                 task=task,
@@ -87,7 +93,8 @@ class Plan:
                 code=self.code,
                 device=self.device,
                 start=self._start(seed) if arm == "pretrained" and config.start else None,
-                keep=arm == "pretrained" and (keep == "all" or (keep == "first" and seed == seeds[0])),
+                keep=arm == "pretrained"
+                and (keep == "all" or (keep == "first" and seed == seeds[0])),
                 candidates=isinstance(task, SquadTask) and config.ensemble and len(seeds) > 1,
             )
             for arm in config.arms
@@ -126,17 +133,25 @@ def finished(job: Job) -> Record | None:
 
 
 def check_inputs(job: Job) -> None:
-    """Raise CorruptFile for files that have changed since the job was planned, which may be hours ago."""
+    """Raise CorruptFile for files that have changed since the job was planned, which may be hours
+    ago.
+    """
     inputs = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
-    for path, sha256 in (inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}).items():
+    for path, sha256 in (
+        inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}
+    ).items():
         with readable(path):
             actual = sha256_once(path)
             if actual != sha256:
-                raise CorruptFile(f"{path}: has sha256 {actual}; it had {sha256} when the stage began. Run it again")
+                raise CorruptFile(
+                    f"{path}: has sha256 {actual}; it had {sha256} when the stage began. Run it again"
+                )
 
 
 def run(job: Job) -> Record:
-    """Run a job, or read its record if it is finished. Deterministic at one thread; writes all or nothing."""
+    """Run a job, or read its record if it is finished. Deterministic at one thread; writes all or
+    nothing.
+    """
     if record := finished(job):
         return record
     check_inputs(job)
@@ -149,18 +164,25 @@ def run(job: Job) -> Record:
         for name, content in solved.files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
-            write_model(folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name)
-        write_manifest(folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code)
+            write_model(
+                folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name
+            )
+        write_manifest(
+            folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code
+        )
     return record
 
 
 def run_all(
-    jobs: Sequence[Job], workers: int, on_done: Callable[[Job, Record], None] = lambda job, record: None
+    jobs: Sequence[Job],
+    workers: int,
+    on_done: Callable[[Job, Record], None] = lambda job, record: None,
 ) -> list[Record]:
-    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already done are only read.
+    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already
+    done are only read.
 
-    `on_done` is called for each as it ends. A job's UserError is raised here and ends the others; finished jobs stay.
-    Jobs that start from another's model run after all others.
+    `on_done` is called for each as it ends. A job's UserError is raised here and ends the others;
+    finished jobs stay. Jobs that start from another's model run after all others.
     """
     records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
 
@@ -168,7 +190,10 @@ def run_all(
         records[job.folder] = record
         on_done(job, record)
 
-    for wave in ([job for job in jobs if job.start is None], [job for job in jobs if job.start is not None]):
+    for wave in (
+        [job for job in jobs if job.start is None],
+        [job for job in jobs if job.start is not None],
+    ):
         waiting: list[Job] = []
         for job in sorted(wave, key=lambda job: (-job.cost, job.name)):
             if (record := finished(job)) is not None:
@@ -182,7 +207,9 @@ def run_all(
 
 
 def alone(job: Job) -> Record:
-    """Run a job on one thread, so that its bytes do not depend on the machine's number of cores, and on one GPU."""
+    """Run a job on one thread, so that its bytes do not depend on the machine's number of cores,
+    and on one GPU.
+    """
     use_own_gpu()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

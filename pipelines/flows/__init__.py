@@ -1,4 +1,6 @@
-"""Prefect flows: when and where stages run, retries, live logs, result pages. DVC decides what is up to date."""
+"""Prefect flows: when and where stages run, retries, live logs, result pages. DVC decides what is
+up to date.
+"""
 
 import contextlib
 import os
@@ -14,9 +16,11 @@ from pipelines import ROOT
 
 
 def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
-    """Run a flow in this process, on the server that answers or on a temporary one; return the exit code.
+    """Run a flow in this process, on the server that answers or on a temporary one; return the exit
+    code.
 
-    It takes place in this checkout as it is; with `settings` in a clone of its own, of the last commit.
+    It takes place in this checkout as it is; with `settings` in a clone of its own, of the last
+    commit.
     """
     with chosen_server():
         from pipelines.flows import server, training
@@ -24,7 +28,9 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
         server.alone = True
         try:
             commit = "HEAD" if settings else ""
-            state = getattr(training, flow)(model, commit=commit, settings=dict(settings), return_state=True)
+            state = getattr(training, flow)(
+                model, commit=commit, settings=dict(settings), return_state=True
+            )
             error = None if state.is_completed() else state.result(raise_on_failure=False)
         except Exception as raised:
             if not server.is_unreachable(raised):
@@ -39,7 +45,8 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
 
 @contextlib.contextmanager
 def chosen_server() -> Iterator[None]:
-    """Let Prefect start a temporary server where that of prefect.toml (`make server`) does not answer.
+    """Let Prefect start a temporary server where that of prefect.toml (`make server`) does not
+    answer.
 
     Raises BadConfig for a damaged prefect.toml.
     """
@@ -59,7 +66,9 @@ def is_answering() -> bool:
         url = urllib.parse.urlsplit(tomllib.loads(file.read_text(encoding="utf-8"))["api"]["url"])
         place = str(url.hostname), url.port or 80
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise BadConfig(f"{file}: names no server as api.url ({error}); `git restore prefect.toml`") from None
+        raise BadConfig(
+            f"{file}: names no server as api.url ({error}); `git restore prefect.toml`"
+        ) from None
     try:
         with socket.create_connection(place, timeout=2):
             return True

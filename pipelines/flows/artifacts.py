@@ -1,4 +1,6 @@
-"""What a stage leaves on Prefect's pages: bars while it runs, for an ablation a table that grows, then its numbers."""
+"""What a stage leaves on Prefect's pages: bars while it runs, for an ablation a table that grows,
+then its numbers.
+"""
 
 import re
 import time
@@ -17,12 +19,15 @@ from pipelines.tracking import leaves
 
 WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 Rows = list[dict[str, Any]]
-SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)  # as pipelines/runtime/progress_bar.py writes it
+# as pipelines/runtime/progress_bar.py writes it
+SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)
 EVERY = 5.0  # seconds between two updates of a bar
 
 
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
-    """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`: Markdown."""
+    """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`:
+    Markdown.
+    """
     kind, _, name = stage.partition("@")
     if kind not in WITH_NUMBERS:
         return
@@ -31,16 +36,36 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
         values = read_json(folder / path)
         rows, key = number_rows(values), _key(f"{kind}-{name}")
         first = ["", *_markdown(number_rows(headline(kind, values))), ""]
-        lines = [f"# {stage}: {word}", *first, *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
-        server.send(artifacts.create_table_artifact, key=f"{key}-numbers", table=rows, description=f"`{path}`")
+        lines = [
+            f"# {stage}: {word}",
+            *first,
+            *origin,
+            f"- all numbers: `{path}`, and the artifact `{key}-numbers`",
+        ]
+        server.send(
+            artifacts.create_table_artifact,
+            key=f"{key}-numbers",
+            table=rows,
+            description=f"`{path}`",
+        )
         text = "\n".join(lines)
-        server.send(artifacts.create_markdown_artifact, key=key, markdown=text, description=f"{kind} of {name}")
+        server.send(
+            artifacts.create_markdown_artifact,
+            key=key,
+            markdown=text,
+            description=f"{kind} of {name}",
+        )
 
 
 def number_rows(values: Any) -> Rows:
     """The scalars of a result file as rows with dotted names; lists (seeds, curves) are left out."""
-    scalars = ((key, value) for key, value in leaves(values) if isinstance(value, int | float | str))
-    return [{"number": key, "value": f"{of:.4g}" if isinstance(of, float) else str(of)} for key, of in scalars]
+    scalars = (
+        (key, value) for key, value in leaves(values) if isinstance(value, int | float | str)
+    )
+    return [
+        {"number": key, "value": f"{of:.4g}" if isinstance(of, float) else str(of)}
+        for key, of in scalars
+    ]
 
 
 def _markdown(rows: Rows) -> list[str]:
@@ -52,7 +77,9 @@ def _key(text: str) -> str:
 
 
 def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Callable[[str], None]:
-    """A `log` that also moves a bar `<what>-progress` for each progress line, and renews an ablation's table."""
+    """A `log` that also moves a bar `<what>-progress` for each progress line, and renews an
+    ablation's table.
+    """
     kind, _, name = stage.partition("@")
     file = folder / "runs" / f"ablation-{name}" / "progress.json"
     arms = _arms(file)
@@ -64,7 +91,9 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
             artifacts.update_progress_artifact(bars[what], progress=share)
         else:
             key = _key(f"{what}-progress")
-            bars[what] = artifacts.create_progress_artifact(progress=share, key=key, description=what)
+            bars[what] = artifacts.create_progress_artifact(
+                progress=share, key=key, description=what
+            )
 
     def spoken(lines: str) -> None:
         nonlocal arms
@@ -75,10 +104,15 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
                 server.send(move, what, float(share))
         if kind == "ablation" and (found := _arms(file)) and found != arms:
             arms = found
-            rows = [{**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"} for row in found]
+            rows = [
+                {**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"}
+                for row in found
+            ]
             ended = f"{sum(row['status'] != 'waiting or running' for row in rows)} of {len(rows)} runs have ended"
             key = _key(f"ablation-{name}-progress")
-            server.send(artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}")
+            server.send(
+                artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}"
+            )
 
     return spoken
 

@@ -1,16 +1,18 @@
-"""`make deploy`: the pools, automations and deployments of a Prefect server, from params.yaml and deploy/automations.
+"""`make deploy`: the pools, automations and deployments of a Prefect server, from params.yaml and
+deploy/automations.
 
     <flow>/electra-<model>    every flow and model       tags flow:<flow>, model:<model>
     team/electra-<model>      with --team (`make lead`)
     part/electra              with --team: what `team` hands to workers
 
-What is there already gets this code's flow and queue, and keeps what users have set: schedules, whether it is paused,
-parameters and tags. Deployments of models that params.yaml no longer has are deleted.
+What is there already gets this code's flow and queue, and keeps what users have set: schedules,
+whether it is paused, parameters and tags. Deployments of models that params.yaml no longer has are
+deleted.
 
-The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time, of both or of one
-of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of their own, `electra-lead`, which a
-single machine does without. Whoever deploys, a worker's own installed code runs the flow, and the stages run the code
-of the run's commit (docs/team.md).
+The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time,
+of both or of one of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of
+their own, `electra-lead`, which a single machine does without. Whoever deploys, a worker's own
+installed code runs the flow, and the stages run the code of the run's commit (docs/team.md).
 """
 
 import sys
@@ -42,12 +44,18 @@ RENEWED = ("description", "entrypoint", "work_pool_name", "work_queue_name", "co
 
 
 def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment]:
-    """Yield every flow of every model, on the queue `cpu` for models in fp32: they are made for processors."""
+    """Yield every flow of every model, on the queue `cpu` for models in fp32: they are made for
+    processors.
+    """
     for model, config in params.models.items():
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
         for flow in FLOWS:
-            if flow is not ablations or any(ablation.model == model for ablation in params.ablations.values()):
-                yield deployment(flow, model, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE)
+            if flow is not ablations or any(
+                ablation.model == model for ablation in params.ablations.values()
+            ):
+                yield deployment(
+                    flow, model, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE
+                )
         if with_team:
             yield deployment(team, model, work_pool_name=LEAD)
     if with_team:
@@ -58,7 +66,9 @@ def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment
 
 
 def deployment(flow: Flow[..., Any], model: str, **options: Any) -> RunnerDeployment:
-    """Return one of a model. The schema of its parameters is not enforced: a run's commit may have other models."""
+    """Return one of a model. The schema of its parameters is not enforced: a run's commit may have
+    other models.
+    """
     return RunnerDeployment.from_flow(
         flow,
         f"electra-{model}",
@@ -84,11 +94,15 @@ def deploy(*, with_team: bool) -> None:
             automate(client, AutomationCore.model_validate(read(file)))
         for wanted in deployments(params, with_team=with_team):
             print(register(client, wanted))
-        delete_old(client, {str(wanted.full_name) for wanted in deployments(params, with_team=True)})
+        delete_old(
+            client, {str(wanted.full_name) for wanted in deployments(params, with_team=True)}
+        )
 
 
 def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
-    """Create an automation, or renew the one of this name, which stays off if a user has turned it off."""
+    """Create an automation, or renew the one of this name, which stays off if a user has turned it
+    off.
+    """
     known = client.read_automations_by_name(automation.name)
     if not known:
         client.create_automation(automation)
@@ -109,7 +123,11 @@ def register(client: SyncPrefectClient, wanted: RunnerDeployment) -> str:
     client.update_deployment(known.id, DeploymentUpdate(**values, parameter_openapi_schema=schema))
     kept = ["paused"] if known.paused else []
     kept += [f"schedule {schedule.slug or schedule.id}" for schedule in known.schedules]
-    kept += [f"{key}={value}" for key, value in known.parameters.items() if wanted.parameters.get(key) != value]
+    kept += [
+        f"{key}={value}"
+        for key, value in known.parameters.items()
+        if wanted.parameters.get(key) != value
+    ]
     kept += [f"tag {tag}" for tag in known.tags if tag not in wanted.tags]
     return f"{name} (kept: {', '.join(kept)})" if kept else name
 
@@ -122,7 +140,9 @@ def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
         offset += len(page)
         for known in page:
             name = f"{flows.get(known.flow_id)}/{known.name}"
-            made_here = known.name.startswith("electra-") and f"model:{known.name[8:]}" in known.tags
+            made_here = (
+                known.name.startswith("electra-") and f"model:{known.name[8:]}" in known.tags
+            )
             if made_here and flows.get(known.flow_id) in BY_NAME and name not in wanted:
                 client.delete_deployment(known.id)
                 offset -= 1

@@ -1,7 +1,8 @@
 """Prefect's server: one that does not answer, and what it says of the run of this process.
 
-Prefect runs a flow on without its server, but cannot record how it ended, and its threads for logs and events try
-forever. So a process that runs one flow and nothing else ends when its work is done and no server answers.
+Prefect runs a flow on without its server, but cannot record how it ended, and its threads for logs
+and events try forever. So a process that runs one flow and nothing else ends when its work is done
+and no server answers.
 """
 
 import contextlib
@@ -29,7 +30,8 @@ from electra.errors import SourceUnreachable
 alone = False  # while `electra flow` runs; a worker's processes run one flow each
 POLL = float(os.environ.get("ELECTRA_POLL", "10"))  # seconds between two looks at a run
 SECONDS = 45.0  # after the work: Prefect records the end within a few
-PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 1, PREFECT_API_REQUEST_TIMEOUT: 5.0}  # by default more than a minute
+# by default more than a minute
+PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 1, PREFECT_API_REQUEST_TIMEOUT: 5.0}
 
 
 def is_unreachable(error: BaseException | None) -> bool:
@@ -43,17 +45,24 @@ def is_unreachable(error: BaseException | None) -> bool:
 
 
 def send(create: Callable[..., object], *arguments: Any, **more: Any) -> None:
-    """Create something on the server, unless it has gone: the numbers are in their file, and work does not wait."""
+    """Create something on the server, unless it has gone: the numbers are in their file, and work
+    does not wait.
+    """
     try:
         with temporary_settings(PATIENT):
             create(*arguments, **more)
     except Exception as error:
-        if not (is_unreachable(error) or getattr(getattr(error, "response", None), "status_code", 0) >= 500):
+        if not (
+            is_unreachable(error)
+            or getattr(getattr(error, "response", None), "status_code", 0) >= 500
+        ):
             raise
 
 
 def end_if_unreachable() -> None:
-    """End this process, once its work is done, as soon as no server answers; other processes are left alone."""
+    """End this process, once its work is done, as soon as no server answers; other processes are
+    left alone.
+    """
     if alone or "PREFECT__FLOW_RUN_ID" in os.environ:
         _in_background(_wait_until_unreachable)
 
@@ -75,7 +84,9 @@ def end_process() -> NoReturn:
     """Print that the server has gone and end the process, even if threads are left."""
     url = PREFECT_API_URL.value() or "Prefect"
     done = "the server has gone; stages that had begun were finished, and DVC knows them"
-    error = SourceUnreachable(f"{url}: {done}; start it (`make server`) and the same flow again: it goes on from there")
+    error = SourceUnreachable(
+        f"{url}: {done}; start it (`make server`) and the same flow again: it goes on from there"
+    )
     with contextlib.suppress(OSError):  # the worker that would read it may be dead
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
@@ -84,7 +95,9 @@ def end_process() -> NoReturn:
 
 @contextlib.contextmanager
 def stopped_when_unwanted(log: Callable[[str], None]) -> Iterator[None]:
-    """Stop this process when its run has been deleted, or was cancelled and no worker lives that would stop it."""
+    """Stop this process when its run has been deleted, or was cancelled and no worker lives that
+    would stop it.
+    """
     ended = threading.Event()
     if "PREFECT__FLOW_RUN_ID" in os.environ:
         _in_background(_watch, str(flow_run.id), ended, log)
@@ -96,7 +109,11 @@ def stopped_when_unwanted(log: Callable[[str], None]) -> Iterator[None]:
 
 def _watch(run: str, ended: threading.Event, log: Callable[[str], None]) -> None:
     while not ended.wait(POLL):
-        with contextlib.suppress(Exception), temporary_settings(PATIENT), get_client(sync_client=True) as client:
+        with (
+            contextlib.suppress(Exception),
+            temporary_settings(PATIENT),
+            get_client(sync_client=True) as client,
+        ):
             state = why(client, run)
             if state and not ended.is_set():
                 log(f"this run was {state}: it stops, and what it saved stays")
@@ -114,6 +131,8 @@ def why(client: Any, run: str) -> str:
 
 
 def _in_background(work: Callable[..., None], *arguments: Any) -> None:
-    """Run something in a thread that has this one's settings of Prefect, and does not keep the process alive."""
+    """Run something in a thread that has this one's settings of Prefect, and does not keep the
+    process alive.
+    """
     context = contextvars.copy_context()
     threading.Thread(target=context.run, args=(work, *arguments), daemon=True).start()

@@ -1,6 +1,7 @@
 """What the flows are made of: a run's folder, a check, a stage, a parent run in MLflow.
 
-Results are never cached or persisted by Prefect: DVC is the cache, and a task that runs twice finds nothing to do.
+Results are never cached or persisted by Prefect: DVC is the cache, and a task that runs twice finds
+nothing to do.
 """
 
 import contextlib
@@ -28,13 +29,18 @@ from pipelines.versioning.dvc_runner import Place, StageFailed, repro, would_run
 from pipelines.versioning.workspace import Request
 
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
-MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"  # MLflow's address for browsers, where it is not MLFLOW_TRACKING_URI
+# MLflow's address for browsers, where it is not MLFLOW_TRACKING_URI
+MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"
 
 
 def is_worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a stage was killed or stopped; an error that only the user can correct is not tried again."""
+    """Return whether a stage was killed or stopped; an error that only the user can correct is not
+    tried again.
+    """
     error = state.result(raise_on_failure=False)
-    return not (error.for_the_user if isinstance(error, StageFailed) else isinstance(error, UserError))
+    return not (
+        error.for_the_user if isinstance(error, StageFailed) else isinstance(error, UserError)
+    )
 
 
 ONCE: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False}
@@ -43,7 +49,9 @@ STORED_AGAIN: list[float] = [10, 30, 60, 300, 900]  # seconds until the store is
 
 
 class OneSentence(logging.Filter):
-    """Have Prefect's loggers print an error for the user once, as its sentence, and without a traceback."""
+    """Have Prefect's loggers print an error for the user once, as its sentence, and without a
+    traceback.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +80,9 @@ for _logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
 
 @dataclass
 class Run:
-    """A run as its stages see it. `params` are those of its commit and settings, as its own code reads them."""
+    """A run as its stages see it. `params` are those of its commit and settings, as its own code
+    reads them.
+    """
 
     request: Request
     place: Place
@@ -96,16 +106,20 @@ class Run:
 
 
 def mlflow_page() -> str:
-    """Return the address of MLflow that a browser opens: what the user has set, else that of `mlflow ui`."""
+    """Return the address of MLflow that a browser opens: what the user has set, else that of
+    `mlflow ui`.
+    """
     uri = os.environ.get(MLFLOW_PAGE) or tracking.uri()
     return hidden(uri).rstrip("/") if uri.startswith("http") else "http://127.0.0.1:5000"
 
 
 @task(name="check", task_run_name="check {model}", **ONCE)
 def check(model: str, place: Place, stages: Sequence[str]) -> None:
-    """Fail now, with one sentence, for a data source that cannot be reached and for a model that needs a GPU.
+    """Fail now, with one sentence, for a data source that cannot be reached and for a model that
+    needs a GPU.
 
-    Only what the `stages` read is looked at. The sentence says how long pre-training would take on this machine.
+    Only what the `stages` read is looked at. The sentence says how long pre-training would take on
+    this machine.
     """
     kinds = [stage.partition("@")[0] for stage in stages]
     options = [word for kind in kinds if kind != "report" for word in ("--stage", kind)]
@@ -119,7 +133,9 @@ def check(model: str, place: Place, stages: Sequence[str]) -> None:
 
 
 def require_gpu(model: str, running: Run) -> None:
-    """Raise StageFailed where a model that is made for GPUs would be pre-trained on a machine without one."""
+    """Raise StageFailed where a model that is made for GPUs would be pre-trained on a machine
+    without one.
+    """
     target = f"pipelines/dvc.yaml:pretrain@{model}"
     config = running.params["models"].get(model)
     if config is None or config["pretrain"].get("precision") == "fp32" or lineage.gpus():
@@ -130,7 +146,9 @@ def require_gpu(model: str, running: Run) -> None:
         runs = True
     if runs:
         do = f"start a worker on a machine with one, or set models.{model}.pretrain.precision: fp32 to train on a CPU"
-        raise StageFailed(f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69)
+        raise StageFailed(
+            f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69
+        )
 
 
 def time_here(model: str, place: Place) -> str:
@@ -144,7 +162,9 @@ def time_here(model: str, place: Place) -> str:
 
 
 def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
-    """Run one stage after the other. An ablation that fails does not stop the others, but it fails the flow."""
+    """Run one stage after the other. An ablation that fails does not stop the others, but it fails
+    the flow.
+    """
     done = dict[str, str]()
     failure = None
     for stage in stages:
@@ -166,7 +186,8 @@ def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
 def run_stage(stage: str, running: Run) -> str:
     """Bring one stage (`glue@base`) up to date by `dvc repro`; return `ran` or `cached`.
 
-    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in MLflow.
+    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in
+    MLflow.
     """
     place = running.place
     if running.parent:
@@ -185,19 +206,29 @@ def run_stage(stage: str, running: Run) -> str:
 
 
 def keep_numbers(stage: str, folder: Path) -> None:
-    """Copy the numbers of a stage to results/, as `summarize` does for whole models, for the run's experiment."""
+    """Copy the numbers of a stage to results/, as `summarize` does for whole models, for the run's
+    experiment.
+    """
     kind, _, name = stage.partition("@")
     if kind in artifacts.WITH_NUMBERS and (source := folder / STAGES[kind].results(name)).exists():
         write_json(folder / "results" / name / f"{kind}.json", read_json(source))
 
 
-@task(name="store", task_run_name="store {target}", retries=len(STORED_AGAIN), retry_delay_seconds=STORED_AGAIN, **ONCE)
+@task(
+    name="store",
+    task_run_name="store {target}",
+    retries=len(STORED_AGAIN),
+    retry_delay_seconds=STORED_AGAIN,
+    **ONCE,
+)
 def store(target: str, place: Place) -> None:
     """Bring a stage's outputs into the store that machines share."""
     try:
         dvc_store.push(target, place, get_run_logger().info)
     except StageFailed as error:
-        kept = "everything is in this machine's cache: repair the store and start the same run again"
+        kept = (
+            "everything is in this machine's cache: repair the store and start the same run again"
+        )
         raise StageFailed(f"{error}; {kept}", error.exit_code) from None
 
 
@@ -205,10 +236,11 @@ def store(target: str, place: Place) -> None:
 def opened_run(
     flow: str, request: Request, hours: float | None, nproc_per_node: int, parent: str | None = None
 ) -> Iterator[Run]:
-    """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its results are saved.
+    """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its
+    results are saved.
 
-    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part of a run hangs below
-    the `parent` of the whole and saves its results to the store alone.
+    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part
+    of a run hangs below the `parent` of the whole and saves its results to the store alone.
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:
@@ -216,7 +248,9 @@ def opened_run(
     if nproc_per_node < 1:
         raise BadConfig(f"nproc_per_node: is {nproc_per_node}, should be 1 or more")
     if flow_run.run_count > LIVES:
-        raise Refused(f"{request}: its process has died {LIVES} times; see the log, and start another run")
+        raise Refused(
+            f"{request}: its process has died {LIVES} times; see the log, and start another run"
+        )
     variables = {"PET_NPROC_PER_NODE": str(nproc_per_node)}
     if flow in {"pretrain", "finetune"}:
         variables[UNREAD] = "1"
@@ -240,7 +274,8 @@ def opened_run(
 
 @contextlib.contextmanager
 def parent_run(flow: str, running: Run) -> Iterator[None]:
-    """Open the MLflow run of this flow run: made at the first try, found again at a retry. None where tracking is off.
+    """Open the MLflow run of this flow run: made at the first try, found again at a retry. None
+    where tracking is off.
 
     That of a part is its parent's, which another process ends.
     """
@@ -262,7 +297,9 @@ def parent_run(flow: str, running: Run) -> Iterator[None]:
         if running.parent:
             stages = running.ran if running.request.part or is_part else None
             try:
-                tracking.end_workflow(running.parent, "" if is_part else status, running.place.folder, stages)
+                tracking.end_workflow(
+                    running.parent, "" if is_part else status, running.place.folder, stages
+                )
             except Exception as error:  # which is not the flow's outcome
                 tracking.warn(error)
 
@@ -280,11 +317,23 @@ def open_parent(flow: str, request: Request) -> str:
 
 
 def tags(request: Request) -> dict[str, str]:
-    """Return tags of each MLflow run of a flow run: its page in Prefect, its user (tag `user:NAME`), its experiment."""
-    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [""]
-    values = {"prefect.url": hidden(flow_run.ui_url or ""), "mlflow.source.type": "JOB", "mlflow.user": users[0]}
+    """Return tags of each MLflow run of a flow run: its page in Prefect, its user (tag
+    `user:NAME`), its experiment.
+    """
+    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [
+        ""
+    ]
+    values = {
+        "prefect.url": hidden(flow_run.ui_url or ""),
+        "mlflow.source.type": "JOB",
+        "mlflow.user": users[0],
+    }
     if request.commit:  # commit and settings together are the whole code
-        values |= {"git.dirty": "false", "dvc.experiment": request.name, "settings": json.dumps(request.settings)}
+        values |= {
+            "git.dirty": "false",
+            "dvc.experiment": request.name,
+            "settings": json.dumps(request.settings),
+        }
     return {key: value for key, value in values.items() if value}
 
 
@@ -293,6 +342,8 @@ def run_title() -> str:
     given = {"model": "", "commit": "", **flow_run.parameters}
     given |= given.get("given", {})  # of a part: what the whole was given
     with contextlib.suppress(UserError):
-        request = Request.read(given["model"], given["commit"], given.get("settings"), given.get("part", ""))
+        request = Request.read(
+            given["model"], given["commit"], given.get("settings"), given.get("part", "")
+        )
         return f"{flow_run.flow_name} {request}"
     return f"{flow_run.flow_name} {given['model']}"

@@ -1,11 +1,13 @@
-"""All stages of one model on as many machines as there are: `prefect deployment run team/electra-base`.
+"""All stages of one model on as many machines as there are: `prefect deployment run
+team/electra-base`.
 
     tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu) -> all results and the report (cpu)
                         -> each ablation (gpu)                               ->
 
-Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go through the store.
-One that fails stops only what needs it. One whose worker dies goes on on another. This flow only waits, in a pool of
-its own, so that it takes no worker from its parts. Prefect's server cancels the parts of a run that is cancelled.
+Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go
+through the store. One that fails stops only what needs it. One whose worker dies goes on on
+another. This flow only waits, in a pool of its own, so that it takes no worker from its parts.
+Prefect's server cancels the parts of a run that is cancelled.
 """
 
 import time
@@ -30,26 +32,46 @@ from pipelines.versioning.workspace import Request
 PART = "part/electra"
 WHOLE = "results"  # the last part
 TRAINING = {"pretrain", "glue", "squad", "ablation"}  # stages for the queue that the run names
-CRASHED = 1200.0  # seconds that a part may be crashed: deploy/automations gives it to another worker within a minute
+# seconds that a part may be crashed: deploy/automations gives it to another worker within a minute
+CRASHED = 1200.0
 Future = PrefectFuture[None]
 
 
 def is_server_gone(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether Prefect's server or its database did not answer: the part goes on, and this asks again."""
+    """Return whether Prefect's server or its database did not answer: the part goes on, and this
+    asks again.
+    """
     error = state.result(raise_on_failure=False)
-    return server.is_unreachable(error) or getattr(getattr(error, "response", None), "status_code", 0) >= 500
+    return (
+        server.is_unreachable(error)
+        or getattr(getattr(error, "response", None), "status_code", 0) >= 500
+    )
 
 
-WAITS = steps.ONCE | {"retries": 1_000_000, "retry_delay_seconds": server.POLL, "retry_condition_fn": is_server_gone}
+WAITS = steps.ONCE | {
+    "retries": 1_000_000,
+    "retry_delay_seconds": server.POLL,
+    "retry_condition_fn": is_server_gone,
+}
 
 
 @task(name="hand out", task_run_name="{part}", **WAITS)
-def hand_out(part: str, stages: Sequence[str], queue: str, parent: str | None, model: str, given: Any) -> None:
-    """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same flow run."""
+def hand_out(
+    part: str, stages: Sequence[str], queue: str, parent: str | None, model: str, given: Any
+) -> None:
+    """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same
+    flow run.
+    """
     own = "" if part == WHOLE else part
     run: Any = run_deployment(
         PART,
-        parameters={"model": model, "stages": list(stages), "part": own, "parent": parent, "given": given},
+        parameters={
+            "model": model,
+            "stages": list(stages),
+            "part": own,
+            "parent": parent,
+            "given": given,
+        },
         flow_run_name=f"part {Request(model, given['commit'], given['settings'], own)}",
         idempotency_key=f"{flow_run.id} {part}",
         work_queue_name=queue,
@@ -68,7 +90,9 @@ def hand_out(part: str, stages: Sequence[str], queue: str, parent: str | None, m
 
 
 def has_ended(run: FlowRun) -> bool:
-    """Return whether a part is over: a crashed one goes on on another worker unless it has died too often."""
+    """Return whether a part is over: a crashed one goes on on another worker unless it has died too
+    often.
+    """
     state = run.state
     if state is None or not state.is_final():
         return False
@@ -76,7 +100,11 @@ def has_ended(run: FlowRun) -> bool:
     return not waits or (now("UTC") - state.timestamp).total_seconds() > CRASHED
 
 
-@flow(name="team", flow_run_name=steps.run_title, task_runner=ThreadPoolTaskRunner(max_workers=1000))  # type: ignore[arg-type]
+@flow(
+    name="team",
+    flow_run_name=steps.run_title,
+    task_runner=ThreadPoolTaskRunner(max_workers=1000),  # type: ignore[arg-type]
+)
 def team(
     model: Model = "tiny",
     commit: str = "HEAD",
@@ -99,7 +127,11 @@ def team(
 
         def send(part: str, stages: Sequence[str] = ()) -> Future:
             if part not in sent:
-                after = [send(stage) for stage in inputs_of(part, running.params) if not stage.startswith("corpus@")]
+                after = [
+                    send(stage)
+                    for stage in inputs_of(part, running.params)
+                    if not stage.startswith("corpus@")
+                ]
                 where = queue if part.partition("@")[0] in TRAINING else "cpu"
                 work = (part, stages or [part], where, running.parent, model, given)
                 sent[part] = hand_out.submit(*work, wait_for=after, return_state=False)
@@ -114,7 +146,9 @@ def team(
             raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why", 1)
         if failed:
             count = f"{len(failed)} of {len(stages)}"
-            raise StageFailed(f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1)
+            raise StageFailed(
+                f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1
+            )
         return whole
 
 

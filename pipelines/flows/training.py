@@ -1,4 +1,5 @@
-"""The flows of a model, `prefect deployment run pretrain/electra-tiny`: one body, and the stages that each runs.
+"""The flows of a model, `prefect deployment run pretrain/electra-tiny`: one body, and the stages
+that each runs.
 
 pretrain     the model, or a published one as it is
 finetune     that, and its GLUE and SQuAD
@@ -23,7 +24,9 @@ Done = dict[str, str]  # stage -> `ran` or `cached`
 
 
 def models() -> list[str]:
-    """Return the models that Prefect's page offers; none where params.yaml is damaged, which the run itself reports."""
+    """Return the models that Prefect's page offers; none where params.yaml is damaged, which the
+    run itself reports.
+    """
     try:
         values = read(ROOT / "params.yaml")
         return [*values["models"], *values["published"]]
@@ -31,11 +34,14 @@ def models() -> list[str]:
         return []
 
 
-Model = Annotated[str, Field(json_schema_extra={"enum": models()})]  # offered only: a run's commit may have others
+# offered only: a run's commit may have others
+Model = Annotated[str, Field(json_schema_extra={"enum": models()})]
 
 
 def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
-    """Return the stages of a flow in their order, as DVC names them. Raises BadConfig without an ablation to run."""
+    """Return the stages of a flow in their order, as DVC names them. Raises BadConfig without an
+    ablation to run.
+    """
     finetunings, ablations = (
         [name for name, entry in params[section].items() if entry["model"] == model]
         for section in ("finetunings", "ablations")
@@ -46,7 +52,12 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
         raise BadConfig(f"ablations: has none of the model {model!r}")
     compared = [f"ablation@{name}" for name in ablations]
     report = ["report"] if model in params["run"]["models"] else []
-    stages = {"pretrain": first, "finetune": tuned, "ablations": compared, "workflow": tuned + compared + report}
+    stages = {
+        "pretrain": first,
+        "finetune": tuned,
+        "ablations": compared,
+        "workflow": tuned + compared + report,
+    }
     return stages[flow]
 
 
@@ -86,14 +97,18 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         hours: float | None = None,
         nproc_per_node: int = 1,
     ) -> Done:
-        """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for each GPU of the machine.
+        """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for each
+        GPU of the machine.
 
-        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in a folder of its own
-        (docs/team.md); without a commit it takes place in the checkout as it is.
+        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in
+        a folder of its own (docs/team.md); without a commit it takes place in the checkout as it
+        is.
         """
         if name == "ablations" and nproc_per_node != 1:
             raise BadConfig("nproc_per_node: each arm of an ablation is one process; leave it out")
-        with steps.opened_run(name, Request.read(model, commit, settings), hours, nproc_per_node) as running:
+        with steps.opened_run(
+            name, Request.read(model, commit, settings), hours, nproc_per_node
+        ) as running:
             stages = stages_of(name, model, running.params)
             steps.check(model, running.place, stages)
             if f"pretrain@{model}" in stages:
@@ -106,21 +121,33 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
     return run
 
 
-pretrain = declare("pretrain", "Corpus, tokens and pre-training of a model, as far as they are out of date.")
+pretrain = declare(
+    "pretrain", "Corpus, tokens and pre-training of a model, as far as they are out of date."
+)
 finetune = declare("finetune", "GLUE and SQuAD from the pre-trained model and from scratch.")
-ablations = declare("ablations", "All ablations of a model, one after the other; a failed one stops no other.")
-workflow = declare("workflow", "Every stage of a model that is out of date, and the report if `run` names the model.")
+ablations = declare(
+    "ablations", "All ablations of a model, one after the other; a failed one stops no other."
+)
+workflow = declare(
+    "workflow",
+    "Every stage of a model that is out of date, and the report if `run` names the model.",
+)
 FLOWS = (pretrain, finetune, ablations, workflow)
 
 
 @flow(name="part", flow_run_name=steps.run_title)
-def part(model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]) -> Done:
-    """`stages` (["glue@base"]) one after the other; what other machines have made comes from the store.
+def part(
+    model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]
+) -> Done:
+    """`stages` (["glue@base"]) one after the other; what other machines have made comes from the
+    store.
 
-    `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and `given` are the whole's
-    commit, settings, hours and nproc_per_node. Without `part` its results are saved as an experiment, as those of a run
-    on one machine are.
+    `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and `given`
+    are the whole's commit, settings, hours and nproc_per_node. Without `part` its results are saved
+    as an experiment, as those of a run on one machine are.
     """
     request = Request.read(model, given["commit"], given["settings"], part)
-    with steps.opened_run("part", request, given["hours"], given["nproc_per_node"], parent) as running:
+    with steps.opened_run(
+        "part", request, given["hours"], given["nproc_per_node"], parent
+    ) as running:
         return steps.run_stages(stages, running)

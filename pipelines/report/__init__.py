@@ -1,6 +1,7 @@
 """The report: results/** in, one self-contained page, figures and tables out (`results/report/`).
 
-    load_results  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples, provenance  ->  page
+    load_results  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples,
+    provenance  ->  page
 
 `build` writes everything but run.js deterministically: same inputs, same bytes.
 """
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
-    """Draw the report of what `params.run` selects from the results below `root` into `out`; returns what was read."""
+    """Draw the report of what `params.run` selects from the results below `root` into `out`;
+    returns what was read.
+    """
     from pipelines.report import figures, load_results, page, provenance, tables
 
     inputs = load_results.load(params, root)

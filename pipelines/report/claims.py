@@ -1,7 +1,8 @@
-"""What the paper says of pairs of arms, held against ours: which of its orders came out, are reversed, or are open.
+"""What the paper says of pairs of arms, held against ours: which of its orders came out, are
+reversed, or are open.
 
-A claim names what one arm has and the other has not, once all that they share is taken away; so it finds its arms in
-any ablation, at any size, under any name.
+A claim names what one arm has and the other has not, once all that they share is taken away; so it
+finds its arms in any ablation, at any size, under any name.
 """
 
 import math
@@ -36,7 +37,11 @@ class Statement:
 def statements(ablation: Ablation) -> list[Statement]:
     """Every statement of the paper that this ablation bears on, with what came out here."""
     result = []
-    for text, source, pair, claim, upper, lower in (*_published(ablation), *_claimed(ablation), *_gains(ablation)):
+    for text, source, pair, claim, upper, lower in (
+        *_published(ablation),
+        *_claimed(ablation),
+        *_gains(ablation),
+    ):
         if found := difference(upper, lower):
             result.append(Statement(text, source, pair, decided(found, claim), found))
     return result
@@ -45,8 +50,14 @@ def statements(ablation: Ablation) -> list[Statement]:
 def orders(ablation: Ablation) -> list[str]:
     """The same as sentences."""
     found = [(one, interval(one.found)) for one in statements(ablation)]
-    sizes = [f"{signed(one.found.points)} points" + f", 95 % interval {inside}" * bool(inside) for one, inside in found]
-    return [f"{one.pair} ({one.paper}): {one.verdict} ({size})." for (one, _), size in zip(found, sizes, strict=True)]
+    sizes = [
+        f"{signed(one.found.points)} points" + f", 95 % interval {inside}" * bool(inside)
+        for one, inside in found
+    ]
+    return [
+        f"{one.pair} ({one.paper}): {one.verdict} ({size})."
+        for (one, _), size in zip(found, sizes, strict=True)
+    ]
 
 
 def line(ablation: Ablation) -> str:
@@ -59,7 +70,9 @@ def line(ablation: Ablation) -> str:
 
 
 def table(ablations: Sequence[Ablation]) -> Table:
-    """The paper's statements, one a row: what this run says of each, and what records on the same tasks do."""
+    """The paper's statements, one a row: what this run says of each, and what records on the same
+    tasks do.
+    """
     groups = {_group(ablation): left(_group(ablation)) for ablation in ablations}
     found: dict[str, list[tuple[str, Statement]]] = {}
     for ablation in ablations:
@@ -68,7 +81,10 @@ def table(ablations: Sequence[Ablation]) -> Table:
     rows: list[Row] = []
     for text, grouped in found.items():
         source = "; ".join(dict.fromkeys(one.paper for _, one in grouped))
-        here = {column: _summary([one for of, one in grouped if of == group]) for group, column in groups.items()}
+        here = {
+            column: _summary([one for of, one in grouped if of == group])
+            for group, column in groups.items()
+        }
         rows.append({left("claim"): text, left("paper"): source, **here})
     title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
     return Table("claims", title, rows, (NOTES["decided"],))
@@ -82,11 +98,18 @@ def _group(ablation: Ablation) -> str:
 
 def _summary(found: Sequence[Statement]) -> str | None:
     """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    different = list({one.found: one for one in found}.values())  # arms are shared between ablations
+    # arms are shared between ablations
+    different = list({one.found: one for one in found}.values())
     points = sorted(one.found.points for one in different)
     words = [one.verdict for one in different]
-    counted = ", ".join(word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words))
-    return f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}" if points else None
+    counted = ", ".join(
+        word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words)
+    )
+    return (
+        f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}"
+        if points
+        else None
+    )
 
 
 def _published(ablation: Ablation) -> Iterator[Pair]:
@@ -104,14 +127,27 @@ def _published(ablation: Ablation) -> Iterator[Pair]:
 def _claimed(ablation: Ablation) -> Iterator[Pair]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
-            pair = f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
-            yield claim.text, claim.source, pair, "no gain" if claim.no_gain else "above", upper.scores, lower.scores
+            pair = (
+                f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
+            )
+            yield (
+                claim.text,
+                claim.source,
+                pair,
+                "no gain" if claim.no_gain else "above",
+                upper.scores,
+                lower.scores,
+            )
 
 
 def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
     for upper, lower in permutations((arm for arm in ablation.arms if arm.scores), 2):
-        mine = {key: value for key, value in upper.settings.items() if lower.settings.get(key) != value}
-        other = {key: value for key, value in lower.settings.items() if upper.settings.get(key) != value}
+        mine = {
+            key: value for key, value in upper.settings.items() if lower.settings.get(key) != value
+        }
+        other = {
+            key: value for key, value in lower.settings.items() if upper.settings.get(key) != value
+        }
         if mine == claim.upper and other == claim.lower:
             yield upper, lower
 
@@ -125,5 +161,8 @@ def _gains(ablation: Ablation) -> Iterator[Pair]:
         sizes.append((upper.parameters or 0, shared, gains))
     if len(sizes) > 1:
         (_, small, most), (_, large, least) = min(sizes), max(sizes)
-        text, pair = "ELECTRA's gain over BERT grows as models shrink", f"gain over BERT, {small} above {large}"
+        text, pair = (
+            "ELECTRA's gain over BERT grows as models shrink",
+            f"gain over BERT, {small} above {large}",
+        )
         yield text, "Figure 4", pair, "above", most, least

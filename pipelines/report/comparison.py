@@ -1,8 +1,9 @@
-"""Two sets of scores: the difference of their means, and whether one may be called higher than the other.
+"""Two sets of scores: the difference of their means, and whether one may be called higher than the
+other.
 
-There is one rule: a difference counts where its 95 % interval (Welch's, of unequal variances) leaves out zero. A score
-is a pre-training's, where there are several of each arm. With one pre-training it is a fine-tuning's, and the result
-holds for that pre-training alone.
+There is one rule: a difference counts where its 95 % interval (Welch's, of unequal variances)
+leaves out zero. A score is a pre-training's, where there are several of each arm. With one
+pre-training it is a fine-tuning's, and the result holds for that pre-training alone.
 """
 
 import math
@@ -17,7 +18,9 @@ Verdict = Literal["higher", "lower", "cannot tell yet"]
 
 @dataclass(frozen=True)
 class Difference:
-    """`points` = mean of the first minus mean of the second; no interval where the scores show no spread."""
+    """`points` = mean of the first minus mean of the second; no interval where the scores show no
+    spread.
+    """
 
     points: float
     low: float | None = None
@@ -61,7 +64,9 @@ def _around(scores: Sequence[float], deviations: float) -> tuple[float, float]:
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Compare the scores of two arms; None if either has none. One score, or equal ones in both, have no interval."""
+    """Compare the scores of two arms; None if either has none. One score, or equal ones in both,
+    have no interval.
+    """
     if not first or not second:
         return None
     points = statistics.fmean(first) - statistics.fmean(second)
@@ -72,7 +77,8 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
     from scipy.stats import ttest_ind
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # scores of one arm that are all equal are no loss of precision
+        # scores of one arm that are all equal are no loss of precision
+        warnings.simplefilter("ignore", RuntimeWarning)
         low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
     return Difference(points, float(low), float(high))
 
@@ -80,9 +86,13 @@ def difference(first: Sequence[float], second: Sequence[float]) -> Difference | 
 def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
     """Return the outcome for a claim of the paper: came out, reversed, or cannot tell yet.
 
-    That the first gains nothing comes out if it is lower. That both are level is reversed by either and never comes
-    out, since no interval around zero is a proof of it.
+    That the first gains nothing comes out if it is lower. That both are level is reversed by either
+    and never comes out, since no interval around zero is a proof of it.
     """
     if not found.counts:
         return found.verdict
-    return "came out" if (claim, found.verdict) in {("above", "higher"), ("no gain", "lower")} else "reversed"
+    return (
+        "came out"
+        if (claim, found.verdict) in {("above", "higher"), ("no gain", "lower")}
+        else "reversed"
+    )

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import mean
-from pipelines.report.records import ARMS, Ablation, Inputs, Measured, ModelResults, chance_of, number
+from pipelines.report.records import (
+    ARMS,
+    Ablation,
+    Inputs,
+    Measured,
+    ModelResults,
+    chance_of,
+    number,
+)
 from pipelines.report.table import TEXTS, Spread
 
 CEILING, CHANCE = 99.0, 2.0
@@ -27,12 +35,18 @@ def headline(model: ModelResults) -> str:
     simple, chance = model.average.simple, model.average.ground.get("chance")
     beside = [f"chance {chance:.1f}"] if chance is not None else []
     beside += [f"the best without a network {simple[0]:.1f}"] if simple else []
-    beside += [f"pre-trained from the published initial values {model.control:.1f}"] if model.control else []
+    beside += (
+        [f"pre-trained from the published initial values {model.control:.1f}"]
+        if model.control
+        else []
+    )
     text = f"{_moved(model)}. The {title} goes from {spreads['scratch']} from scratch to {spreads['pretrained']}"
     text += f" ({', '.join(beside)})" if beside else ""
     for row in model.squad:
         if all(row.scores.values()):
-            never = f" (never answering: {row.ground['chance']:.1f})" if "chance" in row.ground else ""
+            never = (
+                f" (never answering: {row.ground['chance']:.1f})" if "chance" in row.ground else ""
+            )
             text += f", {row.title} F1 from {row.mean('scratch'):.1f} to {row.mean('pretrained'):.1f}{never}"
     return f"{text}."
 
@@ -49,14 +63,20 @@ def _moved(model: ModelResults) -> str:
     if not parts:
         return f"We cannot tell yet whether pre-training lifts {'any task' if several else 'its one task'}"
     unknown = sum(not each.counts for each in found if each)
-    return f"Pre-training {' and '.join(parts)}{f'; of {unknown} we cannot tell yet' * bool(unknown)}"
+    return (
+        f"Pre-training {' and '.join(parts)}{f'; of {unknown} we cannot tell yet' * bool(unknown)}"
+    )
 
 
 def learnt(model: ModelResults) -> Iterator[str]:
-    """What holds: tasks above every baseline without a network, and what the discriminator has learnt."""
+    """What holds: tasks above every baseline without a network, and what the discriminator has
+    learnt.
+    """
     above = []
     for row in model.tasks:
-        if row.simple and (row.mean("pretrained") or 0) > max(row.simple[0], row.ground.get("chance", 0)):
+        if row.simple and (row.mean("pretrained") or 0) > max(
+            row.simple[0], row.ground.get("chance", 0)
+        ):
             above.append(row.title)
     if above:
         yield f"{model.name}: above chance, the majority, a bag of words and word overlap on {', '.join(above)}."
@@ -72,15 +92,22 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
         yield f"{model.name}: the discriminator {missed}, {100 * (1 - precision):.0f} % of its suspicions are wrong."
     for row in model.squad:
-        some, none = (mean(row.others.get(f"{has}_exact", {}).get("pretrained", ())) for has in ("HasAns", "NoAns"))
+        some, none = (
+            mean(row.others.get(f"{has}_exact", {}).get("pretrained", ()))
+            for has in ("HasAns", "NoAns")
+        )
         if some is not None and none is not None and min(some, none) < ANSWERED:
             wrong = f"{100 - some:.0f} % of the questions that have an answer and {100 - none:.0f} % of the others"
             yield f"{model.name}: {row.title} is answered wrong on {wrong}."
     rows = (*model.tasks, *model.squad)
     verdicts = [(row.title, str(found.verdict)) for row in rows if (found := row.difference)]
-    titles = {verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts}
+    titles = {
+        verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts
+    }
     titles |= {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
-    titles["ceiling"] = [row.title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)]
+    titles["ceiling"] = [
+        row.title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)
+    ]
     for kind, sentence in TEXTS["shortfalls"].items():
         if names := titles.get(kind):
             yield f"{model.name}: {sentence} {', '.join(names)}."
@@ -113,12 +140,20 @@ def all_shortfalls(inputs: Inputs) -> list[str]:
 
 
 def headline_numbers(inputs: Inputs) -> dict[str, float]:
-    """The numbers that go to the tracker: means of both arms and their difference, by model and metric."""
+    """The numbers that go to the tracker: means of both arms and their difference, by model and
+    metric.
+    """
     numbers: dict[str, float] = {}
     for model in inputs.models:
         for row in (*([model.average] if model.average else []), *model.squad):
-            key = f"{model.name}/{row.name.replace(' ', '_')}" + (f"_{row.metric}" if row.metric else "")
-            numbers |= {f"{key}/{arm}": sum(scores) / len(scores) for arm, scores in row.scores.items() if scores}
+            key = f"{model.name}/{row.name.replace(' ', '_')}" + (
+                f"_{row.metric}" if row.metric else ""
+            )
+            numbers |= {
+                f"{key}/{arm}": sum(scores) / len(scores)
+                for arm, scores in row.scores.items()
+                if scores
+            }
             if found := row.difference:
                 numbers[f"{key}/difference"] = found.points
     return numbers

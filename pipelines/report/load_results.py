@@ -1,4 +1,5 @@
-"""Results files to records; what is absent or broken becomes a sentence, never a gap without a word.
+"""Results files to records; what is absent or broken becomes a sentence, never a gap without a
+word.
 
     results/M/{pretrain,glue,squad}.json, results/curves/M.csv  one model
     results/A/ablation.json                                     one ablation that params.yaml: run selects
@@ -7,7 +8,8 @@
     benchmarks/results/M-marks.json, controls.json              one model over several pre-trainings, as recorded
     build/models/M/examples.json                                what the generator wrote
 
-Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC stage does not name.
+Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC
+stage does not name.
 """
 
 import csv
@@ -24,7 +26,16 @@ from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines import again
 from pipelines.config.params import settings_digest
 from pipelines.report import paper
-from pipelines.report.records import ARMS, Ablation, Arm, Inputs, Measured, ModelResults, Point, number
+from pipelines.report.records import (
+    ARMS,
+    Ablation,
+    Arm,
+    Inputs,
+    Measured,
+    ModelResults,
+    Point,
+    number,
+)
 
 RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"
@@ -32,7 +43,9 @@ ABLATION_RECORDS = f"{RECORDS}/ablations"
 
 @as_written("results")
 def load(params: Any, root: Path = Path()) -> Inputs:
-    """Read what `params.run` selects from the results below `root`; CorruptFile where a record has another shape."""
+    """Read what `params.run` selects from the results below `root`; CorruptFile where a record has
+    another shape.
+    """
     reader = Reader(root)
     models = tuple(_model(reader, name, params) for name in params.run.models)
     ablations = _ablations(reader, params)
@@ -54,7 +67,9 @@ class Reader:
         self.unrun: list[str] = []
 
     def json(self, path: str, *, optional: bool = False) -> Any:
-        """The file's value; {} if it cannot be read, which is noted unless it is absent and `optional`."""
+        """The file's value; {} if it cannot be read, which is noted unless it is absent and
+        `optional`.
+        """
         if optional and not (self.root / path).exists():
             return {}
         try:
@@ -70,17 +85,26 @@ class Reader:
         try:
             with (self.root / path).open(encoding="utf-8", newline="") as file:
                 rows = list(csv.DictReader(file))
-            return {column: [float(row[column] or "nan") for row in rows] for column in (rows[0] if rows else {})}
+            return {
+                column: [float(row[column] or "nan") for row in rows]
+                for column in (rows[0] if rows else {})
+            }
         except (OSError, ValueError, csv.Error) as error:
-            self.missing.append(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})")
+            self.missing.append(
+                f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
+            )
             return {}
 
 
 def check(path: Path) -> None:
-    """Verify a file in build/<kind>/<name> against that folder's manifest; CorruptFile if it does not match."""
+    """Verify a file in build/<kind>/<name> against that folder's manifest; CorruptFile if it does
+    not match.
+    """
     folder = next((parent for parent in path.parents if (parent / MANIFEST).exists()), path.parent)
     stage = "pretrain" if folder.parent.name == "models" else folder.parent.name
-    verify_manifest(folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name)
+    verify_manifest(
+        folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name
+    )
 
 
 def _model(reader: Reader, name: str, params: Any) -> ModelResults:
@@ -90,7 +114,10 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
     tasks, answers = measured_tasks(glue), measured_squad(squad)
     for row in (*tasks, *answers):
         reader.missing += _faults(f"{name}, {row.title}", row)
-    pretrain, curve = reader.json(f"results/{name}/pretrain.json"), reader.curve(f"results/curves/{name}.csv")
+    pretrain, curve = (
+        reader.json(f"results/{name}/pretrain.json"),
+        reader.curve(f"results/curves/{name}.csv"),
+    )
     return ModelResults(
         name=name,
         data=_label(source, params, subset=any(row.subset for row in tasks)),
@@ -110,17 +137,24 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
 
 
 def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
-    """Each task of a glue.json by the metric that counts, GLUE's own tasks first and in GLUE's order."""
+    """Each task of a glue.json by the metric that counts, GLUE's own tasks first and in GLUE's
+    order.
+    """
     parts = glue.get("tasks", {})
     titles = {task: GLUE[task].title for task in GLUE if task in parts}
     titles |= {task: task for task in parts if task not in GLUE}
-    return tuple(_measured(task, title, parts[task].get("metric", ""), parts[task]) for task, title in titles.items())
+    return tuple(
+        _measured(task, title, parts[task].get("metric", ""), parts[task])
+        for task, title in titles.items()
+    )
 
 
 def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Measured | None:
-    """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the table does so.
+    """The mean over the tasks of a glue.json by its exact name, unless that lists the tasks: the
+    table does so.
 
-    It comes with the means of chance and of the best without a network, if all of these tasks have them.
+    It comes with the means of chance and of the best without a network, if all of these tasks have
+    them.
     """
     average = glue.get("average")
     if not average:
@@ -130,14 +164,19 @@ def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Me
     counted = [row for row in tasks if row.name in average.get("tasks", [row.name])]
     ground = {"chance": [row.ground["chance"] for row in counted if "chance" in row.ground]}
     ground["the best of each"] = [row.simple[0] for row in counted if row.simple]
-    whole = {name: statistics.fmean(of) for name, of in ground.items() if 0 < len(of) == len(counted)}
+    whole = {
+        name: statistics.fmean(of) for name, of in ground.items() if 0 < len(of) == len(counted)
+    }
     return replace(_measured("average", title, "", average), ground=whole)
 
 
 def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
     """Each version of a squad.json by F1; the other figures are those of the same answers."""
     versions = sorted(squad.get("versions", {}).items())
-    return tuple(_measured(f"squad {version}", f"SQuAD {version}", "f1", values) for version, values in versions)
+    return tuple(
+        _measured(f"squad {version}", f"SQuAD {version}", "f1", values)
+        for version, values in versions
+    )
 
 
 def _measured(name: str, title: str, metric: str, values: dict[str, Any]) -> Measured:
@@ -173,17 +212,29 @@ def _label(source: str, params: Any, *, subset: bool = False) -> str:
 
 
 def _recorded(reader: Reader, name: str) -> dict[str, tuple[float, ...]]:
-    """The pre-trained arm over several pre-trainings, from the record of that model, if there is one."""
+    """The pre-trained arm over several pre-trainings, from the record of that model, if there is
+    one.
+    """
     values = reader.json(f"{RECORDS}/{name}-marks.json", optional=True)
     rows = {**values.get("tasks", {}), "average": values.get("mean_of_nine")}
     names = {task: f"squad {version}" for version, task in SQUAD.items()}
-    return {names.get(task, task): tuple(map(float, of["pretrained"]["scores"])) for task, of in rows.items() if of}
+    return {
+        names.get(task, task): tuple(map(float, of["pretrained"]["scores"]))
+        for task, of in rows.items()
+        if of
+    }
 
 
 def _control(reader: Reader, name: str) -> float | None:
-    """The mean over the tasks after pre-training from the published initial values, from the record of controls."""
+    """The mean over the tasks after pre-training from the published initial values, from the record
+    of controls.
+    """
     values = reader.json(f"{RECORDS}/controls.json", optional=True)
-    return float(values["controls"]["published_start"]["mean_of_nine"]["pretrained"]) if name in values else None
+    return (
+        float(values["controls"]["published_start"]["mean_of_nine"]["pretrained"])
+        if name in values
+        else None
+    )
 
 
 def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
@@ -207,7 +258,9 @@ def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
     return tuple(ablations)
 
 
-def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], data: str, path: str) -> Ablation:
+def _ablation(
+    reader: Reader, name: str, config: Any, values: dict[str, Any], data: str, path: str
+) -> Ablation:
     order = list(config.settings)
     if not config.grid and (beside := paper.beside(config.settings)):
         best_first = list(beside.arms)
@@ -215,12 +268,17 @@ def _ablation(reader: Reader, name: str, config: Any, values: dict[str, Any], da
     parts = values.get("arms", {})
     names = sorted(parts, key=lambda arm: order.index(arm) if arm in order else len(order))
     arms = tuple(_arm(arm, parts[arm]) for arm in names)
-    gaps = reader.unrun if values.get("record") else reader.missing  # what a record lacks is not missing here
+    # what a record lacks is not missing here
+    gaps = reader.unrun if values.get("record") else reader.missing
     for arm in arms:
         if arm.failed:
             gaps.append(f"ablation {name}, {arm.label}: {arm.status}")
         faults = parts[arm.name].get("failed") or []
-        gaps += [f"ablation {name}, {arm.label}: failed {fault}" for fault in faults if fault not in arm.status]
+        gaps += [
+            f"ablation {name}, {arm.label}: failed {fault}"
+            for fault in faults
+            if fault not in arm.status
+        ]
     gaps += [f"ablation {name}: the arm {arm} has no result" for arm in order if arm not in parts]
     return Ablation(
         name=name,
@@ -245,10 +303,14 @@ def _arm(name: str, part: dict[str, Any]) -> Arm:
         flops=number(part, "flops"),
         steps=part.get("steps"),
         scores=tuple(map(float, (part.get("average") or {}).get("scores", []))),
-        tasks={task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()},
+        tasks={
+            task: tuple(map(float, scores)) for task, scores in (part.get("glue") or {}).items()
+        },
         values=tuple(part.get("values") or ()),
         points=tuple(
-            Point(float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"])))
+            Point(
+                float(point["fraction"]), float(point["flops"]), tuple(map(float, point["scores"]))
+            )
             for point in part.get("points") or []
         ),
         parameters=part.get("parameters", {}).get("discriminator"),

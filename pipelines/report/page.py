@@ -1,8 +1,10 @@
-"""The page: one HTML file with its styles and figures inside, no network, no framework; and the same in Markdown.
+"""The page: one HTML file with its styles and figures inside, no network, no framework; and the
+same in Markdown.
 
-The HTML is in templates/; this module makes the values that they show. In a template an indented line continues the
-line before it, so that they can be indented without a space in the page. The page is a function of the results alone:
-its one script fills a box from run.js (clock, machine, commit), if that exists.
+The HTML is in templates/; this module makes the values that they show. In a template an indented
+line continues the line before it, so that they can be indented without a space in the page. The
+page is a function of the results alone: its one script fills a box from run.js (clock, machine,
+commit), if that exists.
 """
 
 import re
@@ -23,7 +25,9 @@ from pipelines.report.table import CAPTIONS, MISSING, Table, flops, integer
 
 
 class Indented(Extension):
-    """Joins the indented lines of an HTML template to the line before them and drops its empty ones."""
+    """Joins the indented lines of an HTML template to the line before them and drops its empty
+    ones.
+    """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         """A template's source as the page has it."""
@@ -58,17 +62,27 @@ def render(
     content = {
         "inputs": inputs,
         "figures": figures,
-        "first_figure": next((figures[key] for model in models if (key := f"{model.name}-tasks") in figures), None),
+        "first_figure": next(
+            (figures[key] for model in models if (key := f"{model.name}-tasks") in figures), None
+        ),
         "tables": tables,
         "notes": notes,
-        "headlines": [f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models],
-        "runs": [what_was_run(model, params, inputs.data[f"results/{model.name}/corpus.json"]) for model in models],
+        "headlines": [
+            f"{model.name}: " * (len(models) > 1) + findings.headline(model) for model in models
+        ],
+        "runs": [
+            what_was_run(model, params, inputs.data[f"results/{model.name}/corpus.json"])
+            for model in models
+        ],
         "learnt_here": [sentence for model in models for sentence in findings.learnt(model)],
         "shortfalls": findings.all_shortfalls(inputs),
         "examples_of": examples,
         "root": root,
         "curves": [
-            (model, [figures[key] for each in CAPTIONS if (key := f"{model.name}-{each}") in figures])
+            (
+                model,
+                [figures[key] for each in CAPTIONS if (key := f"{model.name}-{each}") in figures],
+            )
             for model in models
         ],
         "claims": claims,
@@ -86,7 +100,9 @@ def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> li
     encoder, trained = config.encoder, config.pretrain
     steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
     phases = [(phase.batch or trained.batch, phase.length) for phase in trained.phases]
-    read = ", then ".join(f"{rows} × {length}" for rows, length in phases or [(trained.batch, trained.length)])
+    read = ", then ".join(
+        f"{rows} × {length}" for rows, length in phases or [(trained.batch, trained.length)]
+    )
     size = f", {model.parameters} parameters" if model.parameters else ""
     documents, text = number(corpus, "documents"), number(corpus, "bytes") or 0.0
     amounts = [f"{integer(documents)} documents"] if documents else []
@@ -97,10 +113,14 @@ def what_was_run(model: ModelResults, params: Any, corpus: dict[str, Any]) -> li
         "text": model.corpus.replace("_", " ") + (f": {', '.join(amounts)}" if amounts else ""),
         "cost": _cost(model),
     }
-    if seeds := max((len(scores) for task in model.tasks for scores in task.scores.values()), default=0):
+    if seeds := max(
+        (len(scores) for task in model.tasks for scores in task.scores.values()), default=0
+    ):
         facts["spread"] = f"{seeds} fine-tunings a task and arm, of 1 pre-training"
         if inside := predict_next(over := model.recorded.get("average", ())):
-            facts["spread"] += f"; by a record of {len(over)}, the mean of another is {inside[0]:.1f} to "
+            facts["spread"] += (
+                f"; by a record of {len(over)}, the mean of another is {inside[0]:.1f} to "
+            )
             facts["spread"] += f"{min(inside[1], 100):.1f}, 95 times in 100"
     return [*facts.items(), ("try it", f"electra play {model.name}")]
 
@@ -110,5 +130,7 @@ def _cost(model: ModelResults) -> str:
     if not model.flops:
         return MISSING
     gained = model.average.difference.points if model.average and model.average.difference else 0.0
-    each = f", {flops(model.flops / gained)} for each point over fresh weights" if gained > 0 else ""
+    each = (
+        f", {flops(model.flops / gained)} for each point over fresh weights" if gained > 0 else ""
+    )
     return f"{flops(model.flops)} FLOPs of pre-training{each}"

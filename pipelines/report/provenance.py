@@ -1,7 +1,9 @@
-"""Where every number comes from: hashes of files on the page; clock, commit and machine in run.js beside it.
+"""Where every number comes from: hashes of files on the page; clock, commit and machine in run.js
+beside it.
 
-The page is a function of the results, so that two clones write the same bytes. What differs from run to run (when, how
-long, where, at which commit) goes into run.js, which nothing depends on; index.html shows it when it is there.
+The page is a function of the results, so that two clones write the same bytes. What differs from
+run to run (when, how long, where, at which commit) goes into run.js, which nothing depends on;
+index.html shows it when it is there.
 """
 
 import json
@@ -19,14 +21,22 @@ from pipelines.tracking.lineage import gpus, printed
 
 
 def files(inputs: Inputs, root: Path = Path()) -> Table:
-    """The sha256 of every file that was read; settings, seeds, data and code are recorded in these files."""
-    names = [f"results/{model.name}/{stage}.json" for model in inputs.models for stage in ("pretrain", "glue", "squad")]
+    """The sha256 of every file that was read; settings, seeds, data and code are recorded in these
+    files.
+    """
+    names = [
+        f"results/{model.name}/{stage}.json"
+        for model in inputs.models
+        for stage in ("pretrain", "glue", "squad")
+    ]
     names += [f"results/curves/{model.name}.csv" for model in inputs.models]
     names += [ablation.path for ablation in inputs.ablations]
     names += list(inputs.data)
     names += [f"build/models/{model.name}/MANIFEST.json" for model in inputs.models]
     hashes: list[Row] = [
-        {left("file"): name, left("sha256"): sha256_file(root / name)} for name in names if (root / name).is_file()
+        {left("file"): name, left("sha256"): sha256_file(root / name)}
+        for name in names
+        if (root / name).is_file()
     ]
     return Table("files", "files read, sha256", hashes)
 
@@ -35,7 +45,14 @@ def write_run(path: Path, root: Path = Path()) -> None:
     """Write run.js: when, how long each stage took, on what machine, at which commit."""
     timings = read_notes(root / "runs/timings.json")
     commit = printed(
-        "git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= with changes"
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--exclude=*",
+        "--abbrev=12",
+        "--dirty= with changes",
     )
     cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
     machine = ", ".join([platform.system(), platform.machine(), cores, python, *gpus()])

@@ -14,7 +14,9 @@ from pipelines.report.comparison import Difference, difference, mean
 ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
 METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
 METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
-TITLES = {task: of.title for task, of in GLUE.items()} | {task: f"SQuAD {version}" for version, task in SQUAD.items()}
+TITLES = {task: of.title for task, of in GLUE.items()} | {
+    task: f"SQuAD {version}" for version, task in SQUAD.items()
+}
 
 
 def chance_of(task: str) -> float:
@@ -22,16 +24,19 @@ def chance_of(task: str) -> float:
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
 
 
-NOT_SIMPLE = ("chance", "replaced_tokens")  # of what a task is compared with: a guess, and a network
+# of what a task is compared with: a guess, and a network
+NOT_SIMPLE = ("chance", "replaced_tokens")
 Series = tuple[list[float], list[float]]  # steps, values
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The metric of a task that counts: a score (in points, 0 to 100) per seed for either arm, and the failed seeds.
+    """The metric of a task that counts: a score (in points, 0 to 100) per seed for either arm, and
+    the failed seeds.
 
-    `others` holds every metric of the task, by name and arm; `ground` has chance, majority, bag_of_words and
-    word_overlap (pipelines/stages/baselines.py), or SQuAD's never_answering as its chance.
+    `others` holds every metric of the task, by name and arm; `ground` has chance, majority,
+    bag_of_words and word_overlap (pipelines/stages/baselines.py), or SQuAD's never_answering as its
+    chance.
     """
 
     name: str
@@ -52,7 +57,11 @@ class Measured:
     @property
     def simple(self) -> tuple[float, str] | None:
         """The best score without a network, and what reached it."""
-        found = [(score, name.replace("_", " ")) for name, score in self.ground.items() if name not in NOT_SIMPLE]
+        found = [
+            (score, name.replace("_", " "))
+            for name, score in self.ground.items()
+            if name not in NOT_SIMPLE
+        ]
         return max(found, default=None)
 
     @property
@@ -63,7 +72,11 @@ class Measured:
     @property
     def subset(self) -> bool:
         """Whether the task was trained on fewer rows than its official training split has."""
-        return self.name in GLUE and self.train_rows is not None and self.train_rows < GLUE[self.name].train_rows
+        return (
+            self.name in GLUE
+            and self.train_rows is not None
+            and self.train_rows < GLUE[self.name].train_rows
+        )
 
     def mean(self, arm: str) -> float | None:
         """The mean score of an arm over its seeds, or None without a score."""
@@ -86,8 +99,10 @@ class ModelResults:
     average: Measured | None
     squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
-    recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)  # task -> a score for each pre-training
-    control: float | None = None  # the mean over the tasks after pre-training from the published initial values
+    # task -> a score for each pre-training
+    recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    # the mean over the tasks after pre-training from the published initial values
+    control: float | None = None
 
     @property
     def flops(self) -> float | None:
@@ -98,13 +113,25 @@ class ModelResults:
     def parameters(self) -> str | None:
         """The discriminator's size as the paper writes it: 14M."""
         value = number(self.pretrain.get("parameters", {}), "discriminator")
-        return None if value is None else f"{value / 1e6:.1f}M" if value < 1e7 else f"{value / 1e6:.0f}M"
+        return (
+            None
+            if value is None
+            else f"{value / 1e6:.1f}M"
+            if value < 1e7
+            else f"{value / 1e6:.0f}M"
+        )
 
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
-        """A column of the curve times a factor, without empty cells; None if all are. `train_…` is of training."""
+        """A column of the curve times a factor, without empty cells; None if all are. `train_…` is
+        of training.
+        """
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
         points = [(step, value) for step, value in pairs if math.isfinite(value)]
-        return ([step for step, _ in points], [factor * value for _, value in points]) if points else None
+        return (
+            ([step for step, _ in points], [factor * value for _, value in points])
+            if points
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -140,7 +167,9 @@ class Arm:
 
 @dataclass(frozen=True)
 class Ablation:
-    """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names of its values."""
+    """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names
+    of its values.
+    """
 
     name: str
     title: str
@@ -160,19 +189,29 @@ class Ablation:
         """Its data, and whether it is a recorded run."""
         if not self.record:
             return self.data
-        return f"{self.data}, recorded" + (" with other settings" if self.record.get("other_settings") else "")
+        return f"{self.data}, recorded" + (
+            " with other settings" if self.record.get("other_settings") else ""
+        )
 
     @property
     def tasks(self) -> dict[str, str]:
         """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
         found = {task for arm in self.arms for task in arm.tasks}
         titles = TITLES | {task: task for task in sorted(found - TITLES.keys())}
-        return {task: title + ", F1" * (task in SQUAD.values()) for task, title in titles.items() if task in found}
+        return {
+            task: title + ", F1" * (task in SQUAD.values())
+            for task, title in titles.items()
+            if task in found
+        }
 
     @property
     def paper(self) -> paper.Beside | None:
         """The paper's numbers for it, if it is one of the paper's."""
-        return paper.beside({arm.name: arm.settings for arm in self.arms}) if len(self.axes) < 2 else None
+        return (
+            paper.beside({arm.name: arm.settings for arm in self.arms})
+            if len(self.axes) < 2
+            else None
+        )
 
     @property
     def reference(self) -> Arm | None:
@@ -188,7 +227,9 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that is read, with a sentence for each thing that is `missing`, and for each that was never run."""
+    """All that is read, with a sentence for each thing that is `missing`, and for each that was
+    never run.
+    """
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]

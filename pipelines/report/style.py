@@ -1,7 +1,8 @@
 """Figures in one look (report.mplstyle), as SVG files and inside the page.
 
-Figures are drawn once with the colours below. On the page the same SVG follows the reader's light or dark theme, since
-each colour is replaced by a CSS variable; the files beside the page keep the colours for a white ground.
+Figures are drawn once with the colours below. On the page the same SVG follows the reader's light
+or dark theme, since each colour is replaced by a CSS variable; the files beside the page keep the
+colours for a white ground.
 """
 
 import io
@@ -54,7 +55,8 @@ def save(figure: "Figure", folder: Path, name: str) -> str:
 
 
 def inline_svg(svg: str, name: str, label: str) -> str:
-    """The SVG for use inside HTML: no head or metadata, theme colours, the page's typeface, a screen reader's label.
+    """The SVG for use inside HTML: no head or metadata, theme colours, the page's typeface, a
+    screen reader's label.
 
     Ids get the figure's name in front, since many figures share one page.
     """
@@ -67,7 +69,10 @@ def inline_svg(svg: str, name: str, label: str) -> str:
         (r"<metadata>.*?</metadata>\s*", ""),
         (r"'DejaVu Sans'[^;\"]*", "var(--sans)"),
         *((colour, f"var({variable})") for colour, variable in VARIABLES.items()),
-        (r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{spoken}">'),
+        (
+            r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>',
+            rf'<svg viewBox="\1" role="img" aria-label="{spoken}">',
+        ),
     ):
         svg = re.sub(pattern, new, svg, flags=re.DOTALL)
     return svg.strip()

@@ -1,8 +1,9 @@
-"""One table, three formats: HTML for the page (templates/table.html), Markdown to paste, CSV at full precision.
+"""One table, three formats: HTML for the page (templates/table.html), Markdown to paste, CSV at
+full precision.
 
-A row is a dict from column to cell, so a column is written beside its value, and a table has the columns of all
-its rows. A column with `under` is shown in small type below another column of the HTML, so that wide tables still fit a
-phone; in CSV and Markdown it is a column like any other.
+A row is a dict from column to cell, so a column is written beside its value, and a table has the
+columns of all its rows. A column with `under` is shown in small type below another column of the
+HTML, so that wide tables still fit a phone; in CSV and Markdown it is a column like any other.
 """
 
 import csv
@@ -53,7 +54,8 @@ Cell = str | int | float | Spread | Mark | None
 
 @dataclass(frozen=True)
 class Column:
-    """`digits` after the point; `under`: the title of the column below which HTML shows this one, `suffix` behind it.
+    """`digits` after the point; `under`: the title of the column below which HTML shows this one,
+    `suffix` behind it.
 
     `group` is a heading over neighbouring columns that share it.
     """
@@ -80,7 +82,13 @@ class Column:
             return f"{cell:.{self.digits}f}".replace("-", "−")
         if isinstance(cell, float):
             return flops(cell)
-        return integer(cell) if isinstance(cell, int) else cell.text if isinstance(cell, Mark) else cell
+        return (
+            integer(cell)
+            if isinstance(cell, int)
+            else cell.text
+            if isinstance(cell, Mark)
+            else cell
+        )
 
 
 Row = dict[Column, Cell]
@@ -102,7 +110,8 @@ def verdict(found: Difference | None, title: str, reading: Column, group: str = 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under the columns that they name, with notes below. A cell that a row lacks is blank, None is missing.
+    """Rows under the columns that they name, with notes below. A cell that a row lacks is blank,
+    None is missing.
 
     The rows in `strong`, by number, are set apart by a rule and weight.
     """
@@ -122,14 +131,26 @@ class Table:
     @property
     def layout(self) -> dict[Column, list[Column]]:
         """The columns that HTML shows side by side, each with those below it (unless empty)."""
-        filled = [column for column, cells in self.columns.items() if any(cell is not None for cell in cells)]
-        return {top: [each for each in filled if each.under == top.title] for top in self.columns if not top.under}
+        filled = [
+            column
+            for column, cells in self.columns.items()
+            if any(cell is not None for cell in cells)
+        ]
+        return {
+            top: [each for each in filled if each.under == top.title]
+            for top in self.columns
+            if not top.under
+        }
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """The headings over the columns of `layout`, each with the number of columns it spans; [] if none has one."""
+        """The headings over the columns of `layout`, each with the number of columns it spans; []
+        if none has one.
+        """
         spans = groupby(self.layout, key=lambda column: column.group or column)
-        groups = [(key if isinstance(key, str) else "", len(list(columns))) for key, columns in spans]
+        groups = [
+            (key if isinstance(key, str) else "", len(list(columns))) for key, columns in spans
+        ]
         return groups if any(group for group, _ in groups) else []
 
     def csv(self) -> str:
@@ -153,9 +174,14 @@ class Table:
         columns = []
         for column, cells in self.columns.items():
             texts = [column.text(cell).replace("|", "\\|") for cell in cells]
-            texts = [f"**{text}**" if number in self.strong and text else text for number, text in enumerate(texts)]
+            texts = [
+                f"**{text}**" if number in self.strong and text else text
+                for number, text in enumerate(texts)
+            ]
             width = max(3, *map(len, [column.full_title, *texts]))
-            side, rule = ("<", "-" * width) if column.align == "left" else (">", "-" * (width - 1) + ":")
+            side, rule = (
+                ("<", "-" * width) if column.align == "left" else (">", "-" * (width - 1) + ":")
+            )
             title, *texts = (f"{text:{side}{width}}" for text in (column.full_title, *texts))
             columns.append([title, rule, *texts])
         lines = [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]
@@ -189,7 +215,11 @@ def signed(value: float, digits: int = 1) -> str:
 
 def interval(found: Difference) -> str | None:
     """The 95 % interval of a difference: +2.8 to +7.4."""
-    return None if found.low is None or found.high is None else f"{signed(found.low)} to {signed(found.high)}"
+    return (
+        None
+        if found.low is None or found.high is None
+        else f"{signed(found.low)} to {signed(found.high)}"
+    )
 
 
 def integer(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""The line that a run says once its first steps are done: what it runs on, in which way, and how long it will take."""
+"""The line that a run says once its first steps are done: what it runs on, in which way, and how
+long it will take.
+"""
 
 import sys
 import time
@@ -17,7 +19,9 @@ TIMED = 5  # steps that the estimate is made from
 
 
 class Announcer:
-    """Prints the line in each phase of a run, once its pace is known: the mean over `TIMED` steps by the clock."""
+    """Prints the line in each phase of a run, once its pace is known: the mean over `TIMED` steps
+    by the clock.
+    """
 
     def __init__(self) -> None:
         self._clock = 0.0
@@ -53,7 +57,10 @@ def announce(step: StepDone, pace: float) -> str:
 
 
 def _device(step: StepDone) -> str:
-    world, threads = step.world, f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}"
+    world, threads = (
+        step.world,
+        f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}",
+    )
     if world.device.type != "cuda":
         return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()

@@ -1,4 +1,5 @@
-"""What a training takes by its settings: memory of a GPU, and time on cards that nobody has measured here.
+"""What a training takes by its settings: memory of a GPU, and time on cards that nobody has
+measured here.
 
 time     floating point operations / (the maker's peak × the share of it that training reaches). The share is a range of
          published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On a GPU it falls with the width
@@ -40,7 +41,9 @@ UNITS = (
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU by its maker's figures: dense operations per second in its training format, bytes of memory (a CPU: 0)."""
+    """A GPU by its maker's figures: dense operations per second in its training format, bytes of
+    memory (a CPU: 0).
+    """
 
     name: str
     flops: float
@@ -57,7 +60,9 @@ CARDS = {
 
 
 def this_machine() -> Card:
-    """Return the GPU here, as far as CARDS has it, else the CPU cores by a product that is timed now."""
+    """Return the GPU here, as far as CARDS has it, else the CPU cores by a product that is timed
+    now.
+    """
     if torch.cuda.is_available():
         name = torch.cuda.get_device_name()
         for card in CARDS.values():
@@ -65,7 +70,11 @@ def this_machine() -> Card:
                 return replace(card, name=f"this machine's {card.name}")
     left = torch.ones(2048, 256)
     right = torch.ones(256, 512)
-    seconds = Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right}).timeit(20).mean
+    seconds = (
+        Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right})
+        .timeit(20)
+        .mean
+    )
     cores = worker_count()  # process time, so that other work on the machine does not count
     return Card(f"this machine's {cores} CPU cores", cores * 2 * left.numel() * 512 / seconds, 0)
 
@@ -78,7 +87,9 @@ def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int
 
 
 def utilisation(card: Card, hidden: int) -> tuple[float, float]:
-    """Return the share of a card's peak that training reaches with so many hidden units, the highest first."""
+    """Return the share of a card's peak that training reaches with so many hidden units, the
+    highest first.
+    """
     width = 1.0 if card.memory == 0 else min(1.0, hidden / WIDE)
     return UTILISATION[0] * width, UTILISATION[1] * width
 
@@ -104,10 +115,13 @@ def duration(seconds: float) -> str:
 @functools.cache
 def parameters(config: ElectraConfig, vocab_size: int) -> int:
     """Return the number of parameters of both networks, shared ones once."""
-    encoder = replace(config.encoder, init="published")  # other initialisations compute with the weights
+    # other initialisations compute with the weights
+    encoder = replace(config.encoder, init="published")
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
-        model = Pretraining(replace(config, encoder=encoder), vocab_size, special, torch.ones(vocab_size))
+        model = Pretraining(
+            replace(config, encoder=encoder), vocab_size, special, torch.ones(vocab_size)
+        )
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -126,7 +140,9 @@ def pretraining_memory(config: ElectraConfig, vocab_size: int, accumulate: int) 
 
 
 def fitting_accumulate(config: ElectraConfig, vocab_size: int, memory: float) -> int:
-    """Return the least `pretrain.accumulate` with which a step fits into so many bytes; 0 if none does."""
+    """Return the least `pretrain.accumulate` with which a step fits into so many bytes; 0 if none
+    does.
+    """
     batch = math.gcd(*(phase.batch for phase in phases_of(config.pretrain, 1)))
     for count in range(config.pretrain.accumulate, batch + 1):
         if batch % count == 0 and pretraining_memory(config, vocab_size, count) <= USABLE * memory:

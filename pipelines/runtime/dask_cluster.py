@@ -1,7 +1,9 @@
-"""Units of work on a Dask cluster: ELECTRA_DASK=tcp://scheduler:8786 takes the place of this machine's processes.
+"""Units of work on a Dask cluster: ELECTRA_DASK=tcp://scheduler:8786 takes the place of this
+machine's processes.
 
-Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the same is checked here
-before a unit begins: a worker runs the code of this checkout, sees its folder, and has one thread.
+Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the
+same is checked here before a unit begins: a worker runs the code of this checkout, sees its folder,
+and has one thread.
 """
 
 import os
@@ -22,34 +24,50 @@ SECONDS = 10.0  # for the scheduler's first answer
 def run_units(
     function: Callable[[Unit], Result], units: Sequence[Unit], address: str, mark: Path
 ) -> Iterator[tuple[int, Result]]:
-    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file they share.
+    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file
+    they share.
 
-    A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler answers, BadConfig for
-    workers that cannot make these units.
+    A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler
+    answers, BadConfig for workers that cannot make these units.
     """
     try:
         from distributed import CancelledError, Client, KilledWorker, as_completed
     except ImportError:
         do = "pip install 'electra-workflow[dask]', or unset it"
-        raise BadConfig(f"{VARIABLE}: is set, and dask.distributed is not installed; {do}") from None
+        raise BadConfig(
+            f"{VARIABLE}: is set, and dask.distributed is not installed; {do}"
+        ) from None
     try:
         client = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:
         do = f"start it, or unset {VARIABLE}"
-        raise SourceUnreachable(f"{VARIABLE}: no scheduler answers at {address} ({error}); {do}") from None
+        raise SourceUnreachable(
+            f"{VARIABLE}: no scheduler answers at {address} ({error}); {do}"
+        ) from None
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        print(f"{len(units):,} units go to {address}, which has {workers:,} workers", file=sys.stderr, flush=True)
+        print(
+            f"{len(units):,} units go to {address}, which has {workers:,} workers",
+            file=sys.stderr,
+            flush=True,
+        )
         here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), _code())
-        futures = {client.submit(_run, here, function, unit, pure=False): index for index, unit in enumerate(units)}
+        futures = {
+            client.submit(_run, here, function, unit, pure=False): index
+            for index, unit in enumerate(units)
+        }
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except KilledWorker as error:
-            raise Stopped(f"{VARIABLE}: a unit's workers died, again and again ({error}); see their logs") from None
+            raise Stopped(
+                f"{VARIABLE}: a unit's workers died, again and again ({error}); see their logs"
+            ) from None
         except CancelledError:
             do = "what is done is kept: start it and run the same command again"
-            raise SourceUnreachable(f"{VARIABLE}: the scheduler at {address} is gone; {do}") from None
+            raise SourceUnreachable(
+                f"{VARIABLE}: the scheduler at {address} is gone; {do}"
+            ) from None
         finally:
             client.cancel(list(futures), force=True)
 
@@ -66,9 +84,13 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     folder, mark, told, code = here
     worker: Any = get_worker()
     if worker.state.nthreads != 1:
-        raise BadConfig(f"worker {worker.address}: has {worker.state.nthreads} threads; start it with --nthreads 1")
+        raise BadConfig(
+            f"worker {worker.address}: has {worker.state.nthreads} threads; start it with --nthreads 1"
+        )
     if _code() != code:
-        raise BadConfig(f"worker {worker.address}: runs other code; start it again in this checkout")
+        raise BadConfig(
+            f"worker {worker.address}: runs other code; start it again in this checkout"
+        )
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         os.chdir(folder)
@@ -76,5 +98,7 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     except OSError:
         seen = None
     if seen != told:
-        raise BadConfig(f"worker {worker.address}: does not see {folder} as it is; all machines need to see it")
+        raise BadConfig(
+            f"worker {worker.address}: does not see {folder} as it is; all machines need to see it"
+        )
     return function(unit)

@@ -1,10 +1,12 @@
-"""Checkpoints behind a URL, ELECTRA_MIRROR=s3://bucket/electra, so that another machine goes on with a dead one's run.
+"""Checkpoints behind a URL, ELECTRA_MIRROR=s3://bucket/electra, so that another machine goes on
+with a dead one's run.
 
     <mirror>/pretrain/1a2b3c4d/step-5000/…    a checkpoint of the run of this fingerprint
 
-A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest two there. One is
-complete if its files are what its MANIFEST.json says. Training never waits for the thread and never ends for it: what
-goes wrong is a warning, once, and is tried again. (`fsspec.generic.rsync` copies each file to a temporary one first.)
+A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest
+two there. One is complete if its files are what its MANIFEST.json says. Training never waits for
+the thread and never ends for it: what goes wrong is a warning, once, and is tried again.
+(`fsspec.generic.rsync` copies each file to a temporary one first.)
 """
 
 import contextlib
@@ -32,7 +34,9 @@ KEPT = 2
 
 @contextlib.contextmanager
 def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
-    """Around a run's training: bring its newest checkpoint from the mirror if that is ahead, and send what is saved."""
+    """Around a run's training: bring its newest checkpoint from the mirror if that is ahead, and
+    send what is saved.
+    """
     if not os.environ.get(VARIABLE) or not is_main():
         yield
         return
@@ -49,7 +53,9 @@ def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
 
 
 def url_of(run: Path) -> str:
-    """Return the URL of a run's checkpoints; one that was continued under other settings has its own."""
+    """Return the URL of a run's checkpoints; one that was continued under other settings has its
+    own.
+    """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
     continued = (newest(run) or {}).get("continued")
     return f"{url}-{digest(continued)[:8]}" if continued else url
@@ -68,8 +74,11 @@ def send_all(run: Path, ended: threading.Event) -> None:
         try:
             send(run, step)
         except UserError as error:
-            if not failed and (run / f"step-{step}").exists():  # else training has a newer one by now
-                _say(f"warning: {error}; training goes on, and its checkpoints are sent when the mirror answers")
+            # else training has a newer one by now
+            if not failed and (run / f"step-{step}").exists():
+                _say(
+                    f"warning: {error}; training goes on, and its checkpoints are sent when the mirror answers"
+                )
                 failed = True
             continue
         if failed:
@@ -92,7 +101,9 @@ def send(run: Path, step: int) -> None:
 
 
 def bring_newest(run: Path) -> None:
-    """Put the mirror's newest good checkpoint where training looks for it, if it is ahead of what is here."""
+    """Put the mirror's newest good checkpoint where training looks for it, if it is ahead of what
+    is here.
+    """
     here = max((step for step in checkpoint.steps(run) if _is_good(run, step)), default=-1)
     if here < 0 and _is_restarted(run):
         return
@@ -120,12 +131,16 @@ def bring_newest(run: Path) -> None:
 
 
 def _is_restarted(run: Path) -> bool:
-    """Return whether an earlier run of the same settings was archived: the mirror may still have its checkpoints."""
+    """Return whether an earlier run of the same settings was archived: the mirror may still have
+    its checkpoints.
+    """
     return any(run.parent.glob(f"{run.name}{OLD}*"))
 
 
 def _is_good(run: Path, step: int) -> bool:
-    """Return whether a checkpoint's bytes are what its manifest says: they are hashed once, for its loading too."""
+    """Return whether a checkpoint's bytes are what its manifest says: they are hashed once, for its
+    loading too.
+    """
     try:
         verify_manifest(run / f"step-{step}", step=step)
     except UserError:

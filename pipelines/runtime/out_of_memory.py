@@ -31,7 +31,9 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
 
 
 def finer_slices(settings: PretrainConfig) -> int:
-    """Return the next larger `pretrain.accumulate` that every phase's batch allows, 0 if there is none."""
+    """Return the next larger `pretrain.accumulate` that every phase's batch allows, 0 if there is
+    none.
+    """
     batch = math.gcd(*(phase.batch for phase in phases_of(settings, 1)))
     counts = range(settings.accumulate + 1, batch + 1)
     return next((count for count in counts if batch % math.lcm(count, rank()[1]) == 0), 0)

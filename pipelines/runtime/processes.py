@@ -1,9 +1,11 @@
-"""Several processes of one stage, on this machine or on several: torch elastic (torchrun) starts and watches them.
+"""Several processes of one stage, on this machine or on several: torch elastic (torchrun) starts
+and watches them.
 
-Each process is the stage's own command with a rank in its environment. When one fails the others are ended too, and one
-sentence is printed: the user's mistake that a process met, or that a process died and the same command resumes from the
-last checkpoint. The number of processes changes no result beyond rounding, so it is not a parameter but an option of
-the command line or one of torchrun's own variables, which pass through DVC.
+Each process is the stage's own command with a rank in its environment. When one fails the others
+are ended too, and one sentence is printed: the user's mistake that a process met, or that a process
+died and the same command resumes from the last checkpoint. The number of processes changes no
+result beyond rounding, so it is not a parameter but an option of the command line or one of
+torchrun's own variables, which pass through DVC.
 """
 
 import contextlib
@@ -33,24 +35,33 @@ DEFAULTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint"
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
-MEET = "give the first machine's name and a free port of it, and start all machines within 15 minutes"
+MEET = (
+    "give the first machine's name and a free port of it, and start all machines within 15 minutes"
+)
 PLACE = "HOST:PORT of the first machine, the same on all of them"
-PATIENCE = 600  # seconds that processes have to finish their step and save after a stop was requested
+# seconds that processes have to finish their step and save after a stop was requested
+PATIENCE = 600
 
 
 def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return PET_NPROC_PER_NODE and so on, which torchrun reads, for the options that differ from their default.
+    """Return PET_NPROC_PER_NODE and so on, which torchrun reads, for the options that differ from
+    their default.
 
     Raises BadConfig for several machines without a place to meet.
     """
     endpoint = options["rdzv_endpoint"]
     require(
-        bool(endpoint) or options["nnodes"] == 1, f"--rdzv-endpoint: is missing; with several machines it is {PLACE}"
+        bool(endpoint) or options["nnodes"] == 1,
+        f"--rdzv-endpoint: is missing; with several machines it is {PLACE}",
     )
     parts = ENDPOINT.fullmatch(endpoint or "localhost:1")
     fits = parts is not None and 0 < int(parts[1]) < 1 << 16
     require(fits, f"--rdzv-endpoint: is {shown(endpoint)}, should be {PLACE}")
-    return {f"PET_{key.upper()}": str(options[key]) for key, default in DEFAULTS.items() if options[key] != default}
+    return {
+        f"PET_{key.upper()}": str(options[key])
+        for key, default in DEFAULTS.items()
+        if options[key] != default
+    }
 
 
 def several(variables: Mapping[str, str]) -> bool:
@@ -59,12 +70,16 @@ def several(variables: Mapping[str, str]) -> bool:
 
 
 def is_process() -> bool:
-    """Whether torchrun has started this process as one of several, and its variables are not just left over."""
+    """Whether torchrun has started this process as one of several, and its variables are not just
+    left over.
+    """
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
 def is_main() -> bool:
-    """Whether this process is the only one, or the first of several: it alone reads, writes and prints."""
+    """Whether this process is the only one, or the first of several: it alone reads, writes and
+    prints.
+    """
     return rank()[0] == 0
 
 
@@ -74,19 +89,24 @@ def report(error: UserError) -> None:
     if file is None or not is_process():
         print(f"error: {error}", file=sys.stderr)
     else:  # the form that torch elastic reads
-        message = {"message": str(error), "extraInfo": {"timestamp": str(int(time.time())), "code": error.exit_code}}
+        message = {
+            "message": str(error),
+            "extraInfo": {"timestamp": str(int(time.time())), "code": error.exit_code},
+        }
         write_atomic(Path(file), dump_json({"message": message}))
 
 
 def earlier_mistake() -> int:
-    """In a restarted process: the exit code of a user's mistake that ended an earlier attempt, reported again; else 0.
+    """In a restarted process: the exit code of a user's mistake that ended an earlier attempt,
+    reported again; else 0.
 
     Torch elastic restarts after every failure, and only a death is worth it.
     """
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not file or not is_process():
         return 0
-    for earlier in sorted(Path(file).parents[2].glob("attempt_*/*/error.json")):  # its own is attempt_N/RANK/error.json
+    # its own is attempt_N/RANK/error.json
+    for earlier in sorted(Path(file).parents[2].glob("attempt_*/*/error.json")):
         text = earlier.read_bytes()
         code = int(json.loads(text)["message"]["extraInfo"].get("code", 0))
         if code not in {0, Stopped.exit_code}:
@@ -96,10 +116,13 @@ def earlier_mistake() -> int:
 
 
 def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> int:
-    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for; returns the exit code."""
+    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for; returns
+    the exit code.
+    """
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(number.name for number in heeded())
-    # A new store for each start: with one store for all, restarted processes read where the dead ones had listened.
+    # A new store for each start: with one store for all, restarted processes read where the dead
+    # ones had listened.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -130,10 +153,16 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
         try:
             elastic_launch(config, sys.executable)("-m", "pipelines", *command)
         except SignalException as error:
-            report(Stopped(f"{name}: stopped by {error.sigval.name}; run the same command to go on"))
+            report(
+                Stopped(f"{name}: stopped by {error.sigval.name}; run the same command to go on")
+            )
             return Stopped.exit_code
         except RendezvousError as error:
-            report(unmet := SourceUnreachable(f"{endpoint}: the machines did not meet ({error}); {MEET}"))
+            report(
+                unmet := SourceUnreachable(
+                    f"{endpoint}: the machines did not meet ({error}); {MEET}"
+                )
+            )
             return unmet.exit_code
         except ChildFailedError as error:
             return explain(error.failures, name)
@@ -141,18 +170,23 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
 
 def find_rendezvous(endpoint: str) -> bool:
-    """Wait until machines can meet at HOST:PORT, and return whether it is this machine that listens there.
+    """Wait until machines can meet at HOST:PORT, and return whether it is this machine that listens
+    there.
 
-    The library waits in C++, where no signal is handled, and for ever where something else answers. Here a stop works.
-    Raises SourceUnreachable for a port that something else holds, and where nobody listens in time.
+    The library waits in C++, where no signal is handled, and for ever where something else answers.
+    Here a stop works. Raises SourceUnreachable for a port that something else holds, and where
+    nobody listens in time.
     """
     host, _, port = endpoint.rpartition(":")
     deadline = time.monotonic() + MEETING
     while time.monotonic() < deadline:
         try:
-            family, *_, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+            family, *_, address = socket.getaddrinfo(
+                host.strip("[]"), int(port), type=socket.SOCK_STREAM
+            )[0]
             with contextlib.suppress(OSError), socket.create_server(address, family=family):
-                return True  # this is the first machine, and the port is free; else another machine's, or taken
+                # this is the first machine, and the port is free; else another machine's, or taken
+                return True
             with socket.create_connection((str(address[0]), int(address[1])), timeout=5):
                 pass
         except OSError:  # the first machine is not up yet
@@ -160,7 +194,9 @@ def find_rendezvous(endpoint: str) -> bool:
             continue
         if _is_store(host.strip("[]"), int(port)):
             return False
-        raise SourceUnreachable(f"{endpoint}: something else than this program answers there; give another port")
+        raise SourceUnreachable(
+            f"{endpoint}: something else than this program answers there; give another port"
+        )
     raise SourceUnreachable(f"{endpoint}: nobody listens there; {MEET}")
 
 
@@ -182,17 +218,23 @@ def _is_store(host: str, port: int) -> bool:
 
 
 def explain(failures: Mapping[int, Any], name: str) -> int:
-    """Print why the run ended and return its exit code: a death, a mistake, else that a process was stopped.
+    """Print why the run ended and return its exit code: a death, a mistake, else that a process was
+    stopped.
 
     Torch elastic ends the other processes with SIGTERM.
     """
     order = {Stopped.exit_code: 2, -signal.SIGTERM: 3}
-    rank, chosen = min(failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0)))
+    rank, chosen = min(
+        failures.items(), key=lambda item: order.get(item[1].exitcode, int(item[1].exitcode > 0))
+    )
     if chosen.exitcode < 0:
         ended = f"process {rank} was ended by {chosen.signal_name()}"
         report(Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint"))
         return Stopped.exit_code
     if chosen.error_file_data:
         message = chosen.message  # as `report` wrote it, or torch elastic's own text
-        print(f"error: {message['message'] if isinstance(message, dict) else message}", file=sys.stderr)
+        print(
+            f"error: {message['message'] if isinstance(message, dict) else message}",
+            file=sys.stderr,
+        )
     return int(chosen.exitcode)

@@ -1,4 +1,6 @@
-"""How far a long task is, how fast, and how long it will take: rich's bar on a terminal, else a line now and then."""
+"""How far a long task is, how fast, and how long it will take: rich's bar on a terminal, else a
+line now and then.
+"""
 
 import contextlib
 import sys
@@ -16,10 +18,11 @@ DRAW_SECONDS = 0.1  # between two drawings of the bar
 
 
 class ProgressBar(Bar):
-    """`with ProgressBar("tiny", total=1200, unit="steps") as progress: progress.update(done, loss=…)`.
+    """`with ProgressBar("tiny", total=1200, unit="steps") as progress: progress.update(done,
+    loss=…)`.
 
-    `total` 0 means unknown. `update` costs a clock reading, so it may be called at every step; a resumed task simply
-    starts with a higher `done`, and rate and time left are measured from there.
+    `total` 0 means unknown. `update` costs a clock reading, so it may be called at every step; a
+    resumed task simply starts with a higher `done`, and rate and time left are measured from there.
     """
 
     def __init__(self, title: str, total: int, unit: str, stream: TextIO | None = None) -> None:
@@ -47,7 +50,8 @@ class ProgressBar(Bar):
 
     def _show(self, end: bool = False) -> None:
         words = self.words(time.monotonic() - self._started)
-        with contextlib.suppress(OSError):  # a full disk or a closed terminal must not hide why the task ends
+        # a full disk or a closed terminal must not hide why the task ends
+        with contextlib.suppress(OSError):
             if self.bar is None:
                 self.stream.write(f"{self.title}  {words}\n")
                 self.stream.flush()
@@ -55,28 +59,38 @@ class ProgressBar(Bar):
                 if not self.bar.tasks:
                     self.bar.add_task(self.title, total=self.total or None, words="")
                     self.bar.start()
-                self.bar.update(self.bar.task_ids[0], completed=self.done, words=words, refresh=True)
+                self.bar.update(
+                    self.bar.task_ids[0], completed=self.done, words=words, refresh=True
+                )
                 if end:
                     self.bar.stop()
 
     def words(self, seconds: float) -> str:
         """The text beside the title, `seconds` after the first update.
 
-        Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take minutes.
+        Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take
+        minutes.
         """
         rate = (self.done - (self._first or 0)) / seconds if seconds > 0 else 0.0
         parts = [f"{self.done:,} {self.unit}"]
         if self.total > 0:
-            parts = [f"{min(1.0, self.done / self.total):4.0%}", f"{self.done:,}/{self.total:,} {self.unit}"]
+            parts = [
+                f"{min(1.0, self.done / self.total):4.0%}",
+                f"{self.done:,}/{self.total:,} {self.unit}",
+            ]
         if rate > 0:
             parts.append(f"{_short(rate)}/s")
             if self.done < self.total:
                 parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
-        return "  ".join(parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()])
+        return "  ".join(
+            parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()]
+        )
 
 
 def rich_bar(stream: TextIO) -> "Progress | None":
-    """A bar where the stream is a terminal. It has no thread, so processes may be forked while it is shown."""
+    """A bar where the stream is a terminal. It has no thread, so processes may be forked while it
+    is shown.
+    """
     if not stream.isatty():
         return None
     from rich.console import Console
@@ -84,7 +98,9 @@ def rich_bar(stream: TextIO) -> "Progress | None":
 
     if (console := Console(file=stream)).is_dumb_terminal:
         return None
-    title, words = (TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}"))
+    title, words = (
+        TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}")
+    )
     return Progress(title, BarColumn(24), words, console=console, auto_refresh=False)
 
 
@@ -101,7 +117,9 @@ MUCH = 0.05  # a larger share that is lost is worth a warning
 
 
 def print_left_out(where: str, lost: int, total: int, unit: str, why: str, more: str) -> None:
-    """One line about what a stage left out: its share, and `more` (where it is noted, what changes it)."""
+    """One line about what a stage left out: its share, and `more` (where it is noted, what changes
+    it).
+    """
     if lost:
         sign = "warning: " if lost > MUCH * total else ""
         said = f"{lost:,} of {total:,} {unit} ({lost / total:.2%}) {why}"

@@ -1,8 +1,10 @@
-"""Units of work that survive a kill: each leaves a finished folder, and a second run does only what is missing.
+"""Units of work that survive a kill: each leaves a finished folder, and a second run does only what
+is missing.
 
-A unit's folder carries its own manifest: the hash of every file, the fingerprint of the settings and the input that it
-was made of, and the version of the code. So it may as well be made on another machine: by a Dask cluster, where one is
-named. A run of units is named by that fingerprint (electra/storage/run_dir.py), and continues under changed code.
+A unit's folder carries its own manifest: the hash of every file, the fingerprint of the settings
+and the input that it was made of, and the version of the code. So it may as well be made on another
+machine: by a Dask cluster, where one is named. A run of units is named by that fingerprint
+(electra/storage/run_dir.py), and continues under changed code.
 """
 
 import functools
@@ -26,7 +28,9 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shown:
-    """What the bar shows of units: their sizes in bytes (1 each where unknown), and one of their counts."""
+    """What the bar shows of units: their sizes in bytes (1 each where unknown), and one of their
+    counts.
+    """
 
     title: str
     sizes: Sequence[int]
@@ -35,19 +39,27 @@ class Shown:
 
 @dataclass(frozen=True)
 class MadeOf:
-    """The digest of the settings and the input that units are made of, and the version of the code that makes them."""
+    """The digest of the settings and the input that units are made of, and the version of the code
+    that makes them.
+    """
 
     fingerprint: str
     code: str
 
 
 def finish_units(
-    work: Path, made: MadeOf, function: Callable[[Job, Path], Counts], jobs: Sequence[Job], shown: Shown
+    work: Path,
+    made: MadeOf,
+    function: Callable[[Job, Path], Counts],
+    jobs: Sequence[Job],
+    shown: Shown,
 ) -> list[Counts]:
-    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished; return all counts.
+    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished;
+    return all counts.
 
-    `function` writes its files into an empty folder and returns JSON values. The caller holds the work folder's lock.
-    Units are made by this machine's processes, or by the cluster of ELECTRA_DASK.
+    `function` writes its files into an empty folder and returns JSON values. The caller holds the
+    work folder's lock. Units are made by this machine's processes, or by the cluster of
+    ELECTRA_DASK.
     """
     sweep(work)
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
@@ -64,12 +76,17 @@ def finish_units(
         finishing = run_units(_finish, tasks, worker_count())
     sizes = shown.sizes
     done = sum(size for size, counts in zip(sizes, results, strict=True) if counts is not None)
-    with ProgressBar(shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards") as progress:
+    with ProgressBar(
+        shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards"
+    ) as progress:
         progress.update(done)
         for position, result in finishing:
             results[todo[position]] = result
             done += sizes[todo[position]]
-            progress.update(done, **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)})
+            progress.update(
+                done,
+                **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)},
+            )
     return [counts for counts in results if counts is not None]
 
 
@@ -92,8 +109,8 @@ def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
 def finished(folder: Path, fingerprint: str) -> Counts | None:
     """The counts of a whole unit of this fingerprint. A damaged one is removed.
 
-    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the stage's output, and
-    the same command makes it again.
+    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the
+    stage's output, and the same command makes it again.
     """
     if (whole := manifest.finished(folder, fingerprint)) is None:
         remove(folder)

@@ -1,9 +1,10 @@
 """Where text and tasks come from, as settings: the sample world, local files, or a hub.
 
-Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows. Their bytes depend on
-streams (files, compressed or not), local, warc, gigaword, wikipedia and hub (documents), documents (units of work),
-sample_world/, own (rows of custom tasks), glue and squad (the official layouts). preview only looks and prints, and
-predict_rows reads what a finished model is to answer: the others never import these two.
+Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows.
+Their bytes depend on streams (files, compressed or not), local, warc, gigaword, wikipedia and hub
+(documents), documents (units of work), sample_world/, own (rows of custom tasks), glue and squad
+(the official layouts). preview only looks and prints, and predict_rows reads what a finished model
+is to answer: the others never import these two.
 """
 
 from dataclasses import field
@@ -20,10 +21,15 @@ from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
 def _extends_ascii(encoding: str) -> bool:
-    """Whether lines of this encoding end as ASCII's do, and its bytes are text rather than base64, escapes or such."""
+    """Whether lines of this encoding end as ASCII's do, and its bytes are text rather than base64,
+    escapes or such.
+    """
     sample = "..\\u0041\n"
     try:
-        return sample.encode().decode(encoding) == sample and sample.encode(encoding) == sample.encode()
+        return (
+            sample.encode().decode(encoding) == sample
+            and sample.encode(encoding) == sample.encode()
+        )
     except (LookupError, ValueError):
         return False
 
@@ -43,15 +49,18 @@ class SampleCorpus(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalCorpus(Settings):
-    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output, compressed ones as well.
+    """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output,
+    compressed ones as well.
 
-    The other kinds are files as they are delivered, which need no further setting: WARC and WET of crawls, SGML of
-    English Gigaword, XML dumps of Wikipedia.
+    The other kinds are files as they are delivered, which need no further setting: WARC and WET of
+    crawls, SGML of English Gigaword, XML dumps of Wikipedia.
     """
 
     kind: Literal["local", "warc", "gigaword", "wikipedia"]
     files: tuple[str, ...]  # `!` in front of one leaves out what it names
-    format: Literal["auto", "jsonl", "text", "parquet", "wikiextractor", "warc", "gigaword", "wikipedia"] = "auto"
+    format: Literal[
+        "auto", "jsonl", "text", "parquet", "wikiextractor", "warc", "gigaword", "wikipedia"
+    ] = "auto"
     # what a document is in a text file; headings: ` = Title = ` opens one, as in WikiText
     documents: Literal["file", "blank_lines", "lines", "headings"] = "file"
     text: str = "text"  # the field of jsonl and parquet that holds the text
@@ -64,12 +73,17 @@ class LocalCorpus(Settings):
         named = [pattern for pattern in self.files if not pattern.startswith("!")]
         require(len(named) > 0, "files: should name at least one path or glob")
         extends = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
-        require(_extends_ascii(self.encoding), f"encoding: is {shown(self.encoding)}, should be {extends}")
+        require(
+            _extends_ascii(self.encoding),
+            f"encoding: is {shown(self.encoding)}, should be {extends}",
+        )
         if self.kind != "local":
             for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
                 value = getattr(self, key)
                 unset = value == getattr(LocalCorpus, key)
-                require(unset, f"{key}: is {shown(value)}, should not be set with kind: {self.kind}")
+                require(
+                    unset, f"{key}: is {shown(value)}, should not be set with kind: {self.kind}"
+                )
             fits = self.format in {"auto", self.kind}
             require(fits, f"format: is {self.format}, should not be set with kind: {self.kind}")
             object.__setattr__(self, "format", self.kind)
@@ -86,7 +100,8 @@ class HubCorpus(Settings):
     split: str = "train"
     text: str = "text"
     id: str = "id"
-    fetch: Literal["download", "stream"] = "download"  # download: into the hub's cache, every file checked by its hash
+    # download: into the hub's cache, every file checked by its hash
+    fetch: Literal["download", "stream"] = "download"
     hard_wrapped: bool = False
     weight: Positive | None = None
 
@@ -99,19 +114,22 @@ SourceConfig = Annotated[SampleCorpus | LocalCorpus | HubCorpus, Field(discrimin
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(Settings):
-    """How large a corpus is, so that a disk too small is noticed before the first byte and not after a day."""
+    """How large a corpus is, so that a disk too small is noticed before the first byte and not
+    after a day.
+    """
 
     tokens: Annotated[float, Field(gt=0, le=1e18)]
     gigabytes: Positive  # of cleaned text
-    core_hours: Positive | None = None  # of the corpus and tokens stages together, from measured rates (docs/scale.md)
+    # of the corpus and tokens stages together, from measured rates (docs/scale.md)
+    core_hours: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig(Settings):
     """The section `corpora.<name>`: sources, and what is done to their text.
 
-    With weights, the sources' shares of the tokens are as their weights: the scarcest for its weight is repeated most,
-    and none is cut. All sources have a weight or none has.
+    With weights, the sources' shares of the tokens are as their weights: the scarcest for its
+    weight is repeated most, and none is cut. All sources have a weight or none has.
     """
 
     sources: tuple[SourceConfig, ...]
@@ -122,7 +140,9 @@ class CorpusConfig(Settings):
     def __post_init__(self) -> None:
         require(len(self.sources) > 0, "sources: should have at least one source")
         weighted = [source.weight is not None for source in self.sources]
-        require(all(weighted) or not any(weighted), "sources: should all have a weight, or none should")
+        require(
+            all(weighted) or not any(weighted), "sources: should all have a weight, or none should"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +151,9 @@ class SampleTasks(Settings):
 
     kind: Literal["sample"]
     seed: Seed = 1
-    quarantine: QuarantineConfig = field(default_factory=lambda: QuarantineConfig(fraction=0.0, handful=0))
+    quarantine: QuarantineConfig = field(
+        default_factory=lambda: QuarantineConfig(fraction=0.0, handful=0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +190,9 @@ class HubTasks(Settings):
 
     def __post_init__(self) -> None:
         some = self.glue or self.squad1 or self.squad2
-        require(some is not None, "glue: is missing, and so are squad1 and squad2; name at least one")
+        require(
+            some is not None, "glue: is missing, and so are squad1 and squad2; name at least one"
+        )
 
 
 METRICS = {  # that may count, the usual one first
@@ -191,14 +215,16 @@ class OwnTask(Settings):
     b: str | None = None  # column of the second text of a pair
     label: str = "label"  # column of the class, the number or the tags
     id: str | None = None  # column of the id; without one, rows are numbered
-    labels: tuple[str | int | bool, ...] = ()  # the classes; for tagging the types of spans, as in B-NP
+    # the classes; for tagging the types of spans, as in B-NP
+    labels: tuple[str | int | bool, ...] = ()
     metric: str = ""  # the one that counts
     scale: Positive = 1.0  # regression: about the largest label
 
     def __post_init__(self) -> None:
         metrics, few = METRICS[self.kind], LABELS[self.kind]
         object.__setattr__(self, "metric", self.metric or metrics[0])
-        object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))  # as they are in all that follows
+        # as they are in all that follows
+        object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))
         known = f"metric: is {shown(self.metric)}, should be one of {', '.join(metrics)}"
         require(self.metric in metrics, known)
         require_once(self.labels, "labels", empty=True)
@@ -220,7 +246,12 @@ class OwnTasks(Settings):
         for name in self.tasks:
             official = name in {*GLUE, "squad", *SQUAD.values()}
             require(not official, f"tasks.{name}: is the name of an official task; choose another")
-            require(name.replace("_", "").isalnum(), f"tasks.{name}: should be a name of letters, digits and _")
+            require(
+                name.replace("_", "").isalnum(),
+                f"tasks.{name}: should be a name of letters, digits and _",
+            )
 
 
-TaskSourceConfig = Annotated[SampleTasks | LocalTasks | HubTasks | OwnTasks, Field(discriminator="kind")]
+TaskSourceConfig = Annotated[
+    SampleTasks | LocalTasks | HubTasks | OwnTasks, Field(discriminator="kind")
+]

@@ -1,11 +1,13 @@
-"""A corpus as units of work: each some files, a range of a large one, or a part of a hub data set, in a fixed order.
+"""A corpus as units of work: each some files, a range of a large one, or a part of a hub data set,
+in a fixed order.
 
-What a unit is depends on the corpus alone, never on who reads it: so any process on any machine that has the same files
-makes the same documents of unit number k.
+What a unit is depends on the corpus alone, never on who reads it: so any process on any machine
+that has the same files makes the same documents of unit number k.
 
-1. every file is read once for its hash and, if it is large, for the ends of documents some RANGE_BYTES apart
-2. a parquet file is cut between row groups, a bz2 dump of Wikipedia between its streams, any other compressed file
-   and WARC nowhere: a corpus should be many of them
+1. every file is read once for its hash and, if it is large, for the ends of documents some
+  RANGE_BYTES apart
+2. a parquet file is cut between row groups, a bz2 dump of Wikipedia between its streams, any other
+  compressed file and WARC nowhere: a corpus should be many of them
 3. small neighbours share a unit
 """
 
@@ -21,12 +23,30 @@ from typing import Any
 from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
 from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
-from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, SampleCorpus, hub, local, streams
+from pipelines.sources import (
+    CorpusConfig,
+    HubCorpus,
+    LocalCorpus,
+    SampleCorpus,
+    hub,
+    local,
+    streams,
+)
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import BLOCK, COMPRESSIONS, LeftOut, Piece, find_ends, find_streams, first_bytes, mark_of
+from pipelines.sources.streams import (
+    BLOCK,
+    COMPRESSIONS,
+    LeftOut,
+    Piece,
+    find_ends,
+    find_streams,
+    first_bytes,
+    mark_of,
+)
 from pipelines.text.cleaning import Document, Rejected
 
-GROUP_BYTES = 8 << 20  # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
+# stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
+GROUP_BYTES = 8 << 20
 RANGE_BYTES = 64 << 20
 # What ends a document; the next one begins behind it.
 ENDS = {
@@ -39,7 +59,8 @@ ENDS = {
     "wikipedia": re.compile(rb"</page>[ \t\r]*\n"),
 }
 
-Cut = tuple[int, int]  # where a piece begins (byte or row group) and the number of its first line or row
+# where a piece begins (byte or row group) and the number of its first line or row
+Cut = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -66,7 +87,9 @@ class Unit:
             yield from hub.read_documents(self.config, self.part)
 
     def state(self) -> list[object]:
-        """What a change of the input changes: names and contents, but no place or time, so machines agree on it."""
+        """What a change of the input changes: names and contents, but no place or time, so machines
+        agree on it.
+        """
         files = [(piece.path.name, piece.sha256, piece.start, piece.end) for piece in self.pieces]
         return [self.source, self.part and astuple(self.part), files]
 
@@ -74,8 +97,8 @@ class Unit:
 def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[Unit]]:
     """All units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
-    The sample world is written to `scratch` first, and what the files hold is noted there. Raises SourceUnreachable at
-    once when a source is not there.
+    The sample world is written to `scratch` first, and what the files hold is noted there. Raises
+    SourceUnreachable at once when a source is not there.
     """
     units: list[Unit] = []
     sources: list[SampleCorpus | LocalCorpus | HubCorpus] = []
@@ -85,7 +108,11 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
             source = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
             units += [Unit(number, source, part=part) for part in hub.parts(source, place)]
         else:
-            files = source if isinstance(source, LocalCorpus) else _sample_files(source, scratch / f"sample-{number}")
+            files = (
+                source
+                if isinstance(source, LocalCorpus)
+                else _sample_files(source, scratch / f"sample-{number}")
+            )
             cut = pieces(find_files(files.files, place), files, scratch / f"survey-{number}.json")
             units += [Unit(number, files, group) for group in _groups(cut)]
         sources.append(source)
@@ -93,7 +120,9 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
 
 
 def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piece]:
-    """Every file as one piece or several. `notes` holds what they are, so that a resumed run need not read them."""
+    """Every file as one piece or several. `notes` holds what they are, so that a resumed run need
+    not read them.
+    """
     known = read_notes(notes)
     noted: dict[str, Any] = {}
     for path in paths:
@@ -106,7 +135,11 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
         noted[key] = note
         for (start, line), (end, _) in itertools.pairwise([*note["cuts"], (None, 0)]):
-            size = (end or now[0]) - start if path.suffix != ".parquet" else now[0] // len(note["cuts"])
+            size = (
+                (end or now[0]) - start
+                if path.suffix != ".parquet"
+                else now[0] // len(note["cuts"])
+            )
             yield Piece(path, start, end, line, note["sha256"], now, size)
     if noted != known:
         write_sealed(notes, {**known, **noted})
@@ -127,22 +160,30 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
 
 
 def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
-    """Where pieces but the first begin: behind the first end of a document after each multiple of RANGE_BYTES."""
+    """Where pieces but the first begin: behind the first end of a document after each multiple of
+    RANGE_BYTES.
+    """
     in_streams = kind == "wikipedia" and path.suffix == ".bz2"
     end = ENDS.get(documents if kind == "text" else kind, ENDS["text"])
-    if not in_streams and (kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))):
+    if not in_streams and (
+        kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))
+    ):
         return
     place, size = RANGE_BYTES, path.stat().st_size
     with path.open("rb") as file:
         while place < size - RANGE_BYTES // 2:
-            found = find_streams(path, place, b"<page>") if in_streams else find_ends(file, place, end)
+            found = (
+                find_streams(path, place, b"<page>") if in_streams else find_ends(file, place, end)
+            )
             if (place := next(found, size)) < size:
                 yield place
             place += RANGE_BYTES
 
 
 def _row_groups(path: Path) -> list[Cut]:
-    """Ranges of row groups, some RANGE_BYTES stored bytes each. A damaged file is one piece: its reader refuses it."""
+    """Ranges of row groups, some RANGE_BYTES stored bytes each. A damaged file is one piece: its
+    reader refuses it.
+    """
     cuts, stored, rows = [(0, 1)], 0, 1
     try:
         with local.open_parquet(Piece(path)) as file:
@@ -174,10 +215,16 @@ def _groups(cut: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """The sample world's articles as a file, written unless they are there, whole (same settings, same bytes)."""
+    """The sample world's articles as a file, written unless they are there, whole (same settings,
+    same bytes).
+    """
     from pipelines.sources.sample_world import write_articles
 
-    facts: dict[str, Any] = {"kind": "articles", "seed": source.seed, "without": list(source.without)}
+    facts: dict[str, Any] = {
+        "kind": "articles",
+        "seed": source.seed,
+        "without": list(source.without),
+    }
     try:
         verify_manifest(folder, **facts)
     except UserError as error:

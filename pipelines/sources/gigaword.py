@@ -1,7 +1,9 @@
-"""English Gigaword as the LDC delivers it: SGML, `<DOC id="…" type="story" >` with a headline, a dateline, paragraphs.
+"""English Gigaword as the LDC delivers it: SGML, `<DOC id="…" type="story" >` with a headline, a
+dateline, paragraphs.
 
-Only stories become documents: the other types (multi, advis, other) are lists of headlines, notes to editors, tables of
-results. The lines of a paragraph become one line; the headline stays, the dateline goes.
+Only stories become documents: the other types (multi, advis, other) are lists of headlines, notes
+to editors, tables of results. The lines of a paragraph become one line; the headline stays, the
+dateline goes.
 """
 
 import html
@@ -29,5 +31,11 @@ def read_gigaword(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
         if (type_ := attributes.get("type", "story")) != "story":
             yield LeftOut(f"type_{type_ if type_ in TYPES else 'other'}")
             continue
-        paragraphs = (" ".join(html.unescape(part).split()) for part in _TAG.split(_DATELINE.sub("", block.text)))
-        yield Document(attributes.get("id") or f"{piece.path.name}:{block.line}", "\n".join(filter(None, paragraphs)))
+        paragraphs = (
+            " ".join(html.unescape(part).split())
+            for part in _TAG.split(_DATELINE.sub("", block.text))
+        )
+        yield Document(
+            attributes.get("id") or f"{piece.path.name}:{block.line}",
+            "\n".join(filter(None, paragraphs)),
+        )

@@ -1,9 +1,10 @@
 """The nine GLUE tasks in their official layouts, to rows {"id", "a", "b", "label"}.
 
-The files are no regular TSV: quotes are text, MRPC's dev file begins with a byte order mark, CoLA's train and dev have
-no header, MNLI's columns differ between train and dev. So columns are found by the header's names, and a row that has
-not exactly as many as its header is rejected. An id is the row's number in its file, which is also the index that the
-GLUE server asks for. A row is rejected, never repaired.
+The files are no regular TSV: quotes are text, MRPC's dev file begins with a byte order mark, CoLA's
+train and dev have no header, MNLI's columns differ between train and dev. So columns are found by
+the header's names, and a row that has not exactly as many as its header is rejected. An id is the
+row's number in its file, which is also the index that the GLUE server asks for. A row is rejected,
+never repaired.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,14 +21,21 @@ from pipelines.sources.streams import EXCERPT, Piece
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
-# Each split, its file, and its name in the hub's data set. A file with a folder stands beside the task's folder, not in
-# it; a name with a configuration before it belongs to that, not to the task's.
-SPLITS = (("train", "train.tsv", "train"), ("dev", "dev.tsv", "validation"), ("test", "test.tsv", "test"))
+# Each split, its file, and its name in the hub's data set. A file with a folder stands beside the
+# task's folder, not in it; a name with a configuration before it belongs to that, not to the
+# task's.
+SPLITS = (
+    ("train", "train.tsv", "train"),
+    ("dev", "dev.tsv", "validation"),
+    ("test", "test.tsv", "test"),
+)
 
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where a task lies: its folder, the names of its columns in the files and in the hub's data set."""
+    """Where a task lies: its folder, the names of its columns in the files and in the hub's data
+    set.
+    """
 
     folder: str
     a: str
@@ -35,13 +43,17 @@ class TaskFiles:
     label: str = "label"
     hub_a: str = ""  # where the hub calls it otherwise
     hub_b: str = ""
-    hub_labels: tuple[str, ...] = ()  # the hub's class numbers, where they are not the file's digits
+    # the hub's class numbers, where they are not the file's digits
+    hub_labels: tuple[str, ...] = ()
     headerless: tuple[str, ...] = ()  # the columns of files without a header
     splits: tuple[tuple[str, str, str], ...] = SPLITS
 
     def paths(self) -> dict[str, str]:
         """The file of each split, from GLUE's folder."""
-        return {split: file if "/" in file else f"{self.folder}/{file}" for split, file, _ in self.splits}
+        return {
+            split: file if "/" in file else f"{self.folder}/{file}"
+            for split, file, _ in self.splits
+        }
 
     def hub_places(self, task: str) -> Iterator[tuple[str, str, str]]:
         """(split, configuration and split of the hub's GLUE)."""
@@ -66,7 +78,9 @@ _MNLI = TaskFiles(
 LAYOUTS: dict[str, TaskFiles] = {
     "cola": TaskFiles("CoLA", "sentence", None, headerless=("source", "label", "star", "sentence")),
     "sst2": TaskFiles("SST-2", "sentence", None),
-    "mrpc": TaskFiles("MRPC", "#1 String", "#2 String", "Quality", hub_a="sentence1", hub_b="sentence2"),
+    "mrpc": TaskFiles(
+        "MRPC", "#1 String", "#2 String", "Quality", hub_a="sentence1", hub_b="sentence2"
+    ),
     "stsb": TaskFiles("STS-B", "sentence1", "sentence2", "score"),
     "qqp": TaskFiles("QQP", "question1", "question2", "is_duplicate"),
     "mnli": _MNLI,
@@ -79,7 +93,9 @@ LAYOUTS: dict[str, TaskFiles] = {
 def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
     """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
     for task, layout in LAYOUTS.items() if glue else ():
-        yield from ((task, split, Path(glue or "") / name) for split, name in layout.paths().items())
+        yield from (
+            (task, split, Path(glue or "") / name) for split, name in layout.paths().items()
+        )
     for task, files in FILES.items() if squad else ():
         yield from ((task, split, Path(squad or "") / name) for split, name in files.items())
 
@@ -127,9 +143,18 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
         yield make_row(GLUE[task], str(number), row[a], row[b] if b else None, label, place)
 
 
-def make_row(task: Task, identity: str, a: str, b: str | None, label: Any, where: str) -> Row | Rejected:
-    """A row with its label checked: a class name of the task, a finite number for regression, None for hidden ones."""
-    row: Row = {"id": identity, "a": a.strip(), "b": b.strip() if b is not None else None, "label": None}
+def make_row(
+    task: Task, identity: str, a: str, b: str | None, label: Any, where: str
+) -> Row | Rejected:
+    """A row with its label checked: a class name of the task, a finite number for regression, None
+    for hidden ones.
+    """
+    row: Row = {
+        "id": identity,
+        "a": a.strip(),
+        "b": b.strip() if b is not None else None,
+        "label": None,
+    }
     if not row["a"] and not row["b"]:
         return Rejected(where, "no text")
     if label is None:

@@ -1,8 +1,8 @@
 """The hub, through the `datasets` library: the only code of the project that reaches the network.
 
-A split is downloaded file by file into the library's cache, each checked against the hash that the hub promises, or
-streamed without a copy. Whatever goes wrong on the way there is one sentence within seconds: out of reach, no such data
-set, no such revision, a wrong checksum.
+A split is downloaded file by file into the library's cache, each checked against the hash that the
+hub promises, or streamed without a copy. Whatever goes wrong on the way there is one sentence
+within seconds: out of reach, no such data set, no such revision, a wrong checksum.
 """
 
 import contextlib
@@ -27,7 +27,9 @@ WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source 
 
 
 def resolve(dataset: str, revision: str, where: str) -> str:
-    """The commit that a revision stands for; raises SourceUnreachable within seconds when the hub cannot tell."""
+    """The commit that a revision stands for; raises SourceUnreachable within seconds when the hub
+    cannot tell.
+    """
     with reaching(dataset, where):
         from huggingface_hub import HfApi
 
@@ -45,7 +47,9 @@ def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
 
 @dataclass(frozen=True)
 class Part:
-    """Part `number` of `parts` of a split: a file with its hash ("sha256:…", "git:…"), or a share of a stream."""
+    """Part `number` of `parts` of a split: a file with its hash ("sha256:…", "git:…"), or a share
+    of a stream.
+    """
 
     number: int
     parts: int
@@ -66,12 +70,16 @@ def parts(source: HubCorpus, where: str) -> list[Part]:
         by_split = _builder(source).config.data_files or {}
         if source.split not in by_split:
             names = ", ".join(map(str, by_split)) or "no files"
-            raise ValueError(f"its splits are {names}: set `split`, or `fetch: stream` for data made by a script")
+            raise ValueError(
+                f"its splits are {names}: set `split`, or `fetch: stream` for data made by a script"
+            )
         files = [file.partition("@")[2].partition("/")[2] for file in by_split[source.split]]
         facts = {}
         for start in range(0, len(files), 500):
             some = files[start : start + 500]
-            for fact in HfApi().get_paths_info(source.dataset, some, revision=source.revision, repo_type="dataset"):
+            for fact in HfApi().get_paths_info(
+                source.dataset, some, revision=source.revision, repo_type="dataset"
+            ):
                 assert isinstance(fact, RepoFile)
                 promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
                 facts[fact.path] = (fact.size, promised)
@@ -87,21 +95,33 @@ def read_documents(source: HubCorpus, part: Part) -> Iterator[Document | Rejecte
 
             path = download(source.dataset, source.revision, part, where)
             format_of = type(_builder(source)).__module__.rpartition(".")[2]
-            stream = datasets.load_dataset(format_of, data_files=[str(path)], split="train", streaming=True)
+            stream = datasets.load_dataset(
+                format_of, data_files=[str(path)], split="train", streaming=True
+            )
         else:
             stream = _stream(source)
             if part.parts > 1:
                 stream = stream.shard(num_shards=part.parts, index=part.number)
         if names := stream.column_names:
-            stream = stream.select_columns([name for name in (source.text, source.id) if name in names])
+            stream = stream.select_columns(
+                [name for name in (source.text, source.id) if name in names]
+            )
         for number, row in enumerate(stream, 1):
             place = f"{source.split}-{part.number:05d}:{number}"
-            item = make_document(row.get(source.text), row.get(source.id), f"{where}/{place}", source.text, place)
-            yield Document(item.id, unwrap(item.text)) if source.hard_wrapped and isinstance(item, Document) else item
+            item = make_document(
+                row.get(source.text), row.get(source.id), f"{where}/{place}", source.text, place
+            )
+            yield (
+                Document(item.id, unwrap(item.text))
+                if source.hard_wrapped and isinstance(item, Document)
+                else item
+            )
 
 
 def download(dataset: str, revision: str, part: Part, where: str) -> Path:
-    """The file of a part in the library's cache; its bytes are those that the hub promises, or BadInput is raised."""
+    """The file of a part in the library's cache; its bytes are those that the hub promises, or
+    BadInput is raised.
+    """
     for again in (False, True):
         path = _fetch(dataset, revision, part.file, again)
         kind, _, promised = part.promised.partition(":")
@@ -113,12 +133,18 @@ def download(dataset: str, revision: str, part: Part, where: str) -> Path:
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
-    """One file, from the cache unless `again`; a server that stumbles is asked twice more, after a second and two."""
+    """One file, from the cache unless `again`; a server that stumbles is asked twice more, after a
+    second and two.
+    """
     from huggingface_hub import hf_hub_download
 
     for pause in (1, 2, 0):
         try:
-            options: dict[str, Any] = {"repo_type": "dataset", "etag_timeout": SECONDS, "force_download": again}
+            options: dict[str, Any] = {
+                "repo_type": "dataset",
+                "etag_timeout": SECONDS,
+                "force_download": again,
+            }
             return Path(hf_hub_download(dataset, file, revision=revision, **options))
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
@@ -134,12 +160,16 @@ def _git_hash(path: Path) -> str:
     return state.hexdigest()
 
 
-def read_rows(dataset: str, config: str | None, split: str, revision: str, where: str) -> Iterator[dict[str, Any]]:
+def read_rows(
+    dataset: str, config: str | None, split: str, revision: str, where: str
+) -> Iterator[dict[str, Any]]:
     """The rows of a split of a small data set (GLUE, SQuAD)."""
     with reaching(dataset, where):
         import datasets
 
-        yield from datasets.load_dataset(dataset, config, split=split, revision=revision, streaming=True)
+        yield from datasets.load_dataset(
+            dataset, config, split=split, revision=revision, streaming=True
+        )
 
 
 def configs(dataset: str, revision: str, where: str) -> list[str]:
@@ -150,7 +180,8 @@ def configs(dataset: str, revision: str, where: str) -> list[str]:
         return list(map(str, datasets.get_dataset_config_names(dataset, revision=revision)))
 
 
-@functools.lru_cache(maxsize=1)  # a worker reads many shards of one split, and asking for it takes a dozen requests
+# a worker reads many shards of one split, and asking for it takes a dozen requests
+@functools.lru_cache(maxsize=1)
 def _stream(source: HubCorpus) -> Any:
     import datasets
 
@@ -179,13 +210,30 @@ def reaching(name: str, where: str) -> Iterator[None]:
         yield
     except Exception as error:
         why = first_line(error)
-        faults = (  # the first that fits; `datasets` raises the last on unknown configurations, splits, and on scripts
-            (errors.RevisionNotFoundError, f"{name} has no such revision; set `revision` to a commit of it"),
-            (errors.GatedRepoError, f"{name} asks for an agreement; accept it on the hub and set HF_TOKEN"),
-            (errors.RepositoryNotFoundError, f"the hub has no {name}; set its name, or HF_TOKEN if it is private"),
-            ((errors.EntryNotFoundError, FileNotFoundError), f"{name} has no such file or part ({why})"),
+        # the first that fits; `datasets` raises the last on unknown configurations, splits, and on
+        # scripts
+        faults = (
+            (
+                errors.RevisionNotFoundError,
+                f"{name} has no such revision; set `revision` to a commit of it",
+            ),
+            (
+                errors.GatedRepoError,
+                f"{name} asks for an agreement; accept it on the hub and set HF_TOKEN",
+            ),
+            (
+                errors.RepositoryNotFoundError,
+                f"the hub has no {name}; set its name, or HF_TOKEN if it is private",
+            ),
+            (
+                (errors.EntryNotFoundError, FileNotFoundError),
+                f"{name} has no such file or part ({why})",
+            ),
             (_unreachable(), f"cannot reach the hub for {name} ({why}); {WAYS}"),
-            ((ValueError, RuntimeError), f"{name} cannot be used ({why}); check `config` and `split`"),
+            (
+                (ValueError, RuntimeError),
+                f"{name} cannot be used ({why}); check `config` and `split`",
+            ),
         )
         for kind, sentence in faults:
             if isinstance(error, kind):
@@ -194,9 +242,14 @@ def reaching(name: str, where: str) -> Iterator[None]:
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """What is raised where the hub does not answer: by its library, or by the HTTP client of the library's version."""
+    """What is raised where the hub does not answer: by its library, or by the HTTP client of the
+    library's version.
+    """
     from huggingface_hub import errors
 
     clients = filter(None, map(sys.modules.get, ("httpx2", "httpx", "requests")))
-    of_clients = (getattr(client, "HTTPError", None) or client.exceptions.RequestException for client in clients)
+    of_clients = (
+        getattr(client, "HTTPError", None) or client.exceptions.RequestException
+        for client in clients
+    )
     return (errors.HfHubHTTPError, OSError, *of_clients)

@@ -1,4 +1,6 @@
-"""The language of a document, by py3langid, whose model lies in its package: no download, the same answer anywhere."""
+"""The language of a document, by py3langid, whose model lies in its package: no download, the same
+answer anywhere.
+"""
 
 from collections.abc import Collection
 

@@ -1,9 +1,10 @@
-"""Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file a unit of work.
+"""Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file
+a unit of work.
 
 What crawls, newswire and Wikipedia are delivered as is read by warc, gigaword and wikipedia.
 
-Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is damaged as a whole
-stops the reader.
+Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is
+damaged as a whole stops the reader.
 """
 
 import codecs
@@ -18,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 from electra.errors import BadInput, first_line, shown
 from electra.files import encodes
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
-from pipelines.sources.streams import AGAIN, ATTRIBUTE, EXCERPT, LeftOut, Piece, first_bytes, mark_of, plain_suffix
+from pipelines.sources.streams import (
+    AGAIN,
+    ATTRIBUTE,
+    EXCERPT,
+    LeftOut,
+    Piece,
+    first_bytes,
+    mark_of,
+    plain_suffix,
+)
 from pipelines.text.cleaning import Document, Rejected, unwrap
 
 if TYPE_CHECKING:
@@ -26,9 +36,11 @@ if TYPE_CHECKING:
 
 Item = Document | Rejected
 Lines = Iterator[tuple[int, str] | Rejected]
-TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}  # what files begin with
+# what files begin with
+TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-LONGEST_DOCUMENT = 16 << 20  # characters: a longer text file is cut into several documents, at line ends
+# characters: a longer text file is cut into several documents, at line ends
+LONGEST_DOCUMENT = 16 << 20
 
 
 # How each format is read that needs no setting.
@@ -67,12 +79,16 @@ def decoded_lines(piece: Piece, encoding: str = "utf-8") -> Lines:
 
 
 def _encoding_of(piece: Piece, encoding: str) -> str:
-    """The encoding of a file's lines: UTF-8 where a byte order mark announces any, else as it is set."""
+    """The encoding of a file's lines: UTF-8 where a byte order mark announces any, else as it is
+    set.
+    """
     start = first_bytes(piece.path) if encoding != "utf-8" else b""
     return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
-def decoded(lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8") -> Lines:
+def decoded(
+    lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8"
+) -> Lines:
     """The same of lines of bytes, from wherever they come."""
     for number, line in lines:
         where = f"{name}:{number}"
@@ -82,7 +98,11 @@ def decoded(lines: Iterator[tuple[int, bytes | None]], name: object, encoding: s
         try:
             yield number, line.decode(encoding)
         except UnicodeDecodeError:
-            yield Rejected(where, f"invalid {encoding.upper()}", line[:EXCERPT].decode("utf-8", "backslashreplace"))
+            yield Rejected(
+                where,
+                f"invalid {encoding.upper()}",
+                line[:EXCERPT].decode("utf-8", "backslashreplace"),
+            )
 
 
 def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
@@ -92,7 +112,13 @@ def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
         if isinstance(item, Rejected):
             yield item
         elif item[1].strip():
-            yield parse_object(item[1], f"{path}:{item[0]}", source.text, source.id, default=f"{path.name}:{item[0]}")
+            yield parse_object(
+                item[1],
+                f"{path}:{item[0]}",
+                source.text,
+                source.id,
+                default=f"{path.name}:{item[0]}",
+            )
 
 
 def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
@@ -123,7 +149,11 @@ def make_document(text: Any, identity: Any, where: str, field: str, default: str
         return Rejected(where, f"field {field!r} is not text", shown(text))
     if not encodes(text):
         return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
-    named = isinstance(identity, str | int) and not isinstance(identity, bool) and encodes(str(identity))
+    named = (
+        isinstance(identity, str | int)
+        and not isinstance(identity, bool)
+        and encodes(str(identity))
+    )
     return Document(str(identity) if named else default, text)
 
 
@@ -132,14 +162,19 @@ _TITLE = re.compile(r"\s?(?:= )+(?!= )(.*)(?<! =)(?: =)+\s*")  # of either
 
 
 def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
-    """A text file as one document (cut where very long), or parted as `documents` says. Headings lose their signs."""
+    """A text file as one document (cut where very long), or parted as `documents` says. Headings
+    lose their signs.
+    """
     lines: list[str] = []
     size = count = 0
     name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
 
     def document() -> Document:
         nonlocal lines, size, count
-        made = Document(name if source.documents == "file" and not count else f"{name}#{count}", "\n".join(lines))
+        made = Document(
+            name if source.documents == "file" and not count else f"{name}#{count}",
+            "\n".join(lines),
+        )
         lines, size, count = [], 0, count + 1
         return made
 
@@ -173,30 +208,45 @@ def read_wikiextractor(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
             wrong = block.wrong or "a <doc> that does not end in its line"
             yield block.rejected(f"{piece.path}:{block.line}", wrong)
             continue
-        identity = dict(ATTRIBUTE.findall(opening[1])).get("id") or f"{piece.path.name}:{block.line}"
+        identity = (
+            dict(ATTRIBUTE.findall(opening[1])).get("id") or f"{piece.path.name}:{block.line}"
+        )
         yield Document(identity, html.unescape("\n".join(lines[:-1])))
 
 
 def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
-    """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row groups."""
+    """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row
+    groups.
+    """
     path, number = piece.path, piece.line - 1
     with open_parquet(piece) as file:
         names = file.schema_arrow.names
         if source.text not in names:
-            raise BadInput(f"{path}: has no column {source.text!r}; set `text` to one of {', '.join(names)}")
-        columns = [source.text, *([source.id] if source.id in names and source.id != source.text else [])]
+            raise BadInput(
+                f"{path}: has no column {source.text!r}; set `text` to one of {', '.join(names)}"
+            )
+        columns = [
+            source.text,
+            *([source.id] if source.id in names and source.id != source.text else []),
+        ]
         groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
         for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
             texts, *named = [_values(batch.column(name)) for name in columns]
-            for text, identity in zip(texts, named[0] if named else [None] * len(texts), strict=True):
+            for text, identity in zip(
+                texts, named[0] if named else [None] * len(texts), strict=True
+            ):
                 number += 1
                 where, place = f"{path}:{number}", f"{path.name}:{number}"
                 try:
                     text = text.decode("utf-8") if isinstance(text, bytes) else text
                 except UnicodeDecodeError:
-                    yield Rejected(where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace"))
+                    yield Rejected(
+                        where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace")
+                    )
                     continue
-                identity = identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
+                identity = (
+                    identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
+                )
                 yield make_document(text, identity, where, source.text, place)
 
 
@@ -209,7 +259,8 @@ def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
     try:
         with streams.unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
-    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:  # damage has many names
+    # damage has many names
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
         raise BadInput(f"{piece.path}: cannot be read ({first_line(error)}); {AGAIN}") from None
 
 
@@ -235,4 +286,8 @@ def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item | LeftOut
     """The documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
     for item in DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source):
-        yield Document(item.id, unwrap(item.text)) if source.hard_wrapped and isinstance(item, Document) else item
+        yield (
+            Document(item.id, unwrap(item.text))
+            if source.hard_wrapped and isinstance(item, Document)
+            else item
+        )

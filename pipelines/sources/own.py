@@ -1,8 +1,10 @@
-"""Custom tasks: rows of TSV, JSONL or parquet files by the names of their columns, as every other task has them.
+"""Custom tasks: rows of TSV, JSONL or parquet files by the names of their columns, as every other
+task has them.
 
-TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong number of columns.
-Tagging takes lists of words and tags, or in TSV words and tags parted by spaces; a .conll file has one word a line (its
-first column, the tag its last) and an empty line between sentences. `predict` reads such rows with the same readers.
+TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong
+number of columns. Tagging takes lists of words and tags, or in TSV words and tags parted by spaces;
+a .conll file has one word a line (its first column, the tag its last) and an empty line between
+sentences. `predict` reads such rows with the same readers.
 """
 
 import contextlib
@@ -28,7 +30,11 @@ RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 
 def facts(name: str, own: OwnTask) -> Task:
     """A custom task as fine-tuning knows tasks."""
-    extra = {"classification": ("accuracy",), "regression": ("pearson", "spearman"), "tagging": ("accuracy",)}[own.kind]
+    extra = {
+        "classification": ("accuracy",),
+        "regression": ("pearson", "spearman"),
+        "tagging": ("accuracy",),
+    }[own.kind]
     return Task(
         name=name,
         title=name,
@@ -48,7 +54,9 @@ def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterato
     A row that need not be `labelled` keeps a label that fits: such a test set can be scored.
     """
     task, seen = facts(name, own), dict[str, str]()
-    wanted = [column for column in (own.a, own.b, own.label if labelled else None, own.id) if column]
+    wanted = [
+        column for column in (own.a, own.b, own.label if labelled else None, own.id) if column
+    ]
     found = records(path, wanted, (task.label,), (task.columns[0], task.label))
     for number, (where, record) in enumerate(found):
         row = record
@@ -78,13 +86,28 @@ def make_row(
     label, fault = read_label(record.get(own.label), task.labels)
     if labelled and fault:
         return Rejected(where, fault)
-    return {"id": str(identity), "a": texts[0].strip(), "b": texts[1].strip() if own.b else None, "label": label}
+    return {
+        "id": str(identity),
+        "a": texts[0].strip(),
+        "b": texts[1].strip() if own.b else None,
+        "label": label,
+    }
 
 
 def _tagged(
-    record: Mapping[str, Any], own: OwnTask, task: Task, identity: str, where: str, *, labelled: bool
+    record: Mapping[str, Any],
+    own: OwnTask,
+    task: Task,
+    identity: str,
+    where: str,
+    *,
+    labelled: bool,
 ) -> Row | Rejected:
-    row: Row = {"id": identity, "words": _listed(record[own.a]), "tags": _listed(record.get(own.label))}
+    row: Row = {
+        "id": identity,
+        "words": _listed(record[own.a]),
+        "tags": _listed(record.get(own.label)),
+    }
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
@@ -100,9 +123,14 @@ def _listed(value: Any) -> Any:
 
 
 def records(
-    path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None, tags: tuple[str, str] = ("words", "tags")
+    path: Path,
+    wanted: Sequence[str] = (),
+    also: Sequence[str] | None = None,
+    tags: tuple[str, str] = ("words", "tags"),
 ) -> Iterator[Record]:
-    """(where, columns) of each record of a file, by its kind; raises BadInput when it lacks a wanted column."""
+    """(where, columns) of each record of a file, by its kind; raises BadInput when it lacks a
+    wanted column.
+    """
     suffix = plain_suffix(path)
     if suffix == ".parquet":
         yield from parquet(path, wanted, also)
@@ -124,7 +152,10 @@ def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Reco
             header = line.split("\t")
             require(wanted, header, where)
         elif len(fields := line.split("\t")) != len(header):
-            yield where, Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT])
+            yield (
+                where,
+                Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT]),
+            )
         else:
             yield where, dict(zip(header, fields, strict=True))
 
@@ -161,13 +192,17 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
             yield f"{name}:{item[0]}", item[1]
 
 
-def parquet(path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None) -> Iterator[Record]:
+def parquet(
+    path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
+) -> Iterator[Record]:
     """The rows of a parquet file: its wanted columns, and what it has of others (None: all)."""
     with open_parquet(Piece(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
         columns = [name for name in names if also is None or name in {*wanted, *also}]
-        batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns))
+        batches = (
+            batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns)
+        )
         for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
             yield f"{path}:{number}", record
 

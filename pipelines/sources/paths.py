@@ -13,23 +13,31 @@ from pipelines.sources.streams import COMPRESSIONS, plain_suffix
 
 
 def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
-    """The files that the patterns name, each once, in the order of the patterns and then of their names.
+    """The files that the patterns name, each once, in the order of the patterns and then of their
+    names.
 
-    A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for folders of any depth.
-    What one with a `!` in front names is left out, wherever it stands. Raises BadInput for a URL and for what is no
-    regular file, SourceUnreachable for a link to nothing and a folder that cannot be read: no text is lost in silence.
+    A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for
+    folders of any depth. What one with a `!` in front names is left out, wherever it stands. Raises
+    BadInput for a URL and for what is no regular file, SourceUnreachable for a link to nothing and
+    a folder that cannot be read: no text is lost in silence.
     """
     found: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
         if pattern.startswith("!"):
             continue
         if "://" in pattern:
-            raise BadInput(f"{where}: {pattern} is a URL; bring it here with `dvc import-url` (docs/corpora.md)")
+            raise BadInput(
+                f"{where}: {pattern} is a URL; bring it here with `dvc import-url` (docs/corpora.md)"
+            )
         try:
-            files = [file for match in sorted(_matches(pattern)) for file in _files_of(match, where)]
+            files = [
+                file for match in sorted(_matches(pattern)) for file in _files_of(match, where)
+            ]
         except OSError as error:
             fault = f"{error.filename} cannot be read ({error.strerror})"
-            raise SourceUnreachable(f"{where}: {fault}; make it readable, or name other files") from None
+            raise SourceUnreachable(
+                f"{where}: {fault}; make it readable, or name other files"
+            ) from None
         if not files:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
@@ -38,7 +46,9 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
         dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
         if found and found.keys() <= dropped:
-            raise BadInput(f"{where}: {', '.join(map(repr, patterns))} leaves no file; change `files`")
+            raise BadInput(
+                f"{where}: {', '.join(map(repr, patterns))} leaves no file; change `files`"
+            )
         found = {place: file for place, file in found.items() if place not in dropped}
     if strange := next((file for file in found.values() if not encodes(str(file))), None):
         raise BadInput(f"{where}: the name of {str(strange)!a} is not UTF-8; rename it")
@@ -46,14 +56,22 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
 
 
 def _files_of(path: Path, where: str) -> list[Path]:
-    """Return a file alone, or all files of a folder in the order of their names; hidden ones are left out."""
+    """Return a file alone, or all files of a folder in the order of their names; hidden ones are
+    left out.
+    """
     files = [path]
     if path.is_dir():
-        files = sorted(Path(folder) / name for folder, _, names in os.walk(path, onerror=_raise) for name in names)
+        files = sorted(
+            Path(folder) / name
+            for folder, _, names in os.walk(path, onerror=_raise)
+            for name in names
+        )
     files = [file for file in files if not file.name.startswith(".")]
     for file in files:
         if not file.exists():
-            raise SourceUnreachable(f"{where}: {file} is a link to nothing; fetch its file, or remove the link")
+            raise SourceUnreachable(
+                f"{where}: {file} is a link to nothing; fetch its file, or remove the link"
+            )
         if not file.is_file() and not file.is_dir():  # what links to a folder is not entered
             raise BadInput(f"{where}: {file} is no regular file; name the files to read in `files`")
     return [file for file in files if file.is_file()]
@@ -77,11 +95,15 @@ def _refuse(pattern: str, where: str) -> NoReturn:
 
 
 def _matches(pattern: str) -> set[Path]:
-    """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops of links end."""
+    """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops
+    of links end.
+    """
     parts = Path(pattern).parts
     place = parts.index("**") if "**" in parts else len(parts)
     for number in range(1, place):  # `glob` itself passes over what it may not read
-        for folder in glob.glob(str(Path(*parts[:number]))) if glob.has_magic(parts[number]) else ():  # noqa: PTH207
+        if not glob.has_magic(parts[number]):
+            continue
+        for folder in glob.glob(str(Path(*parts[:number]))):  # noqa: PTH207
             if Path(folder).is_dir():
                 os.scandir(folder).close()
     matches = set(map(Path, glob.glob(str(Path(*parts[:place])))))  # noqa: PTH207 (absolute patterns too)
@@ -94,24 +116,35 @@ def _matches(pattern: str) -> set[Path]:
             if entered.setdefault((status.st_dev, status.st_ino), Path(folder)) != Path(folder):
                 names.clear()
             visible = sorted(name for name in names if name[0] != ".")
-            names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())  # folders by their own name
+            # folders by their own name
+            names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())
     rest = parts[place + 1 :]
-    return {match for folder in entered.values() for match in _matches(str(Path(glob.escape(str(folder)), *rest)))}
+    return {
+        match
+        for folder in entered.values()
+        for match in _matches(str(Path(glob.escape(str(folder)), *rest)))
+    }
 
 
 def require_folder(folder: Path, where: str) -> Path:
     """The folder, if it is there."""
     if not folder.is_dir():
-        raise SourceUnreachable(f"{where}: there is no folder {folder}; put the files there or change the path")
+        raise SourceUnreachable(
+            f"{where}: there is no folder {folder}; put the files there or change the path"
+        )
     return folder
 
 
 def patterns_of(paths: list[Path]) -> list[str]:
-    """Patterns for `files` that name just these files: a glob where that is all of a suffix, the names of others."""
+    """Patterns for `files` that name just these files: a glob where that is all of a suffix, the
+    names of others.
+    """
     patterns = []
     suffixes: dict[str, list[Path]] = {}
     for path in paths:
-        suffix = f"{plain_suffix(path)}{path.suffix}" if path.suffix in COMPRESSIONS else path.suffix
+        suffix = (
+            f"{plain_suffix(path)}{path.suffix}" if path.suffix in COMPRESSIONS else path.suffix
+        )
         suffixes.setdefault(suffix, []).append(path)
     for suffix, group in suffixes.items():
         folders = {path.parent for path in group}
@@ -129,6 +162,7 @@ def unreadable(refused: Mapping[Path, UserError], where: str) -> UserError:
     errors = list(refused.values())
     if len(errors) == 1:
         return type(errors[0])(f"{errors[0]}; or add {names} to `files` to leave it out")
-    sentences = ", ".join(str(error).replace(", ", ",") for error in errors)  # a long list is cut between files
+    # a long list is cut between files
+    sentences = ", ".join(str(error).replace(", ", ",") for error in errors)
     fault = f"{len(errors):,} files cannot be read: {sentences}"
     return BadInput(f"{where}: {fault}; add {names} to `files` to leave them out")

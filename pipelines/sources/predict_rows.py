@@ -1,9 +1,12 @@
-"""Rows for a fine-tuned model to answer, from files and standard input: training's readers, less the label.
+"""Rows for a fine-tuned model to answer, from files and standard input: training's readers, less
+the label.
 
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
-2. the first line decides: an object is JSON lines; known column names are the header of a table; without one,
-   a line is as many columns as the model reads, or plain text, and its id is its number, blank lines counted
-3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its file, line and reason
+2. the first line decides: an object is JSON lines; known column names are the header of a table;
+  without one, a line is as many columns as the model reads, or plain text, and its id is its
+  number, blank lines counted
+3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its
+  file, line and reason
 """
 
 import itertools
@@ -26,7 +29,19 @@ from pipelines.text.cleaning import Rejected
 Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header
 NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
-USUAL = {"text", "content", "body", "review", "title", "sentence", "sentence1", "premise", "question", "input", "words"}
+USUAL = {
+    "text",
+    "content",
+    "body",
+    "review",
+    "title",
+    "sentence",
+    "sentence1",
+    "premise",
+    "question",
+    "input",
+    "words",
+}
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
@@ -38,7 +53,9 @@ def of(task: Task) -> InputSchema:
 
 
 def read(schema: InputSchema, name: str) -> Iterator[Row]:
-    """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot be answered."""
+    """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot
+    be answered.
+    """
     seen: dict[str, str] = {}
     for number, (where, record) in enumerate(_records(schema, name)):
         row = as_row(schema, record, str(number), where)
@@ -51,17 +68,31 @@ def read(schema: InputSchema, name: str) -> Iterator[Row]:
 def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     path = Path(name)
     if name == "-":
-        yield from _by_line(schema, decoded(read_stream(_standard_input(), "standard input"), "standard input"), name)
+        yield from _by_line(
+            schema,
+            decoded(read_stream(_standard_input(), "standard input"), "standard input"),
+            name,
+        )
     elif _is_pipe(path):
         with path.open("rb") as stream:
             yield from _by_line(schema, decoded(read_stream(stream, name), name), name)
-    elif (suffix := plain_suffix(path)) == ".parquet" or (suffix == ".conll" and schema.task.tagging):
+    elif (suffix := plain_suffix(path)) == ".parquet" or (
+        suffix == ".conll" and schema.task.tagging
+    ):
         also = [column for choice in schema.names for column in choice]
-        yield from _whole(own.records(path, (), [*also, schema.task.id], (schema.names[0][0], "tags")))
-    elif suffix == ".json" and isinstance(schema.task, SquadTask) and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
+        yield from _whole(
+            own.records(path, (), [*also, schema.task.id], (schema.names[0][0], "tags"))
+        )
+    elif (
+        suffix == ".json"
+        and isinstance(schema.task, SquadTask)
+        and OFFICIAL.match(first_bytes(path, LOOK).lstrip())
+    ):
         for row in squad.read_json(path, answered=False):
             if isinstance(row, Rejected):
-                raise BadInput(f"{row.where}: {row.reason}; it should be a question with its context")
+                raise BadInput(
+                    f"{row.where}: {row.reason}; it should be a question with its context"
+                )
             yield name, row
     else:
         yield from _by_line(schema, decoded_lines(Piece(path)), name)
@@ -83,7 +114,9 @@ def _standard_input() -> Any:
 
 
 def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
-    """The records; a rejected one is an error, since an answer to the others would be taken for all."""
+    """The records; a rejected one is an error, since an answer to the others would be taken for
+    all.
+    """
     for where, record in records:
         if isinstance(record, Rejected):
             found = f"{record.reason}: {record.excerpt[:60]!r}" if record.excerpt else record.reason
@@ -107,7 +140,9 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         return
     columns = schema.names[0]
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
-    if plain_suffix(Path(name)) in TABLES or (named and (len(fields) > 1 or fields[0].lower() in USUAL)):
+    if plain_suffix(Path(name)) in TABLES or (
+        named and (len(fields) > 1 or fields[0].lower() in USUAL)
+    ):
         begins = f"{shown_name}:{first[0]}: begins with {', '.join(map(repr, fields))[:110]}"
         raise BadInput(f"{begins}; it should have a header with {schema.expected}")
     for item in lines:
@@ -117,5 +152,7 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         if line.strip():
             fields = line.split("\t")
             if len(fields) != len(columns):
-                raise BadInput(f"{where}: has {len(fields)} columns instead of {len(columns)} ({', '.join(columns)})")
+                raise BadInput(
+                    f"{where}: has {len(fields)} columns instead of {len(columns)} ({', '.join(columns)})"
+                )
             yield where, {**dict(zip(columns, fields, strict=True)), "id": item[0] - 1}

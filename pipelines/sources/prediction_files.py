@@ -11,8 +11,8 @@ from electra.errors import BadInput
 def read_predictions(path: Path) -> dict[str, Any]:
     """Return predictions by id.
 
-    A file has JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's JSON.
-    Raises BadInput for what is none of them, and for an id that comes twice.
+    A file has JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's
+    JSON. Raises BadInput for what is none of them, and for an id that comes twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -40,7 +40,9 @@ def read_predictions(path: Path) -> dict[str, Any]:
 def _tsv(text: str, path: Path) -> Iterator[tuple[str, list[Any]]]:
     header, *lines = text.splitlines() or [""]
     if header.split("\t") != ["index", "prediction"]:
-        raise BadInput(f"{path}:1: has the header {header!r:.60}; expected index and prediction, parted by a tab")
+        raise BadInput(
+            f"{path}:1: has the header {header!r:.60}; expected index and prediction, parted by a tab"
+        )
     for number, line in enumerate(lines, 2):
         yield f"{path}:{number}", line.split("\t")
 

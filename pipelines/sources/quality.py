@@ -1,7 +1,8 @@
-"""Gopher's rules for text that is hardly prose: Rae et al. 2021, "Scaling Language Models", A.1.1 and Table A1.
+"""Gopher's rules for text that is hardly prose: Rae et al. 2021, "Scaling Language Models", A.1.1
+and Table A1.
 
-A line is a paragraph here, so their rules for both are one. Repeated n-grams are of normalised words
-(pipelines/text/ngrams.py), and shares of characters are shares of those of words.
+A line is a paragraph here, so their rules for both are one. Repeated n-grams are of normalised
+words (pipelines/text/ngrams.py), and shares of characters are shares of those of words.
 """
 
 from collections import Counter
@@ -28,12 +29,16 @@ RULES: dict[str, tuple[float, float]] = {  # the least and the most that a docum
     "stop_words": (2, 8),  # how many of STOP_WORDS: of English alone
     "repeated_lines": (0, 0.3),
     "repeated_line_characters": (0, 0.2),
-    **{f"top_{n}_gram": (0, most) for n, most in TOP.items()},  # share of the characters, of the commonest
-    **{f"repeated_{n}_grams": (0, most) for n, most in REPEATED.items()},  # of all that occurred before
+    # share of the characters, of the commonest
+    **{f"top_{n}_gram": (0, most) for n, most in TOP.items()},
+    # of all that occurred before
+    **{f"repeated_{n}_grams": (0, most) for n, most in REPEATED.items()},
 }
 
 
-def broken_rule(text: str, hashes: Hashes, lengths: NDArray[np.int64], languages: Collection[str] = ()) -> str:
+def broken_rule(
+    text: str, hashes: Hashes, lengths: NDArray[np.int64], languages: Collection[str] = ()
+) -> str:
     """The first rule that a text breaks, or ""; `hashes` and `lengths` are its words."""
     english = not languages or "en" in languages
     for rule, value in _measured(text, hashes, lengths):
@@ -54,14 +59,23 @@ def _measured(text: str, hashes: Hashes, lengths: NDArray[np.int64]) -> Iterator
     yield "bullet_lines", sum(line.startswith(BULLETS) for line in lines) / len(lines)
     yield "ellipsis_lines", sum(line.endswith(ELLIPSES) for line in lines) / len(lines)
     mixed = [word for word in words if not word.isalpha()]
-    yield "alphabetic_words", 1 - sum(not any(map(str.isalpha, word)) for word in mixed) / len(words)
+    yield (
+        "alphabetic_words",
+        1 - sum(not any(map(str.isalpha, word)) for word in mixed) / len(words),
+    )
     yield "stop_words", len(STOP_WORDS.intersection(text.lower().split()))
     again = {line: count - 1 for line, count in Counter(lines).items() if count > 1}
     yield "repeated_lines", sum(again.values()) / len(lines)
-    yield "repeated_line_characters", sum(len(line) * count for line, count in again.items()) / len(text)
+    yield (
+        "repeated_line_characters",
+        sum(len(line) * count for line, count in again.items()) / len(text),
+    )
     ends = np.concatenate([[0], np.cumsum(lengths)])
     for n in TOP:
-        yield f"top_{n}_gram", _commonest(ngrams(hashes, n), ends[n:] - ends[:-n]) / max(1, ends[-1])
+        yield (
+            f"top_{n}_gram",
+            _commonest(ngrams(hashes, n), ends[n:] - ends[:-n]) / max(1, ends[-1]),
+        )
     for n in REPEATED:
         share = lengths[_repeated(ngrams(hashes, n), n)].sum() / max(1, ends[-1])
         yield f"repeated_{n}_grams", share
@@ -70,7 +84,9 @@ def _measured(text: str, hashes: Hashes, lengths: NDArray[np.int64]) -> Iterator
 
 
 def _commonest(grams: Hashes, lengths: NDArray[np.int64]) -> int:
-    """The characters of the n-gram that occurs most (of several the longest), in all its places; 0 if none recurs."""
+    """The characters of the n-gram that occurs most (of several the longest), in all its places; 0
+    if none recurs.
+    """
     values, counts = np.unique(grams, return_counts=True)
     if (most := counts.max(initial=1)) == 1:
         return 0

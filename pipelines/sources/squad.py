@@ -1,7 +1,8 @@
 """SQuAD 1.1 and 2.0 in their official JSON layout (or the hub's rows), to rows
 {"id", "title", "question", "context", "answers": [{"text", "start"}], "impossible"}.
 
-A question is rejected when no answer stands in the context where it says, unless it is marked impossible.
+A question is rejected when no answer stands in the context where it says, unless it is marked
+impossible.
 """
 
 import json
@@ -22,8 +23,8 @@ FILES = {
 
 
 def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
-    """The questions of one official file, in its order, with their answers or (not `answered`) without; raises BadInput
-    when the file as a whole is not one.
+    """The questions of one official file, in its order, with their answers or (not `answered`)
+    without; raises BadInput when the file as a whole is not one.
     """
     try:
         content = json.loads(path.read_bytes())  # the library tells UTF-8, UTF-16 and UTF-32 apart
@@ -34,7 +35,9 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
         raise SourceUnreachable(f"{path}: there is no such file") from None
     except (ValueError, RecursionError, KeyError, TypeError, IsADirectoryError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadInput(f'{path}: is not in SQuAD\'s layout, an object with a list "data" ({reason})') from None
+        raise BadInput(
+            f'{path}: is not in SQuAD\'s layout, an object with a list "data" ({reason})'
+        ) from None
     seen: set[str] = set()
     for i, article in enumerate(articles):
         if (paragraphs := _list(article, "paragraphs")) is None:
@@ -50,10 +53,16 @@ def read_json(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
                 answers: list[tuple[Any, Any]] = []
                 impossible = True
                 if answered:
-                    given = [each for each in _list(question, "answers") or () if isinstance(each, dict)]
+                    given = [
+                        each for each in _list(question, "answers") or () if isinstance(each, dict)
+                    ]
                     answers = [(each.get("text"), each.get("answer_start")) for each in given]
                     impossible = question.get("is_impossible", False)
-                row = {**question, "title": article.get("title", ""), "context": paragraph.get("context")}
+                row = {
+                    **question,
+                    "title": article.get("title", ""),
+                    "context": paragraph.get("context"),
+                }
                 yield make_row(row, answers, impossible, seen, f"{where}.qas[{k}]")
 
 
@@ -67,7 +76,11 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
 
 
 def make_row(
-    row: Mapping[str, Any], answers: Iterable[tuple[Any, Any]], impossible: Any, seen: set[str], where: str
+    row: Mapping[str, Any],
+    answers: Iterable[tuple[Any, Any]],
+    impossible: Any,
+    seen: set[str],
+    where: str,
 ) -> Row | Rejected:
     """A row with id, title, question and context, whose answers were checked against its context."""
     for name in ("id", "question", "context"):
@@ -86,9 +99,15 @@ def make_row(
         return Rejected(where, f"is_impossible is {shown(impossible)} instead of true or false")
     if impossible and answers:
         return Rejected(where, "impossible and answered", made["question"][:EXCERPT])
-    found = [{"text": text, "start": start} for text, start in answers if _stands(text, start, made["context"])]
+    found = [
+        {"text": text, "start": start}
+        for text, start in answers
+        if _stands(text, start, made["context"])
+    ]
     if not found and not impossible:
-        return Rejected(where, "no answer that stands in the context where it says", made["question"][:EXCERPT])
+        return Rejected(
+            where, "no answer that stands in the context where it says", made["question"][:EXCERPT]
+        )
     return {**made, "answers": found, "impossible": impossible}
 
 

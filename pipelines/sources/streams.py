@@ -1,9 +1,10 @@
-"""Bytes of files, plain or compressed, line by line in bounded memory; damage and change under the reader are errors.
+"""Bytes of files, plain or compressed, line by line in bounded memory; damage and change under the
+reader are errors.
 
-All streams of a compressed file are read, and whatever follows the last one must be padding. A file that expands to
-many times its size (a decompression bomb) and one that is an archive of other files are refused: nothing is ever
-unpacked to disk, and so is what is no text. UTF-16 and UTF-32 become UTF-8 where a byte order mark announces them, and
-are refused where only their NULs do.
+All streams of a compressed file are read, and whatever follows the last one must be padding. A file
+that expands to many times its size (a decompression bomb) and one that is an archive of other files
+are refused: nothing is ever unpacked to disk, and so is what is no text. UTF-16 and UTF-32 become
+UTF-8 where a byte order mark announces them, and are refused where only their NULs do.
 """
 
 import bz2
@@ -61,11 +62,13 @@ def plain_suffix(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file, or the range of its stored bytes from `start` to `end` (None: all) whose first line has number `line`.
+    """A file, or the range of its stored bytes from `start` to `end` (None: all) whose first line
+    has number `line`.
 
-    A range of a compressed file is some of its streams. For a parquet file both are row groups, and `line` is a row.
-    `sha256` is that of the whole file, `stamp` its size and modification time when the piece was planned (None: now),
-    `size` the stored bytes of the piece; no more than some `most` bytes of its lines are read (None: all).
+    A range of a compressed file is some of its streams. For a parquet file both are row groups, and
+    `line` is a row. `sha256` is that of the whole file, `stamp` its size and modification time when
+    the piece was planned (None: now), `size` the stored bytes of the piece; no more than some
+    `most` bytes of its lines are read (None: all).
     """
 
     path: Path
@@ -80,7 +83,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A record that is sound but no text for a corpus, as a redirect or an image: counted by its reason."""
+    """A record that is sound but no text for a corpus, as a redirect or an image: counted by its
+    reason.
+    """
 
     reason: str
 
@@ -93,7 +98,9 @@ def stamp(path: Path) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def unchanged(piece: Piece) -> Iterator[None]:
-    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes within the block."""
+    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes
+    within the block.
+    """
     path = piece.path
     try:
         before = piece.stamp or stamp(path)
@@ -112,10 +119,12 @@ def unchanged(piece: Piece) -> Iterator[None]:
 
 
 def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (line number from 1, bytes without the line's end), or None for a line longer than LONGEST_LINE.
+    """Yield (line number from 1, bytes without the line's end), or None for a line longer than
+    LONGEST_LINE.
 
-    Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to its end, expands
-    too far, is an archive, is in an encoding that nothing declares, or changes while it is read.
+    Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to
+    its end, expands too far, is an archive, is in an encoding that nothing declares, or changes
+    while it is read.
     """
     path = piece.path
     with unchanged(piece):
@@ -137,21 +146,29 @@ def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:
-    """Raise BadInput for other files, compression and UTF-16, which would be read as lines of noise."""
+    """Raise BadInput for other files, compression and UTF-16, which would be read as lines of
+    noise.
+    """
     for magic, name in ARCHIVES.items():
         if start.startswith(magic):
-            raise BadInput(f"{path}: is a {name} file; unpack it or give it the suffix of its format")
+            raise BadInput(
+                f"{path}: is a {name} file; unpack it or give it the suffix of its format"
+            )
     if start[257:262] == b"ustar":
         raise BadInput(f"{path}: is a tar archive; unpack it first, nothing is ever unpacked here")
     if path.suffix not in COMPRESSIONS:
         for magic, suffix in MAGIC.items():
             if start.startswith(magic):
-                raise BadInput(f"{path}: is compressed, but its name does not say so; give it the suffix {suffix}")
+                raise BadInput(
+                    f"{path}: is compressed, but its name does not say so; give it the suffix {suffix}"
+                )
     if start.count(0) * 20 > len(start) and not mark_of(start):
         fault = "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do"
         raise BadInput(f"{path}: {fault}; convert it to UTF-8, or put a byte order mark in front")
     controls = len(start) - len(start.translate(None, CONTROLS))
-    if start.startswith(b"%PDF-") or (controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)):
+    if start.startswith(b"%PDF-") or (
+        controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)
+    ):
         raise BadInput(f"{path}: is a binary file; convert it or give it the suffix of its format")
 
 
@@ -179,7 +196,9 @@ def first_bytes(path: Path, count: int = 64) -> bytes:
 
 
 def find_ends(file: IO[bytes], place: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Where matches of at most LONGEST_MATCH bytes end, those from byte `place` on; one on a seam may come twice."""
+    """Where matches of at most LONGEST_MATCH bytes end, those from byte `place` on; one on a seam
+    may come twice.
+    """
     file.seek(place)
     seam = b""
     while block := file.read(BLOCK):
@@ -189,7 +208,9 @@ def find_ends(file: IO[bytes], place: int, pattern: re.Pattern[bytes]) -> Iterat
 
 
 def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
-    """Where streams of a compressed file begin, from byte `place` on, whose first bytes but blanks are `content`."""
+    """Where streams of a compressed file begin, from byte `place` on, whose first bytes but blanks
+    are `content`.
+    """
     magic = next(magic for magic, suffix in MAGIC.items() if suffix == path.suffix)
     with path.open("rb") as file:
         for begin in find_ends(file, place, re.compile(b"(?=" + re.escape(magic) + b")")):
@@ -200,7 +221,9 @@ def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines of a file that belong together, the first of which has number `line`; what is `wrong` with them, or ""."""
+    """Lines of a file that belong together, the first of which has number `line`; what is `wrong`
+    with them, or "".
+    """
 
     line: int
     text: str
@@ -213,10 +236,11 @@ class Block:
 
 
 def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
-    """Blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and of those between them.
+    """Blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and of
+    those between them.
 
-    What stands between two, is not closed, not in the encoding or too long, of which it has the beginning, is wrong as
-    a whole: one damage is one row.
+    What stands between two, is not closed, not in the encoding or too long, of which it has the
+    beginning, is wrong as a whole: one damage is one row.
     """
     opening, closing = tuple(f"<{tag}{end}".encode() for end in " \t>"), f"</{tag}>".encode()
     kept, size, more, first, inside = list[bytes](), 0, 0, 0, False
@@ -227,7 +251,10 @@ def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Blo
         try:
             text = stored.decode(encoding)
         except UnicodeDecodeError:
-            text, wrong = stored.decode("utf-8", "backslashreplace"), wrong or f"invalid {encoding.upper()}"
+            text, wrong = (
+                stored.decode("utf-8", "backslashreplace"),
+                wrong or f"invalid {encoding.upper()}",
+            )
         wrong = wrong or (more and f"longer than {LONGEST_LINE >> 20} MiB") or ""
         if lines := more + sum(not line.isspace() for line in text.split("\n") if line):
             yield Block(first, text, lines, wrong)
@@ -250,7 +277,9 @@ def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Blo
     yield from ended(f"a <{tag}> without </{tag}>" if inside else f"text outside <{tag}>")
 
 
-def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[tuple[int, bytes | None]]:
+def _lines(
+    stream: io.BufferedReader, piece: Piece, encoding: str
+) -> Iterator[tuple[int, bytes | None]]:
     lines = _Recoded(stream, encoding, piece.path) if encoding else stream
     left = sys.maxsize if piece.most is None else piece.most
     if piece.end is not None and piece.path.suffix not in COMPRESSIONS:
@@ -270,7 +299,9 @@ def _lines(stream: io.BufferedReader, piece: Piece, encoding: str) -> Iterator[t
 
 
 def open_content(path: Path, start: int = 0, end: int | None = None) -> io.BufferedReader:
-    """The content of a file from its stored byte `start`; that of a compressed one ends with its stored byte `end`."""
+    """The content of a file from its stored byte `start`; that of a compressed one ends with its
+    stored byte `end`.
+    """
     if path.suffix in COMPRESSIONS:
         return io.BufferedReader(_Decompressed(path, start, end), BLOCK)
     file = path.open("rb", 0)
@@ -279,7 +310,9 @@ def open_content(path: Path, start: int = 0, end: int | None = None) -> io.Buffe
 
 
 class _Recoded:
-    """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is refused as no UTF-8."""
+    """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is
+    refused as no UTF-8.
+    """
 
     def __init__(self, stream: io.BufferedReader, encoding: str, path: Path) -> None:
         self._text = io.TextIOWrapper(stream, encoding, "surrogatepass", newline="\n")
@@ -294,10 +327,12 @@ class _Recoded:
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of a compressed file: all its streams, one behind the other; EOFError for anything else in it.
+    """The content of a compressed file: all its streams, one behind the other; EOFError for
+    anything else in it.
 
-    The libraries' own readers take what follows the first stream and is none, as one with a wrong bit, for the end.
-    Raises BadInput when it expands too far. `begun` is where the stream that was read last begins.
+    The libraries' own readers take what follows the first stream and is none, as one with a wrong
+    bit, for the end. Raises BadInput when it expands too far. `begun` is where the stream that was
+    read last begins.
     """
 
     def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
@@ -307,7 +342,8 @@ class _Decompressed(io.RawIOBase):
         self._size = self._end - start
         self._most = self._left = max(SMALL, EXPANSION * self._size)
         self._stream, self._ready = DECODERS[path.suffix](), b""
-        self._limit = (BLOCK,) if path.suffix in (".bz2", ".xz") else ()  # the other decoders expand less, or have none
+        # the other decoders expand less, or have none
+        self._limit = (BLOCK,) if path.suffix in (".bz2", ".xz") else ()
 
     def readable(self) -> bool:
         return True
@@ -333,7 +369,9 @@ class _Decompressed(io.RawIOBase):
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         self._left -= count
         if self._left < 0:
-            fault = f"expands to more than {self._most:,} bytes from {self._size:,}, as no text does"
+            fault = (
+                f"expands to more than {self._most:,} bytes from {self._size:,}, as no text does"
+            )
             raise BadInput(f"{self._path}: {fault}; leave this file out")
         return count
 
@@ -343,7 +381,9 @@ class _Decompressed(io.RawIOBase):
     def _next_stream(self) -> bytes:
         """The first bytes of the stream that follows, b"" at the end of the file."""
         compressed: bytes = self._stream.unused_data or self._stored()
-        while compressed and self._suffix in PADDED and not (compressed := compressed.lstrip(b"\0")):
+        while (
+            compressed and self._suffix in PADDED and not (compressed := compressed.lstrip(b"\0"))
+        ):
             compressed = self._stored()
         self.begun = self._file.tell() - len(compressed)
         return compressed

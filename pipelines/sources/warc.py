@@ -1,11 +1,12 @@
-"""WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records, pages, their text.
+"""WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records,
+pages, their text.
 
 1. record    header lines, then as many bytes as they say; versions 0.18 to 1.1, line ends of either kind
 2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET file
 3. text      decoded as UTF-8, as declared, or as its bytes look; of HTML the main content without its boilerplate
 
-A compressed file is a stream a record, as a rule: where one is damaged, reading goes on with the next. A record's place
-is its number in the file.
+A compressed file is a stream a record, as a rule: where one is damaged, reading goes on with the
+next. A record's place is its number in the file.
 """
 
 import codecs
@@ -18,13 +19,24 @@ from pathlib import Path
 
 from electra.errors import BadConfig, BadInput
 from pipelines.sources import streams
-from pipelines.sources.streams import AGAIN, COMPRESSIONS, CONTROLS, EXCERPT, LONGEST_LINE, LOOK, LeftOut, Piece
+from pipelines.sources.streams import (
+    AGAIN,
+    COMPRESSIONS,
+    CONTROLS,
+    EXCERPT,
+    LONGEST_LINE,
+    LOOK,
+    LeftOut,
+    Piece,
+)
 from pipelines.text.cleaning import Document, Rejected
 
 LONGEST_HEADER = 1 << 16  # bytes
-DEEPEST = 1500  # of nested elements: the time to find the main content grows with the square of the depth
+# of nested elements: the time to find the main content grows with the square of the depth
+DEEPEST = 1500
 EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
-WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}  # what pages mean by these names
+# what pages mean by these names
+WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}
 HTML, PLAIN = ("text/html", "application/xhtml+xml"), "text/plain"
 OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
 _LENGTH = re.compile(r"[0-9]{1,18}")
@@ -45,7 +57,9 @@ class Record:
 
 
 def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
-    """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its end."""
+    """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its
+    end.
+    """
     try:
         import resiliparse.extract.html2text
         import resiliparse.parse.encoding  # noqa: F401
@@ -74,14 +88,20 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
                 return
             except EOFError as error:
                 reason = str(error)
-        following = streams.find_streams(path, records.begun + 1, b"WARC/") if path.suffix in COMPRESSIONS else iter(())
+        following = (
+            streams.find_streams(path, records.begun + 1, b"WARC/")
+            if path.suffix in COMPRESSIONS
+            else iter(())
+        )
         if not (begin := next(following, 0)):
             raise BadInput(f"{path}: is damaged or cut short ({reason}); {AGAIN}")
         yield "damaged", reason
 
 
 class _Records:
-    """Iterates over the records of a stream. `begun`: where the compressed stream begins that holds the present one."""
+    """Iterates over the records of a stream. `begun`: where the compressed stream begins that holds
+    the present one.
+    """
 
     def __init__(self, stream: io.BufferedReader, begun: int) -> None:
         self._stream, self.begun = stream, begun
@@ -91,13 +111,19 @@ class _Records:
         while line := self._line():
             if not _VERSION.fullmatch(line):
                 if line.strip() and not strange:
-                    yield "no WARC record", line[:EXCERPT].decode("utf-8", "backslashreplace").strip()
+                    yield (
+                        "no WARC record",
+                        line[:EXCERPT].decode("utf-8", "backslashreplace").strip(),
+                    )
                 strange = strange or bool(line.strip())
                 continue
             strange = False
             headers = self._headers()
             if not _LENGTH.fullmatch(length := headers.get("content-length", "")):
-                yield "a record without Content-Length", headers.get("warc-target-uri", "")[:EXCERPT]
+                yield (
+                    "a record without Content-Length",
+                    headers.get("warc-target-uri", "")[:EXCERPT],
+                )
                 continue
             yield Record(headers, self._body(int(length)))
 
@@ -139,7 +165,10 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
     from resiliparse.extract.html2text import extract_plain_text
 
     headers, body = record.headers, record.body
-    kind, address = headers.get("warc-type", "").lower(), headers.get("warc-target-uri", "").strip("<>")
+    kind, address = (
+        headers.get("warc-type", "").lower(),
+        headers.get("warc-target-uri", "").strip("<>"),
+    )
     if kind not in {"response", "resource", "conversion"}:
         return LeftOut(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
     if address.partition("?")[0].endswith("/robots.txt"):
@@ -153,7 +182,9 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
             return LeftOut("other_status")
         http = _parse(lines)
         media, body = http.get("content-type", ""), body[head.end() :] if head else b""
-    type_ = media.partition(";")[0].strip().lower() or ("text/html" if body.lstrip()[:1] == b"<" else "")
+    type_ = media.partition(";")[0].strip().lower() or (
+        "text/html" if body.lstrip()[:1] == b"<" else ""
+    )
     if type_ not in {*HTML, PLAIN}:
         return LeftOut("other_media_types")
     if len(record.body) <= LONGEST_LINE:
@@ -175,26 +206,41 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
         if _depth(text) > DEEPEST:
             return Rejected(where, f"elements nested more than {DEEPEST:,} deep", address[:EXCERPT])
         text = extract_plain_text(text, main_content=True, list_bullets=False, alt_texts=False)
-    identity = headers.get("warc-trec-id") or headers.get("warc-record-id", "").strip("<>") or address or name
-    return Document(identity, "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n")))))
+    identity = (
+        headers.get("warc-trec-id")
+        or headers.get("warc-record-id", "").strip("<>")
+        or address
+        or name
+    )
+    return Document(
+        identity, "\n".join(filter(None, (" ".join(line.split()) for line in text.split("\n"))))
+    )
 
 
 def _transferred(body: bytes, http: Headers) -> bytes:
-    """The content of an answer as it was sent; crawlers that unpack it may leave the headers as they were."""
+    """The content of an answer as it was sent; crawlers that unpack it may leave the headers as
+    they were.
+    """
     if "chunked" in http.get("transfer-encoding", "").lower() and _CHUNK.match(body):
         body = _joined(body)
     coding = http.get("content-encoding", "").lower().removeprefix("x-")
-    unpacked = body.lstrip()[:1] in {b"", b"<"} or (coding == "gzip" and not body.startswith(b"\x1f\x8b"))
+    unpacked = body.lstrip()[:1] in {b"", b"<"} or (
+        coding == "gzip" and not body.startswith(b"\x1f\x8b")
+    )
     if unpacked or coding in {"", "identity"}:
         return body
     if coding not in {"gzip", "deflate"}:
         raise NotImplementedError(coding)
-    zlib_header = coding == "gzip" or (body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0)
+    zlib_header = coding == "gzip" or (
+        body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+    )
     return zlib.decompressobj(47 if zlib_header else -15).decompress(body, LONGEST_LINE + 1)
 
 
 def _joined(body: bytes) -> bytes:
-    """The chunks of a body; what a cut one lacks is lacking. Raises ValueError for a size that is none."""
+    """The chunks of a body; what a cut one lacks is lacking. Raises ValueError for a size that is
+    none.
+    """
     chunks, place = list[bytes](), 0
     while place < len(body):
         if not (size := _CHUNK.match(body, place)):
@@ -212,18 +258,26 @@ def _is_binary(body: bytes) -> bool:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     controls = len(start) - len(start.translate(None, CONTROLS)) - start.count(0)
-    even = max(start[::2].count(0), start[1::2].count(0)) * 4 > len(start)  # every second byte: UTF-16
-    return start.startswith(b"%PDF-") or controls * 20 > len(start) or (start.count(0) * 20 > len(start) and not even)
+    # every second byte: UTF-16
+    even = max(start[::2].count(0), start[1::2].count(0)) * 4 > len(start)
+    return (
+        start.startswith(b"%PDF-")
+        or controls * 20 > len(start)
+        or (start.count(0) * 20 > len(start) and not even)
+    )
 
 
 def decode(body: bytes, declared: str, *, is_html: bool) -> str:
-    """The text of bytes: UTF-8 if they are, else as the server or the page says if they can be, else as they look.
+    """The text of bytes: UTF-8 if they are, else as the server or the page says if they can be,
+    else as they look.
 
-    Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text counts for more.
+    Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text
+    counts for more.
     """
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-    if b"\0" not in body and b"\x1b$" not in body:  # of UTF-16 and ISO-2022-JP, which else would be ASCII
+    # of UTF-16 and ISO-2022-JP, which else would be ASCII
+    if b"\0" not in body and b"\x1b$" not in body:
         try:
             return body.decode()
         except UnicodeDecodeError:

@@ -1,9 +1,10 @@
-"""Dumps of Wikipedia as they are delivered: XML of pages in wiki markup, plain or compressed, multistream or not.
+"""Dumps of Wikipedia as they are delivered: XML of pages in wiki markup, plain or compressed,
+multistream or not.
 
 1. lines become pages, each parsed alone, so that one that is damaged costs only itself
 2. articles stay: the main namespace, no redirects
-3. markup becomes text: headings and paragraphs are lines, links their text; templates, tables, references, files and
-   categories go. Sections that have no text left lose their headings
+3. markup becomes text: headings and paragraphs are lines, links their text; templates, tables,
+  references, files and categories go. Sections that have no text left lose their headings
 """
 
 import re
@@ -25,8 +26,30 @@ DEEPEST = 40  # templates within each other that are removed, as many as the par
 UNCLOSED = 300  # brackets and tags: a page with more is damaged, and may take the parser hours
 FILE, CATEGORY = "6", "14"  # keys of namespaces
 HIDDEN = {  # tags whose contents are no running text
-    *("ce", "chem", "gallery", "graph", "hiero", "imagemap", "includeonly", "indicator", "inputbox", "mapframe"),
-    *("maplink", "math", "ref", "references", "score", "source", "style", "syntaxhighlight", "table", "templatedata"),
+    *(
+        "ce",
+        "chem",
+        "gallery",
+        "graph",
+        "hiero",
+        "imagemap",
+        "includeonly",
+        "indicator",
+        "inputbox",
+        "mapframe",
+    ),
+    *(
+        "maplink",
+        "math",
+        "ref",
+        "references",
+        "score",
+        "source",
+        "style",
+        "syntaxhighlight",
+        "table",
+        "templatedata",
+    ),
     *("templatestyles", "timeline"),
 }
 _NAMESPACE = re.compile(rb'<namespace key="(\d+)"[^>]*>([^<]*)<')
@@ -35,17 +58,24 @@ _TEMPLATE = re.compile(r"(?<!\{)\{\{[^{}]*\}\}(?!\})")
 _OPEN_TAG = re.compile(r"<(?!br\b|hr\b)[a-z][^<>]*(?<!/)>", re.IGNORECASE)
 _SWITCH = re.compile(r"__[A-Z]+__")
 _QUOTES = re.compile(r"''+")
-_LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S")  # a link to the same article in another language
-_HEADING = "\ue000"  # of private use: stands before a heading's text, once for each level, until lines are gathered
-_FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)  # what pages stand in
+# a link to the same article in another language
+_LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S")
+# of private use: stands before a heading's text, once for each level, until lines are gathered
+_HEADING = "\ue000"
+# what pages stand in
+_FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)
 
 
 def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
-    """The articles of a dump, or of one range of it. Raises BadInput when it ends before </mediawiki>."""
+    """The articles of a dump, or of one range of it. Raises BadInput when it ends before
+    </mediawiki>.
+    """
     try:
         import mwparserfromhell
     except ImportError:
-        raise BadConfig(f"{piece.path}: needs mwparserfromhell; pip install -e '.[crawl]'") from None
+        raise BadConfig(
+            f"{piece.path}: needs mwparserfromhell; pip install -e '.[crawl]'"
+        ) from None
     hidden = _hidden_namespaces(piece)
     ended = False
     for block in read_blocks(piece, "page"):
@@ -72,9 +102,13 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
         else:
             markup = _reduced(revision.findtext("text") or "")
             if _unclosed(markup) > UNCLOSED:
-                yield block.rejected(where, f"more than {UNCLOSED} brackets or tags that are not closed")
+                yield block.rejected(
+                    where, f"more than {UNCLOSED} brackets or tags that are not closed"
+                )
                 continue
-            identity = page.findtext("id") or page.findtext("title") or f"{piece.path.name}:{block.line}"
+            identity = (
+                page.findtext("id") or page.findtext("title") or f"{piece.path.name}:{block.line}"
+            )
             try:
                 text = to_text(mwparserfromhell.parse(markup, skip_style_tags=True), hidden)
             except (mwparserfromhell.parser.ParserError, RecursionError):
@@ -82,11 +116,15 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
                 continue
             yield Document(identity, text)
     if piece.end is None and not ended:
-        raise BadInput(f"{piece.path}: is damaged or cut short (it ends before </mediawiki>); {AGAIN}")
+        raise BadInput(
+            f"{piece.path}: is damaged or cut short (it ends before </mediawiki>); {AGAIN}"
+        )
 
 
 def _hidden_namespaces(piece: Piece) -> frozenset[str]:
-    """The names of links that show a file or name a category, in lower case: English ones and the dump's own."""
+    """The names of links that show a file or name a category, in lower case: English ones and the
+    dump's own.
+    """
     names, begun = {"file", "image", "media", "category"}, False
     for _, line in read_lines(Piece(piece.path, most=HEADER)):
         begun = begun or b"<mediawiki" in (line or b"")
@@ -100,12 +138,15 @@ def _hidden_namespaces(piece: Piece) -> frozenset[str]:
 
 
 def _reduced(markup: str) -> str:
-    """The markup less plain templates, innermost first, and tables: most of what the parser would spend its time on."""
+    """The markup less plain templates, innermost first, and tables: most of what the parser would
+    spend its time on.
+    """
     for _ in range(DEEPEST):
         markup, count = _TEMPLATE.subn("", markup)
         if not count:
             break
-    kept, tables = list[str](), list[int]()  # lines, and where among them the tables begin that are open
+    # lines, and where among them the tables begin that are open
+    kept, tables = list[str](), list[int]()
     for line in markup.split("\n"):
         begin = line.lstrip(" \t:")
         if begin.startswith("{|"):
@@ -118,8 +159,12 @@ def _reduced(markup: str) -> str:
 
 
 def _unclosed(markup: str) -> int:
-    """About how many brackets and tags are open at the end: the parser reads the rest again for each of them."""
-    signs = sum(max(0, markup.count(left) - markup.count(right)) for left, right in ("{}", "[]", "<>"))
+    """About how many brackets and tags are open at the end: the parser reads the rest again for
+    each of them.
+    """
+    signs = sum(
+        max(0, markup.count(left) - markup.count(right)) for left, right in ("{}", "[]", "<>")
+    )
     return signs + max(0, len(_OPEN_TAG.findall(markup)) - markup.count("</"))
 
 

@@ -1,8 +1,10 @@
-"""The stages, in one list by which the command line, DVC, tracking, flows and the digests of code go.
+"""The stages, in one list by which the command line, DVC, tracking, flows and the digests of code
+go.
 
-A new stage is a module in this folder with `run(name, params, tracker)`, an entry of `STAGES`, and an entry of
-pipelines/dvc.yaml. `run` reads params.yaml and the folders of earlier stages, and writes the stage's own folder in
-build/, with the numbers in its results.json. It needs neither DVC nor Prefect nor MLflow.
+A new stage is a module in this folder with `run(name, params, tracker)`, an entry of `STAGES`, and
+an entry of pipelines/dvc.yaml. `run` reads params.yaml and the folders of earlier stages, and
+writes the stage's own folder in build/, with the numbers in its results.json. It needs neither DVC
+nor Prefect nor MLflow.
 
 Modules of stages import torch, so none is imported before its stage runs.
 """
@@ -34,9 +36,10 @@ Inputs = Callable[["Params", str], tuple[str, ...]]
 class Stage:
     """One stage, for any of its names.
 
-    `section` of params.yaml holds its names ("" for the report, which has none). `inputs` gives the stages whose
-    folders it reads, as DVC names them (`corpus@c4`). `code` are the files and folders that its bytes depend on.
-    `restarts` says whether it keeps unfinished work that a restart sets aside.
+    `section` of params.yaml holds its names ("" for the report, which has none). `inputs` gives the
+    stages whose folders it reads, as DVC names them (`corpus@c4`). `code` are the files and folders
+    that its bytes depend on. `restarts` says whether it keeps unfinished work that a restart sets
+    aside.
     """
 
     name: str
@@ -67,7 +70,9 @@ class Stage:
             self.module.run(name, params, tracker)
 
     def run_folder(self, name: str, params: "Params") -> Path:
-        """Return the folder of the unfinished work of a name's present settings, where the stage `restarts`."""
+        """Return the folder of the unfinished work of a name's present settings, where the stage
+        `restarts`.
+        """
         folder: Path = self.module.run_folder(name, params)
         return folder
 
@@ -96,7 +101,9 @@ def ancestors(key: str, params: "Params") -> tuple[str, ...]:
 
 
 def data_label(key: str, params: "Params") -> str:
-    """Return what data a stage's numbers are of: `sample world`, or the names of the corpora and task sources."""
+    """Return what data a stage's numbers are of: `sample world`, or the names of the corpora and
+    task sources.
+    """
     labels: list[str] = []
     for each in (key, *ancestors(key, params)):
         stage, _, name = each.partition("@")
@@ -121,12 +128,18 @@ def _of_ablation(params: "Params", name: str) -> tuple[str, ...]:
     return f"tokens@{params.ablations[name].tokens}", f"tasks@{params.ablations[name].data}"
 
 
-# Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files at the top of
-# `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but `text`, the readers of text and the stages
-# named here. tests/pipelines/stages/test_stages.py follows the imports of each stage and holds these lists to them.
-TOKENIZER = ("electra/data/byte_level.py", "electra/data/tokenizer.py", "electra/data/word_cache.py")
+# Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files
+# at the top of `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but `text`, the
+# readers of text and the stages named here. tests/pipelines/stages/test_stages.py follows the
+# imports of each stage and holds these lists to them.
+TOKENIZER = (
+    "electra/data/byte_level.py",
+    "electra/data/tokenizer.py",
+    "electra/data/word_cache.py",
+)
 NETWORKS = ("electra/nn", "electra/seeds.py")
-# What a pre-training run and a fine-tuning run compute with; a stage's module only exports their results.
+# What a pre-training run and a fine-tuning run compute with; a stage's module only exports their
+# results.
 PRETRAINING = (
     *NETWORKS,
     *TOKENIZER,
@@ -135,7 +148,13 @@ PRETRAINING = (
     "electra/optim",
     "electra/pretraining",
 )
-FINETUNING = (*NETWORKS, *TOKENIZER, "electra/finetuning", "electra/optim", "pipelines/finetuning_runs")
+FINETUNING = (
+    *NETWORKS,
+    *TOKENIZER,
+    "electra/finetuning",
+    "electra/optim",
+    "pipelines/finetuning_runs",
+)
 
 
 def _files(folder: str, names: str) -> tuple[str, ...]:
@@ -181,7 +200,12 @@ _ALL = (
         folder="tokens",
         inputs=lambda params, name: (f"corpus@{params.tokens[name].corpus}",),
         restarts=True,
-        code=("electra/data", "electra/seeds.py", "pipelines/stages/tokens.py", "pipelines/text/cleaning.py"),
+        code=(
+            "electra/data",
+            "electra/seeds.py",
+            "pipelines/stages/tokens.py",
+            "pipelines/text/cleaning.py",
+        ),
     ),
     Stage(
         name="pretrain",
@@ -225,7 +249,10 @@ _ALL = (
         help="pre-train and fine-tune every arm of an ablation",
         folder="ablation",
         inputs=_of_ablation,
-        code=(*dict.fromkeys((*PRETRAINING, *FINETUNING)), *_files("pipelines/stages", "ablation arms pretrain")),
+        code=(
+            *dict.fromkeys((*PRETRAINING, *FINETUNING)),
+            *_files("pipelines/stages", "ablation arms pretrain"),
+        ),
     ),
     Stage(
         name="report",

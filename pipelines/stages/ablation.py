@@ -1,9 +1,11 @@
-"""One ablation: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named settings.
+"""One ablation: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named
+settings.
 
-Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows and share seeds.
-They run side by side (one for each GPU, or one for each core with one thread), and an arm that fails is recorded as
-failed and stops no other. What an arm leaves (pipelines/stages/arms.py) is found by its settings: a second start, or
-another ablation with the same arm, reads it back.
+Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows
+and share seeds. They run side by side (one for each GPU, or one for each core with one thread), and
+an arm that fails is recorded as failed and stops no other. What an arm leaves
+(pipelines/stages/arms.py) is found by its settings: a second start, or another ablation with the
+same arm, reads it back.
 """
 
 import statistics
@@ -42,11 +44,16 @@ def run(name: str, params: Params, tracker: Any) -> None:
         results[arm] = summarise(ablation, [one for one in arms if one.name == arm], outcomes)
         track(tracker, arm, results[arm])
     record = {
-        **{key: getattr(ablation, key) for key in ("title", "model", "data", "budget", "tasks", "seeds")},
+        **{
+            key: getattr(ablation, key)
+            for key in ("title", "model", "data", "budget", "tasks", "seeds")
+        },
         "name": name,
         "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
-        "train_rows": next((of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}),
+        "train_rows": next(
+            (of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}
+        ),
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
@@ -68,7 +75,8 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
     base = params.models[ablation.model].electra()
     if ablation.steps is not None:
         base = with_steps(base, ablation.steps, vocab_size)
-    # Saved by every arm of the model, so that an ablation with points finds them in the arms of another.
+    # Saved by every arm of the model, so that an ablation with points finds them in the arms of
+    # another.
     others = (other for other in params.ablations.values() if other.model == ablation.model)
     points = tuple(sorted({point for other in others for point in other.points}))
     arms = []
@@ -82,15 +90,23 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
         else:
             config = with_steps(config, training_steps(config, vocab_size), vocab_size)
         for seed in range(1, ablation.seeds + 1):
-            mine = keeping(replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1)), points)
+            mine = keeping(
+                replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1)), points
+            )
             arms.append(Arm(arm, seed, mine, ablation.tokens, points))
     return arms
 
 
 def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> ElectraConfig:
-    """The same training cut to another length: warm-up keeps its share, evaluations and saves their number."""
+    """The same training cut to another length: warm-up keeps its share, evaluations and saves their
+    number.
+    """
     old = config.pretrain
-    count = steps if isinstance(steps, int) else max(1, round(steps.flops / step_flops(config, vocab_size)))
+    count = (
+        steps
+        if isinstance(steps, int)
+        else max(1, round(steps.flops / step_flops(config, vocab_size)))
+    )
     share = count / training_steps(config, vocab_size)
 
     def scaled(value: int) -> int:
@@ -98,10 +114,15 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
 
     whole = sum(phase.weight for phase in old.phases)
     phases = [replace(phase, steps=None, share=phase.weight / whole) for phase in old.phases]
-    changes: dict[str, Any] = {key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")}
-    changes |= {"min_eval_interval_minutes": 0.0}  # curves that are drawn together have points at the same steps
+    changes: dict[str, Any] = {
+        key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")
+    }
+    # curves that are drawn together have points at the same steps
+    changes |= {"min_eval_interval_minutes": 0.0}
     warmup = min(config.stage_steps(count), scaled(old.warmup))
-    return replace(config, pretrain=replace(old, steps=count, phases=tuple(phases), warmup=warmup, **changes))
+    return replace(
+        config, pretrain=replace(old, steps=count, phases=tuple(phases), warmup=warmup, **changes)
+    )
 
 
 def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
@@ -122,7 +143,9 @@ def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
 
 
 def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
-    """Pre-train and fine-tune every arm, those with the same settings once, one seed after the other."""
+    """Pre-train and fine-tune every arm, those with the same settings once, one seed after the
+    other.
+    """
     units = {arm.key: arm for arm in sorted(arms, key=lambda arm: arm.seed)}
     tasks, outcomes = plan_tasks(name, params), dict[str, Result | str]()
     state = Path("runs") / f"ablation-{name}" / "progress.json"
@@ -133,7 +156,9 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         rows = []
         for arm in arms:
             outcome = outcomes.get(arm.key)
-            score = None if outcome is None or isinstance(outcome, str) else average(outcome["scores"])
+            score = (
+                None if outcome is None or isinstance(outcome, str) else average(outcome["scores"])
+            )
             status = "waiting or running" if outcome is None else "done"
             status = f"failed: {outcome}" if isinstance(outcome, str) else status
             label = params.ablations[name].label(arm.name)
@@ -148,7 +173,9 @@ def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         for index, outcome in run_units(try_one, work, slots(worker_count()), preload=preload):
             outcomes[ordered[index].key] = outcome
             note()
-            last = "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"
+            last = (
+                "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"
+            )
             progress.update(len(outcomes), last=f"{ordered[index].title} {last}")
     return outcomes
 
@@ -163,10 +190,16 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
     """The record of one arm over its seeds; seeds that failed are named and left out."""
     name = arms[0].name
     all_seeds = [(arm, outcomes[arm.key]) for arm in arms]
-    broken = [f"seed {arm.seed}: {outcome}" for arm, outcome in all_seeds if isinstance(outcome, str)]
+    broken = [
+        f"seed {arm.seed}: {outcome}" for arm, outcome in all_seeds if isinstance(outcome, str)
+    ]
     good = [(arm, outcome) for arm, outcome in all_seeds if not isinstance(outcome, str)]
     faults = [fault for _, outcome in good for fault in outcome["faults"]]
-    record: Result = {"label": ablation.label(name), "settings": ablation.settings[name], "failed": broken + faults}
+    record: Result = {
+        "label": ablation.label(name),
+        "settings": ablation.settings[name],
+        "failed": broken + faults,
+    }
     record["values"] = list(ablation.values(name))
     if not good:
         return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
@@ -174,7 +207,9 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
     glue = {task: [outcome["scores"]["1"][task] for _, outcome in good] for task in ablation.tasks}
     points = []
     for point in (*ablation.points, END):
-        scores = [mean for _, outcome in good if (mean := average(outcome["scores"], point)) is not None]
+        scores = [
+            mean for _, outcome in good if (mean := average(outcome["scores"], point)) is not None
+        ]
         step = first["points"][f"{point:g}"]
         flops = step * first["flops"] / first["steps"]
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
@@ -193,17 +228,27 @@ def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes)
 
 def spread(scores: list[float]) -> Result | None:
     """Mean and standard deviation over seeds, unrounded; the latter is null from one seed."""
-    return {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)} if scores else None
+    return (
+        {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)} if scores else None
+    )
 
 
 def track(tracker: Any, arm: str, result: Result) -> None:
     """One child run for an arm: its settings, its curve, its scores."""
     with tracker.child(arm, {"arm": arm, **result["settings"]}) as child:
         for record in result.get("curve", []):
-            child.metrics(record["step"], {f"valid/{key}": value for key, value in record.items() if key != "step"})
+            child.metrics(
+                record["step"],
+                {f"valid/{key}": value for key, value in record.items() if key != "step"},
+            )
         for task, scores in result.get("glue", {}).items():
             child.summary({task: statistics.fmean(scores)})
-            child.summary({f"{task}/seed{seed}": score for seed, score in zip(result["seeds"], scores, strict=True)})
+            child.summary(
+                {
+                    f"{task}/seed{seed}": score
+                    for seed, score in zip(result["seeds"], scores, strict=True)
+                }
+            )
         if found := result.get("average"):
             child.summary({"average": found["mean"]})
         child.tags({"status": result["status"]})

@@ -1,7 +1,8 @@
 """One arm of an ablation with one seed: pre-train it, keep its encoder, fine-tune it on the tasks.
 
-An arm's folder is named after its settings and data, so that ablations which share an arm share its training. Once
-trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json; checkpoints are removed.
+An arm's folder is named after its settings and data, so that ablations which share an arm share its
+training. Once trained it holds `point-<fraction>/` (encoders: the end is 1) and arm.json;
+checkpoints are removed.
 
     runs/arm/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
     runs/arm/<fingerprint>/point-1/   a Hugging Face folder
@@ -44,7 +45,9 @@ END = 1.0
 
 @dataclass(frozen=True)
 class Arm:
-    """One pre-training and what follows it. `points`: fractions of the run whose encoders are kept besides the end."""
+    """One pre-training and what follows it. `points`: fractions of the run whose encoders are kept
+    besides the end.
+    """
 
     name: str
     seed: int
@@ -59,7 +62,9 @@ class Arm:
 
     @property
     def run(self) -> str:
-        """The name of the run's folder while it trains: another ablation may ask for checkpoints at other steps."""
+        """The name of the run's folder while it trains: another ablation may ask for checkpoints at
+        other steps.
+        """
         return f"run-{self.config.pretrain.save_every}"
 
     @property
@@ -76,7 +81,9 @@ class Arm:
 
 @dataclass(frozen=True)
 class ArmTask:
-    """One task's settings and rows, for every arm alike; `points`: fractions of the run at which it is measured."""
+    """One task's settings and rows, for every arm alike; `points`: fractions of the run at which it
+    is measured.
+    """
 
     name: str
     config: FinetuneConfig
@@ -94,7 +101,9 @@ def keeping(config: ElectraConfig, points: tuple[float, ...]) -> ElectraConfig:
         return config
     every = max(1, round(steps * min(points)))
     kept = max(2, math.ceil(steps / every) + 1)
-    return replace(config, pretrain=replace(config.pretrain, save_every=every, keep_checkpoints=kept))
+    return replace(
+        config, pretrain=replace(config.pretrain, save_every=every, keep_checkpoints=kept)
+    )
 
 
 def try_one(unit: Unit) -> Result | str:
@@ -114,12 +123,16 @@ def try_one(unit: Unit) -> Result | str:
 
 
 def slots(workers: int) -> int:
-    """Arms that run at the same time: one for each GPU, or one for each core that this process may use."""
+    """Arms that run at the same time: one for each GPU, or one for each core that this process may
+    use.
+    """
     return torch.cuda.device_count() if torch.cuda.is_available() else workers
 
 
 def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
-    """Train and fine-tune here whatever of it is not finished; scores by point and task, in points of 100."""
+    """Train and fine-tune here whatever of it is not finished; scores by point and task, in points
+    of 100.
+    """
     rows = ModelRows(params, arm.tokens, arm.config)
     folder = run_dir.folder_of("arm", rows.fingerprint(arm.config))
     with run_dir.RunFolder(folder, patience=math.inf) as held:
@@ -132,10 +145,20 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
             for point in task.points:
                 state = home / "tasks" / f"{point:g}"
                 model = home / f"point-{point:g}"
-                plan = Plan(task.name, config, rows=task.rows, model=model, state=state, device=device, code=code)
+                plan = Plan(
+                    task.name,
+                    config,
+                    rows=task.rows,
+                    model=model,
+                    state=state,
+                    device=device,
+                    code=code,
+                )
                 (job,) = plan.jobs()
                 (done,) = run_all([job], 1)
-                scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][job.task.metrics[0]]
+                scores.setdefault(f"{point:g}", {})[task.name] = done["metrics"][
+                    job.task.metrics[0]
+                ]
                 seen[task.name] = done["train_rows"]
                 if done["failed"] and point == END:  # before that it need not have learnt anything
                     faults.append(f"{task.name}, seed {arm.seed}: {done['failed']}")
@@ -143,18 +166,30 @@ def do(arm: Arm, tasks: tuple[ArmTask, ...], params: Params) -> Result:
 
 
 def scored_only(config: FinetuneConfig, seed: int) -> FinetuneConfig:
-    """A task's settings for one run of which only the dev scores count: no test sets, no model kept."""
-    alike = {"test": False, "start": None, "keep": "none", "ensemble": False, "arms": ("pretrained",)}
+    """A task's settings for one run of which only the dev scores count: no test sets, no model
+    kept.
+    """
+    alike = {
+        "test": False,
+        "start": None,
+        "keep": "none",
+        "ensemble": False,
+        "arms": ("pretrained",),
+    }
     return replace(config, seeds=(seed,), **alike)  # type: ignore[arg-type]
 
 
 def arm_folder(arm: Arm, params: Params) -> Path:
     """The folder of the run of an arm's settings and data."""
-    return run_dir.folder_of("arm", ModelRows(params, arm.tokens, arm.config).fingerprint(arm.config))
+    return run_dir.folder_of(
+        "arm", ModelRows(params, arm.tokens, arm.config).fingerprint(arm.config)
+    )
 
 
 def finished(arm: Arm, home: Path) -> Result | None:
-    """The record of an arm that is trained by this code, with every point that it should have; else None."""
+    """The record of an arm that is trained by this code, with every point that it should have; else
+    None.
+    """
     try:
         record = read_sealed(home / "arm.json")
         if record["code"][-1][1] != digest_of(PRETRAINING):
@@ -169,12 +204,18 @@ def finished(arm: Arm, home: Path) -> Result | None:
 
 
 def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
-    """Pre-train an arm and keep its encoders, or read what is there; what other code has finished is archived."""
+    """Pre-train an arm and keep its encoders, or read what is there; what other code has finished
+    is archived.
+    """
     if record := finished(arm, held.path):
         return record
     if (held.path / "arm.json").exists():
         why = "finished by other code, or damaged"
-        print(f"{arm.title}: {why}, so trained again; the old one is {held.archive()}", file=sys.stderr, flush=True)
+        print(
+            f"{arm.title}: {why}, so trained again; the old one is {held.archive()}",
+            file=sys.stderr,
+            flush=True,
+        )
     home, fingerprint = held.path, rows.fingerprint(arm.config)
     run_dir.name_run(home, arm.title, fingerprint)
     launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
@@ -194,7 +235,9 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
 
 @torch.no_grad()
 def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float) -> None:
-    """Write the encoder of one point; for one before the end, its checkpoint is loaded into the trained network."""
+    """Write the encoder of one point; for one before the end, its checkpoint is loaded into the
+    trained network.
+    """
     model = trained.model
     if point != END:
         folder = home / arm.run / f"step-{arm.step(point)}"
@@ -210,4 +253,6 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", "embed", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")
-    write_folder(home / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part)
+    write_folder(
+        home / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part
+    )

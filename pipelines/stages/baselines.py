@@ -9,8 +9,8 @@ word overlap      boosted trees on features of a pair that somebody has thought 
 replaced tokens   the pre-trained discriminator as it is: the AUC of its surest "replaced" in a row against the row's
                   label, 50 for guessing; what it can compare before it is taught any task
 
-All but the last are scores by the task's metric, in points, on dev, from the rows that the model is fine-tuned on; the
-two that are fitted take a few seconds for 1,000 rows, and see 10,000 at most.
+All but the last are scores by the task's metric, in points, on dev, from the rows that the model is
+fine-tuned on; the two that are fitted take a few seconds for 1,000 rows, and see 10,000 at most.
 """
 
 from collections.abc import Sequence
@@ -37,19 +37,37 @@ from electra.nn.huggingface import load_networks, read_config
 from electra.nn.token_heads import ReplacedTokenHead
 
 FIT_ROWS = 10_000
-FIRST = 400  # words of each text whose order is compared, which takes time with the product of both numbers
-NEGATIONS = {"no", "not", "t", "cannot", "never", "neither", "nor", "none", "nobody", "nothing", "nowhere", "without"}
+# words of each text whose order is compared, which takes time with the product of both numbers
+FIRST = 400
+NEGATIONS = {
+    "no",
+    "not",
+    "t",
+    "cannot",
+    "never",
+    "neither",
+    "nor",
+    "none",
+    "nobody",
+    "nothing",
+    "nowhere",
+    "without",
+}
 Rows = Sequence[dict[str, Any]]
 Numbers = NDArray[np.float64]
 BINARY, ENTAILED = ("0", "1"), ("not_entailment", "entailment")
-FITS = {  # the labels of rows in which something does not fit, and in which all does; praise and blame are neither
+# the labels of rows in which something does not fit, and in which all does; praise and blame are
+# neither
+FITS = {
     "cola": BINARY, "mrpc": BINARY, "qqp": BINARY, "wnli": BINARY,
     "mnli": ("contradiction", "entailment"), "qnli": ENTAILED, "rte": ENTAILED,
 }  # fmt: skip
 
 
 def of_task(task: Task, folder: Path, config: FinetuneConfig) -> dict[str, float]:
-    """The four of a task whose rows are in `folder`, by name; none for tagging, and no overlap for single texts."""
+    """The four of a task whose rows are in `folder`, by name; none for tagging, and no overlap for
+    single texts.
+    """
     if task.tagging:
         return {}
     train, dev = splits(task, folder, config)
@@ -61,7 +79,9 @@ def of_task(task: Task, folder: Path, config: FinetuneConfig) -> dict[str, float
     if len(set(numbers(task, seen))) > 1:
         said |= fitted(task, seen, dev)
     scores = {"chance": 100 / len(task.labels) if accuracy else 0.0}
-    scores |= {name: score(task.metrics[0], predicted, dev_label) for name, predicted in said.items()}
+    scores |= {
+        name: score(task.metrics[0], predicted, dev_label) for name, predicted in said.items()
+    }
     return {name: round(value, 4) for name, value in scores.items()}
 
 
@@ -86,26 +106,38 @@ def fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
     samples = {"bag_of_words": (linear, hstack(vectors).tocsr(), hstack(dev_vectors).tocsr())}
     if all(row.get("b") is not None for row in (*train, *dev)):
         samples["word_overlap"] = (trees, overlap(train, vectors), overlap(dev, dev_vectors))
-    with threadpool_limits(1):  # the same sums on every machine; more threads are no faster on so few rows
+    # the same sums on every machine; more threads are no faster on so few rows
+    with threadpool_limits(1):
         label = numbers(task, train)
-        said = {name: model.fit(x, label).predict(x_dev) for name, (model, x, x_dev) in samples.items()}
+        said = {
+            name: model.fit(x, label).predict(x_dev) for name, (model, x, x_dev) in samples.items()
+        }
     return {name: np.asarray(predicted, dtype=np.float64) for name, predicted in said.items()}
 
 
 def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
-    """Unit vectors (rows, terms) of the training and of the dev rows: by words of each text, by characters of each.
+    """Unit vectors (rows, terms) of the training and of the dev rows: by words of each text, by
+    characters of each.
 
-    A term that only dev has weighs as much as the rarest; else two texts in new words would seem to have none.
+    A term that only dev has weighs as much as the rarest; else two texts in new words would seem to
+    have none.
     """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     sides = [side for side in "ab" if any(row.get(side) is not None for row in (*train, *dev))]
     vectors: tuple[list[Any], list[Any]] = [], []
-    for count in (CountVectorizer(analyzer=words), CountVectorizer(analyzer="char_wb", ngram_range=(2, 5))):
+    for count in (
+        CountVectorizer(analyzer=words),
+        CountVectorizer(analyzer="char_wb", ngram_range=(2, 5)),
+    ):
         count.fit(text(row, side) for rows in (train, dev) for row in rows for side in sides)
-        weight = TfidfTransformer(sublinear_tf=True).fit(count.transform(text(row, s) for s in sides for row in train))
+        weight = TfidfTransformer(sublinear_tf=True).fit(
+            count.transform(text(row, s) for s in sides for row in train)
+        )
         for rows, found in zip((train, dev), vectors, strict=True):
-            found += [weight.transform(count.transform(text(row, side) for row in rows)) for side in sides]
+            found += [
+                weight.transform(count.transform(text(row, side) for row in rows)) for side in sides
+            ]
     return vectors
 
 
@@ -115,7 +147,9 @@ def text(row: dict[str, Any], side: str) -> str:
 
 
 def words(said: str) -> list[str]:
-    """The words of a text in lower case and in their order, "don" and "t" for "don't"; one empty word for none."""
+    """The words of a text in lower case and in their order, "don" and "t" for "don't"; one empty
+    word for none.
+    """
     return split(said.lower())
 
 
@@ -126,20 +160,40 @@ def split(said: str) -> list[str]:
 
 def overlap(rows: Rows, vectors: Sequence[Any]) -> Numbers:
     """What each pair has in common (rows, features); `vectors` are those of `tfidf`."""
-    cosines = [np.asarray(vectors[place].multiply(vectors[place + 1]).sum(1)).ravel() for place in (0, 2)]
+    cosines = [
+        np.asarray(vectors[place].multiply(vectors[place + 1]).sum(1)).ravel() for place in (0, 2)
+    ]
     pairs = [features(text(row, "a"), text(row, "b")) for row in rows]
     return np.column_stack([np.array(pairs, dtype=np.float64), *cosines])
 
 
 def features(a: str, b: str) -> list[float]:
-    """A pair's features by hand, for English: what is shared, in which order, and what says otherwise."""
+    """A pair's features by hand, for English: what is shared, in which order, and what says
+    otherwise.
+    """
     shares = []
     for one, other in zip(parts(a), parts(b), strict=True):
         both = len(one & other)
-        shares += [both, both / max(1, len(one)), both / max(1, len(other)), both / max(1, len(one | other))]
+        shares += [
+            both,
+            both / max(1, len(one)),
+            both / max(1, len(other)),
+            both / max(1, len(one | other)),
+        ]
     left, right = words(a), words(b)
-    common, start, end = in_order(left[:FIRST], right[:FIRST]), alike(left, right), alike(left[::-1], right[::-1])
-    order = [common / len(left), common / len(right), start, start / len(left), end, end / len(left)]
+    common, start, end = (
+        in_order(left[:FIRST], right[:FIRST]),
+        alike(left, right),
+        alike(left[::-1], right[::-1]),
+    )
+    order = [
+        common / len(left),
+        common / len(right),
+        start,
+        start / len(left),
+        end,
+        end / len(left),
+    ]
     ends = [left[0] in right, left[-1] in right, right[0] in left, right[-1] in left]
     negations = [sum(word in NEGATIONS for word in of) for of in (left, right)]
     sizes = [len(left), len(right), len(left) - len(right), negations[0] - negations[1]]
@@ -147,20 +201,28 @@ def features(a: str, b: str) -> list[float]:
 
 
 def parts(said: str) -> tuple[set[Any], ...]:
-    """What two texts may share: words, neighbours, three characters in a row, capitalized words, and numbers."""
+    """What two texts may share: words, neighbours, three characters in a row, capitalized words,
+    and numbers.
+    """
     low, written = words(said), split(said)
     threes = {said[place : place + 3].lower() for place in range(len(said) - 2)}
-    names, numbered = ({word for word in written if any(map(of, word))} for of in (str.isupper, str.isdigit))
+    names, numbered = (
+        {word for word in written if any(map(of, word))} for of in (str.isupper, str.isdigit)
+    )
     return {*low}, {*pairwise(low)}, threes, names, numbered
 
 
 def alike(left: Sequence[str], right: Sequence[str]) -> int:
     """How many words two texts have in common before the first that differs."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
+    )
 
 
 def in_order(left: Sequence[str], right: Sequence[str]) -> int:
-    """How many words two texts share in the same order: the length of their longest common subsequence."""
+    """How many words two texts share in the same order: the length of their longest common
+    subsequence.
+    """
     row = [0] * (len(right) + 1)
     for word in left:
         before = 0
@@ -194,8 +256,11 @@ def load_frozen(model: Path) -> Frozen | None:
     return frozen
 
 
-def replaced_tokens(frozen: Frozen, task: Task, folder: Path, config: FinetuneConfig, model: Path) -> float | None:
-    """The AUC, in points, of rows that do not fit against those that do; None where labels say something else.
+def replaced_tokens(
+    frozen: Frozen, task: Task, folder: Path, config: FinetuneConfig, model: Path
+) -> float | None:
+    """The AUC, in points, of rows that do not fit against those that do; None where labels say
+    something else.
 
     Of STS-B's scores those below and above the median; MNLI's neutral rows are neither.
     """
@@ -206,16 +271,22 @@ def replaced_tokens(frozen: Frozen, task: Task, folder: Path, config: FinetuneCo
         middle = np.median(label_N := numbers(task, rows))
         wrong_N, right_N = label_N < middle, label_N > middle
     else:
-        wrong_N, right_N = (np.array([row["label"] == label for row in rows]) for label in FITS[task.name])
+        wrong_N, right_N = (
+            np.array([row["label"] == label for row in rows]) for label in FITS[task.name]
+        )
     examples = encode(list(rows), task, tokenizers.load(model), config.length)
     replaced_N = read_outputs(frozen, examples)["replaced"]
     return auc(replaced_N[wrong_N], replaced_N[right_N])
 
 
 def auc(high_N: NDArray[Any], low_M: NDArray[Any]) -> float | None:
-    """How often one of `high_N` is above one of `low_M`, ties half, in points; None if either is empty."""
+    """How often one of `high_N` is above one of `low_M`, ties half, in points; None if either is
+    empty.
+    """
     if not len(high_N) or not len(low_M):
         return None
     order_M = np.sort(low_M)
-    below_N = (np.searchsorted(order_M, high_N, "left") + np.searchsorted(order_M, high_N, "right")) / 2
+    below_N = (
+        np.searchsorted(order_M, high_N, "left") + np.searchsorted(order_M, high_N, "right")
+    ) / 2
     return round(100 * float(below_N.mean()) / len(low_M), 2)

@@ -1,7 +1,8 @@
-"""What models are scored on, as n-grams of words: the dev and test texts of a source of tasks. Training rows are none.
+"""What models are scored on, as n-grams of words: the dev and test texts of a source of tasks.
+Training rows are none.
 
-A text that repeats 13 words in a row of them counts as contaminated, as for GPT-3 (Brown et al. 2020, appendix C).
-Shorter texts have no such n-gram.
+A text that repeats 13 words in a row of them counts as contaminated, as for GPT-3 (Brown et al.
+2020, appendix C). Shorter texts have no such n-gram.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,4 +32,6 @@ def is_scored(split: str) -> bool:
 def of_rows(rows: Iterable[Row], size: int) -> Hashes:
     """Each n-gram of `size` words of some rows, once."""
     seen = {text for row in rows for text in texts(row)}
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *(ngrams(words(text)[0], size) for text in seen)]))
+    return np.unique(
+        np.concatenate([np.empty(0, np.uint64), *(ngrams(words(text)[0], size) for text in seen)])
+    )

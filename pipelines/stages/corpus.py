@@ -4,8 +4,8 @@
 2. unit      read, clean, filter, write parts of 32 MB; what is bad is quarantined     any process, in any order
 3. collect   drop what is repeated, number the parts, count everything                 pipelines/stages/collecting.py
 
-A killed run goes on with the units that are missing. Always: rows = documents + dropped + quarantined, and lines read =
-lines + dropped lines.
+A killed run goes on with the units that are missing. Always: rows = documents + dropped +
+quarantined, and lines read = lines + dropped lines.
 """
 
 import contextlib
@@ -30,7 +30,15 @@ from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, languag
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import LeftOut
 from pipelines.stages import RESULTS, STAGES, benchmark
-from pipelines.stages.collecting import BANDS_FILE, INDEX, SAMPLES, check_quarantine, collect, documents_read, key_of
+from pipelines.stages.collecting import (
+    BANDS_FILE,
+    INDEX,
+    SAMPLES,
+    check_quarantine,
+    collect,
+    documents_read,
+    key_of,
+)
 from pipelines.stages.filters import Forbidden, Samples, judge
 from pipelines.stages.required_files import source_of
 from pipelines.stages.tasks import open_splits, read_split
@@ -52,11 +60,23 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     tell_dropped(metrics, f"corpora.{name}", folder)
     bad, details, key = metrics["quarantined"], folder / "quarantine.jsonl", f"corpora.{name}"
     print_left_out(
-        key, bad, metrics["rows"], "rows", "cannot be read", f"see {details}, and {key}.quarantine to change it"
+        key,
+        bad,
+        metrics["rows"],
+        "rows",
+        "cannot be read",
+        f"see {details}, and {key}.quarantine to change it",
     )
-    if left_out := {key.removeprefix("left_out_"): n for key, n in metrics["dropped"].items() if "left_out_" in key}:
+    if left_out := {
+        key.removeprefix("left_out_"): n
+        for key, n in metrics["dropped"].items()
+        if "left_out_" in key
+    }:
         told = ", ".join(f"{reason} {count:,}" for reason, count in left_out.items())
-        print(f"{key}: {sum(left_out.values()):,} of {metrics['rows']:,} rows left out: {told}", file=sys.stderr)
+        print(
+            f"{key}: {sum(left_out.values()):,} of {metrics['rows']:,} rows left out: {told}",
+            file=sys.stderr,
+        )
     tracker.summary({**metrics, "changed": None, "reasons": None})
     tracker.artifact(folder / RESULTS)
     tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
@@ -75,31 +95,45 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
     return source_of(params, scored.tasks) if scored else None
 
 
-def _fingerprint(resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None) -> str:
+def _fingerprint(
+    resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None
+) -> str:
     return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
 
-def forbidden_ngrams(tasks: TaskSourceConfig | None, cleaning: CleaningConfig, scratch: Path) -> Forbidden | None:
-    """Return the n-grams by which documents count as contaminated, or None where no tasks are named."""
+def forbidden_ngrams(
+    tasks: TaskSourceConfig | None, cleaning: CleaningConfig, scratch: Path
+) -> Forbidden | None:
+    """Return the n-grams by which documents count as contaminated, or None where no tasks are
+    named.
+    """
     if tasks is None or cleaning.decontaminate is None:
         return None
     remove(official := scratch / "official")
     found, where = np.empty(0, np.uint64), f"tasks.{cleaning.decontaminate.tasks}"
     for task, split, rows in open_splits(tasks, where, official):
         if benchmark.is_scored(split):
-            kept, _ = read_split(task, split, rows, where, tasks.quarantine)  # stops, else what is bad would stay
+            # stops, else what is bad would stay
+            kept, _ = read_split(task, split, rows, where, tasks.quarantine)
             found = np.union1d(found, benchmark.of_rows(kept, benchmark.SIZE))
     remove(official)
     if not len(found):
-        raise BadInput(where, f"has no dev or test text of {benchmark.SIZE} words", "some to search for")
+        raise BadInput(
+            where, f"has no dev or test text of {benchmark.SIZE} words", "some to search for"
+        )
     np.save(file := scratch / "forbidden.npy", found)
     return file, sha256_file(file)
 
 
 def gather(
-    config: CorpusConfig, where: str, folder: Path, runs: Path = RUNS, tasks: TaskSourceConfig | None = None
+    config: CorpusConfig,
+    where: str,
+    folder: Path,
+    runs: Path = RUNS,
+    tasks: TaskSourceConfig | None = None,
 ) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has unfinished ones.
+    """Write a corpus's documents to `folder`; return what was read, kept and dropped; `runs` has
+    unfinished ones.
 
     `tasks` are those that `cleaning.decontaminate` names.
     """
@@ -127,9 +161,14 @@ def gather(
 def tell_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
     """One line about the documents that the filters dropped, each reason with its share."""
     shares = metrics.get("dropped_shares", {})
-    if told := [f"{metrics['dropped'][reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()]:
+    if told := [
+        f"{metrics['dropped'][reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()
+    ]:
         said = f"of {documents_read(metrics['documents'], metrics['dropped']):,} documents dropped {', '.join(told)}"
-        print(f"{where}: {said}; see {folder / SAMPLES}, and {where}.cleaning to change it", file=sys.stderr)
+        print(
+            f"{where}: {said}; see {folder / SAMPLES}, and {where}.cleaning to change it",
+            file=sys.stderr,
+        )
 
 
 def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
@@ -137,7 +176,9 @@ def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
     refused: dict[Path, UserError] = {}
     for number, count in enumerate(counts):
         if count.get("refused"):
-            refused |= {Path(file): BadInput(sentence) for file, sentence in count["refused"].items()}
+            refused |= {
+                Path(file): BadInput(sentence) for file, sentence in count["refused"].items()
+            }
             remove(work / f"unit-{number:05d}")
     if refused:
         raise unreadable(refused, where)
@@ -154,7 +195,9 @@ class ReadJob:
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
-    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more; return the counts."""
+    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more; return the
+    counts.
+    """
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     firsts: dict[str, dict[str, Any]] = {}  # by file
@@ -180,7 +223,9 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 reasons[item.reason] += 1
                 counts["quarantined_lines"] += item.lines
                 if reasons.total() > HOPELESS:
-                    check_quarantine([*firsts.values()], reasons.total(), counts["rows"], job.quarantine)
+                    check_quarantine(
+                        [*firsts.values()], reasons.total(), counts["rows"], job.quarantine
+                    )
                 continue
             before = counts["lines"]
             if not (text := clean(item.text, job.cleaning, counts)):
@@ -193,8 +238,11 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 counts.update({reason: 1, "lines_of_documents": lines})
                 continue
             part = parts.write({"id": item.id, "text": text})
-            longer = (line for line in text.split("\n") if len(line) >= job.cleaning.shortest_paragraph)
-            keys = [key_of(line) for line in longer] if repeats else []  # repeated, a short line means nothing
+            longer = (
+                line for line in text.split("\n") if len(line) >= job.cleaning.shortest_paragraph
+            )
+            # repeated, a short line means nothing
+            keys = [key_of(line) for line in longer] if repeats else []
             paragraphs.write(np.array(keys, dtype="<u8").tobytes())
             bands.write(judgement.bands.tobytes())
             facts = (key_of(text), lines, len(text.encode()), part, len(keys))
@@ -203,11 +251,18 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             counts["paragraphs"] += len(keys)
     write_jsonl(folder / SAMPLES, samples.rows)
     first, *others = firsts.values() or [{}]
-    bad: Counts = {"reasons": dict(reasons), "first_bad": first, "others": others, "refused": refused}
+    bad: Counts = {
+        "reasons": dict(reasons),
+        "first_bad": first,
+        "others": others,
+        "refused": refused,
+    }
     return {**counts, "parts": parts.count, **bad}
 
 
-def _items(unit: documents.Unit, refused: dict[str, str]) -> Iterator[Document | Rejected | LeftOut]:
+def _items(
+    unit: documents.Unit, refused: dict[str, str]
+) -> Iterator[Document | Rejected | LeftOut]:
     """Yield what a unit holds; a file that cannot be read to its end is added to `refused`."""
     if not unit.pieces:
         yield from unit.read()

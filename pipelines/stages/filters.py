@@ -1,7 +1,9 @@
-"""What drops whole documents for what they say: language, quality, benchmark texts, and the keys of near-duplicates.
+"""What drops whole documents for what they say: language, quality, benchmark texts, and the keys of
+near-duplicates.
 
-Each reason has its own count. They are looked for in this order, in clean text, before repeated paragraphs are taken
-out of it. Which of several near-duplicates is the first is known when all units are there (collecting.py).
+Each reason has its own count. They are looked for in this order, in clean text, before repeated
+paragraphs are taken out of it. Which of several near-duplicates is the first is known when all
+units are there (collecting.py).
 """
 
 import functools
@@ -29,7 +31,9 @@ def _load(forbidden: Forbidden) -> NgramSet:
 
 
 class Judgement(NamedTuple):
-    """Why a document goes ("" if it stays), the keys that its near-duplicates share, and whether it is contaminated."""
+    """Why a document goes ("" if it stays), the keys that its near-duplicates share, and whether it
+    is contaminated.
+    """
 
     reason: str
     bands: Hashes = np.empty(0, np.uint64)
@@ -43,7 +47,9 @@ def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> J
     if cleaning.quality == "none" and cleaning.near_duplicates != "drop" and not forbidden:
         return Judgement("")
     hashes, lengths = words(text)
-    if cleaning.quality != "none" and (rule := quality.broken_rule(text, hashes, lengths, cleaning.language)):
+    if cleaning.quality != "none" and (
+        rule := quality.broken_rule(text, hashes, lengths, cleaning.language)
+    ):
         return Judgement(f"quality_{rule}")
     contaminated = forbidden is not None and len(_load(forbidden).find(ngrams(hashes, SIZE))) > 0
     if contaminated and cleaning.decontaminate and cleaning.decontaminate.action == "drop":

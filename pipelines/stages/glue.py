@@ -1,8 +1,10 @@
-"""Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or own), pre-trained and scratch.
+"""Fine-tune a model on its classification, regression and tagging tasks (GLUE's nine or own),
+pre-trained and scratch.
 
 It leaves build/glue/M: predictions, leaderboard files, kept models, results.json.
 
-Each (task, arm, seed) that is done is a folder in runs/finetune, which a second start does not repeat.
+Each (task, arm, seed) that is done is a folder in runs/finetune, which a second start does not
+repeat.
 """
 
 import sys
@@ -16,7 +18,15 @@ import torch
 
 from electra.config import digest, plain
 from electra.devices import refuse_unusable_driver
-from electra.files import atomic_folder, link_or_copy, lock_folder, read_jsonl, write_atomic, write_json, write_jsonl
+from electra.files import (
+    atomic_folder,
+    link_or_copy,
+    lock_folder,
+    read_jsonl,
+    write_atomic,
+    write_json,
+    write_jsonl,
+)
 from electra.finetuning.reading import kind_of
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.storage.manifest import write_manifest
@@ -35,13 +45,18 @@ from pipelines.versioning.code import digest_of
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
 SPLITS = ("dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
-SUFFIXES = {f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("-dev") for split in SPLITS}
+SUFFIXES = {
+    f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("-dev") for split in SPLITS
+}
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
     """The stage: every task, arm and seed; then predictions and scores in one go."""
     config, configs = params.finetunings[name], configs_of(name, params)
-    encoder, rows = verified_inputs.encoder(config.model, params), verified_inputs.task_rows(config.tasks)
+    encoder, rows = (
+        verified_inputs.encoder(config.model, params),
+        verified_inputs.task_rows(config.tasks),
+    )
     jobs = plan_glue(configs, rows, encoder)
     together = [task for task, settings in configs.items() if settings.ensemble]
     with lock_folder(FINETUNING / f".glue-{name}"):
@@ -53,25 +68,40 @@ def run(name: str, params: Params, tracker: Any) -> None:
             write_json(folder / RESULTS, result)
             write_manifest(folder, kind="glue", name=name)
     average = result["average"]
-    tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ("pretrained", "scratch") if arm in average})
+    tracker.summary(
+        {
+            f"average/{arm}": average[arm]["mean"]
+            for arm in ("pretrained", "scratch")
+            if arm in average
+        }
+    )
 
 
 def summarise(
     name: str, params: Params, jobs: Sequence[Job], records: Records, ensembles: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the scores of every task and arm, beside those of baselines and ensembles, and their means."""
+    """Return the scores of every task and arm, beside those of baselines and ensembles, and their
+    means.
+    """
     config = params.finetunings[name]
     last = {job.task.name: job for job in jobs}
     tasks = {task: summary.of_task(last[task].task, parts) for task, parts in records.items()}
     frozen = baselines.load_frozen(Path("build/models") / config.model)
     for task, job in last.items():
         tasks[task]["baselines"] = baselines.of_task(job.task, job.rows, job.config)
-        if frozen and (auc := baselines.replaced_tokens(frozen, job.task, job.rows, job.config, job.model)):
+        if frozen and (
+            auc := baselines.replaced_tokens(frozen, job.task, job.rows, job.config, job.model)
+        ):
             tasks[task]["baselines"]["replaced_tokens"] = auc
     for task, figures in ensembles.items():
         tasks[task]["ensemble"] = figures
     average = summary.average(tasks, sample=params.tasks[config.tasks].kind == "sample")
-    return {**label(params, config.tasks), "tasks": tasks, "average": average, "provenance": provenance(jobs)}
+    return {
+        **label(params, config.tasks),
+        "tasks": tasks,
+        "average": average,
+        "provenance": provenance(jobs),
+    }
 
 
 def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
@@ -94,29 +124,40 @@ def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) 
     jobs: list[Job] = []
     for task, config in configs.items():
         before = [job for job in jobs if job.task.name == config.start]
-        jobs += plan(task, config, rows, encoder, before=before, keep="all" if task in starts else None)
+        jobs += plan(
+            task, config, rows, encoder, before=before, keep="all" if task in starts else None
+        )
     return jobs
 
 
 def hand_in(jobs: Sequence[Job], folder: Path, together: Sequence[str]) -> dict[str, Any]:
-    """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one; those's dev scores."""
+    """Leaderboard files of every arm and seed, and of the seeds of the tasks `together` as one;
+    those's dev scores.
+    """
     scores: dict[str, Any] = {}
     for (task, arm), runs in of_arms(jobs):
         scored, unlabelled = splits_of(task, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
                 continue
-            lines = {f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs}
+            lines = {
+                f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs
+            }
             if task.name in together and len(runs) > 1 and not task.tagging:
                 name = f"{arm}-ensemble"
                 lines[name] = leaderboard.ensemble(task, list(lines.values()))
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
                     figures = leaderboard.score_lines(task, lines[name])
-                    scores.setdefault(task.name, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
+                    scores.setdefault(task.name, {})[arm] = {
+                        "seeds": [job.seed for job in runs],
+                        **figures,
+                    }
             if (file := leaderboard.FILES.get((task.name, split))) is not None:
                 for run_name, rows in lines.items():
-                    write_atomic(folder / "leaderboard" / run_name / file, leaderboard.tsv(task, rows))
+                    write_atomic(
+                        folder / "leaderboard" / run_name / file, leaderboard.tsv(task, rows)
+                    )
     return scores
 
 
@@ -127,7 +168,9 @@ def of_arms(jobs: Sequence[Job]) -> Iterator[tuple[tuple[Task, str], list[Job]]]
 
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Records:
-    """Run jobs with a progress line; each task becomes a child run of the tracker when its last job has ended."""
+    """Run jobs with a progress line; each task becomes a child run of the tracker when its last job
+    has ended.
+    """
     done: Records = {}
     expected = Counter(job.task.name for job in jobs)
     with ProgressBar(title, len(jobs), "runs") as progress:
@@ -135,7 +178,9 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
 
         def on_done(job: Job, record: Record) -> None:
             records = done.setdefault(job.task.name, [])
-            if "beyond_pretraining" in record and not any("beyond_pretraining" in before for before in records):
+            if "beyond_pretraining" in record and not any(
+                "beyond_pretraining" in before for before in records
+            ):
                 warn_of_positions(job.task, **record["beyond_pretraining"])
             records.append(record)
             score = record["metrics"][job.task.metrics[0]]
@@ -144,11 +189,16 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
                 track(tracker, [each for each in jobs if each.task.name == job.task.name], records)
 
         run_all(jobs, count, on_done)
-    return {task: sorted(done[task], key=lambda record: (record["arm"], record["seed"])) for task in expected}
+    return {
+        task: sorted(done[task], key=lambda record: (record["arm"], record["seed"]))
+        for task in expected
+    }
 
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
-    """Warn, once a task, that some of its rows use positions whose vectors pre-training never updated."""
+    """Warn, once a task, that some of its rows use positions whose vectors pre-training never
+    updated.
+    """
     longer = f"{share:.1%} of its {kind_of(task).example} are longer than the {positions} tokens that pre-training saw"
     advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from), fixes that"
     print(f"{task.name}: WARNING: {longer}; {advice}", file=sys.stderr, flush=True)
@@ -163,24 +213,36 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
             name = f"{record['arm']}-seed{record['seed']}"
             for step, loss in record["loss"]:
                 child.metrics(step, {f"loss/{name}": loss})
-            child.summary({f"{metric}/{name}": value for metric, value in record["metrics"].items()})
+            child.summary(
+                {f"{metric}/{name}": value for metric, value in record["metrics"].items()}
+            )
 
 
 def settings_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """The settings of a task, dotted; those in which its arms differ bear the arm's name: `scratch.layer_decay`."""
+    """The settings of a task, dotted; those in which its arms differ bear the arm's name:
+    `scratch.layer_decay`.
+    """
     arms = {job.arm: flatten(plain(job.config)) for job in jobs}
     first, *others = arms.values()
-    common = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
-    own = {f"{arm}.{key}": each[key] for arm, each in arms.items() for key in each if key not in common}
+    common = {
+        key: value for key, value in first.items() if all(each.get(key) == value for each in others)
+    }
+    own = {
+        f"{arm}.{key}": each[key] for arm, each in arms.items() for key in each if key not in common
+    }
     return {**common, **own}
 
 
 def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:
-    """Put jobs' predictions into `folder` as <task>/<arm>-seed<k><suffix>, kept models as <task>/<arm>-seed<k>."""
+    """Put jobs' predictions into `folder` as <task>/<arm>-seed<k><suffix>, kept models as
+    <task>/<arm>-seed<k>.
+    """
     for job in jobs:
         for name, suffix in suffixes.items():
             if (found := job.folder / name).is_file():
-                write_atomic(folder / place(job) / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes())
+                write_atomic(
+                    folder / place(job) / f"{job.arm}-seed{job.seed}{suffix}", found.read_bytes()
+                )
         if job.keep:
             kept = folder / place(job) / f"{job.arm}-seed{job.seed}"
             kept.mkdir(parents=True, exist_ok=True)
@@ -194,7 +256,9 @@ def place(job: Job) -> str:
 
 
 def workers(params: Params, model: str) -> int:
-    """Processes to run side by side, one for each GPU where there are any; results do not depend on it."""
+    """Processes to run side by side, one for each GPU where there are any; results do not depend on
+    it.
+    """
     if params.finetune.workers:
         return params.finetune.workers
     if device() == "cuda":
@@ -215,6 +279,9 @@ def label(params: Params, source: str) -> dict[str, str]:
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     """What a reader needs to get the same numbers again; no clock, host or path."""
-    settings, rows = {job.name: plain(job.config) for job in jobs}, {job.task.name: job.data for job in jobs}
+    settings, rows = (
+        {job.name: plain(job.config) for job in jobs},
+        {job.task.name: job.data for job in jobs},
+    )
     here = {"device": device(), "threads_per_run": 1, "torch": torch.__version__}
     return {"config_digest": digest(settings), "rows_sha256": rows, "code": digest_of(CODE), **here}

@@ -3,10 +3,10 @@
     build/inputs/<section>/<name>.json   of the files that an entry of `corpora` or `tasks` names
     build/code.json                      stage -> digest of its code; `vocabularies`: tokenizer -> hash of its file
 
-DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first, every time, for each
-entry that is needed. The record of the sample world and of a hub is empty. A file is hashed again only when its size,
-times or inode have changed (runs/inputs.json). A file that is not there has no hash, and the stage that needs it will
-say so.
+DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first,
+every time, for each entry that is needed. The record of the sample world and of a hub is empty. A
+file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that
+is not there has no hash, and the stage that needs it will say so.
 """
 
 import sys
@@ -34,10 +34,15 @@ def record(section: str, name: str, params: Params) -> None:
     known = read_notes(NOTES).get("files", {})
     files = files_of(section, name, params)
     stamps = {file: _stamp(Path(file)) for file in files}
-    changed = [file for file, stamp in stamps.items() if stamp and known.get(file, [None])[0] != stamp]
+    changed = [
+        file for file, stamp in stamps.items() if stamp and known.get(file, [None])[0] != stamp
+    ]
     size = sum(stamps[file][0] for file in changed)
     if size > LARGE:
-        print(f"inputs: {len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once", file=sys.stderr)
+        print(
+            f"inputs: {len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once",
+            file=sys.stderr,
+        )
     hashed = known | {file: [stamps[file], sha256_file(Path(file))] for file in changed}
     facts = [[Path(file).name, hashed[file][1] if stamps[file] else None] for file in files]
     if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
@@ -48,7 +53,9 @@ def record(section: str, name: str, params: Params) -> None:
 
 
 def record_code(params: Params) -> None:
-    """Write the digest of the code of each stage, and the hash of each vocabulary file ("" where there is none)."""
+    """Write the digest of the code of each stage, and the hash of each vocabulary file ("" where
+    there is none).
+    """
     vocabularies = dict.fromkeys(params.tokenizers, "")
     for name, tokenizer in params.tokenizers.items():
         if isinstance(tokenizer, VocabTokenizer) and Path(tokenizer.file).is_file():
@@ -75,7 +82,12 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
     if isinstance(tasks, LocalTasks):
         return [str(path) for *_, path in official(tasks.glue, tasks.squad)]
     if isinstance(tasks, OwnTasks):
-        return [file for task in tasks.tasks.values() for file in (task.train, task.dev, task.test) if file]
+        return [
+            file
+            for task in tasks.tasks.values()
+            for file in (task.train, task.dev, task.test)
+            if file
+        ]
     return []
 
 
@@ -98,4 +110,8 @@ def _stamp(path: Path) -> list[int]:
         status = path.stat()
     except OSError:
         return []
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino] if path.is_file() else []
+    return (
+        [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        if path.is_file()
+        else []
+    )

@@ -1,4 +1,6 @@
-"""Pre-train a model on its rows: build/models/M holds Hugging Face folders, examples, results.json and curve.csv."""
+"""Pre-train a model on its rows: build/models/M holds Hugging Face folders, examples, results.json
+and curve.csv.
+"""
 
 import contextlib
 import csv
@@ -56,7 +58,12 @@ def run(name: str, params: Params, tracker: Any) -> None:
     run = folder_of("pretrain", owner)
     if is_main():
         name_run(run, name, owner)
-    launch = Launch(title=f"pretrain {name}", origin=origin(name, run, params), bar=ProgressBar, announce=Announcer())
+    launch = Launch(
+        title=f"pretrain {name}",
+        origin=origin(name, run, params),
+        bar=ProgressBar,
+        announce=Announcer(),
+    )
     with mirrored(run, bring=launch.origin is None):
         trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
@@ -72,7 +79,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
 def run_folder(name: str, params: Params) -> Path:
     """The folder of the run of a model's present settings and data."""
     config = params.models[name].electra()
-    return folder_of("pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config))
+    return folder_of(
+        "pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config)
+    )
 
 
 def runs_of(name: str) -> dict[str, Path]:
@@ -82,7 +91,8 @@ def runs_of(name: str) -> dict[str, Path]:
 
 
 def origin(name: str, run: Path, params: Params) -> Path | None:
-    """The run that the user asks to continue, if it is one of this model's: named by its folder, or by the model.
+    """The run that the user asks to continue, if it is one of this model's: named by its folder, or
+    by the model.
 
     A model's name means its only other run. Raises BadConfig for anything else.
     """
@@ -95,10 +105,16 @@ def origin(name: str, run: Path, params: Params) -> Path | None:
             return None  # the same command has begun it already
         if len(others) == 1:
             return others[0]
-    elif not wish or wish in params.models or wish in {other.name for other in (RUNS / "pretrain").glob("*")}:
+    elif (
+        not wish
+        or wish in params.models
+        or wish in {other.name for other in (RUNS / "pretrain").glob("*")}
+    ):
         return None
     listed = ", ".join(other.name for other in others) or "none has other settings"
-    raise BadConfig(CONTINUE, f"is {wish!r}", f"a run of {name} ({listed})", "`electra runs` lists them")
+    raise BadConfig(
+        CONTINUE, f"is {wish!r}", f"a run of {name} ({listed})", "`electra runs` lists them"
+    )
 
 
 class ModelRows:
@@ -122,10 +138,18 @@ class ModelRows:
         self.others = {rows.length: rows for rows in opened}  # of phases with another length
         self.digest = self.train_rows.digest
         sources = params.corpora[params.tokens[tokens].corpus].sources
-        self.label = " + ".join(dict.fromkeys("sample world" if of.kind == "sample" else tokens for of in sources))
+        self.label = " + ".join(
+            dict.fromkeys("sample world" if of.kind == "sample" else tokens for of in sources)
+        )
 
     def train(
-        self, config: ElectraConfig, run: Path, *, log: Log, launch: Launch, owner: Fingerprint | None = None
+        self,
+        config: ElectraConfig,
+        run: Path,
+        *,
+        log: Log,
+        launch: Launch,
+        owner: Fingerprint | None = None,
     ) -> Trained:
         """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
         ids = self.tokenizer
@@ -134,14 +158,30 @@ class ModelRows:
         data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
         launch = dataclasses.replace(launch, code=digest_of(PRETRAINING))
         with enough_memory(config.pretrain):
-            return pretrain(config, data, run, owner or self.fingerprint(config), log=log, launch=launch)
+            return pretrain(
+                config, data, run, owner or self.fingerprint(config), log=log, launch=launch
+            )
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
-        """What a run's result is a function of, its code apart: settings, rows, tokenizer, first weights."""
-        start = {"init_from": self._check_start(Path(config.pretrain.init_from))} if config.pretrain.init_from else {}
-        phases = {"phases": {str(length): rows.digest for length, rows in self.others.items()}} if self.others else {}
+        """What a run's result is a function of, its code apart: settings, rows, tokenizer, first
+        weights.
+        """
+        start = (
+            {"init_from": self._check_start(Path(config.pretrain.init_from))}
+            if config.pretrain.init_from
+            else {}
+        )
+        phases = (
+            {"phases": {str(length): rows.digest for length, rows in self.others.items()}}
+            if self.others
+            else {}
+        )
         rows = {"train": self.train_rows.digest, "valid": self.valid_rows.digest}
-        return start | phases | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
+        return (
+            start
+            | phases
+            | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
+        )
 
     def tokenizer_files(self) -> dict[str, str]:
         """The tokenizer's files by name."""
@@ -149,35 +189,69 @@ class ModelRows:
         return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
-        """Refuse weights of another tokenizer; returns the hash of every file that training starts from."""
+        """Refuse weights of another tokenizer; returns the hash of every file that training starts
+        from.
+        """
         ours, hashes = self.tokenizer.pieces(), dict[str, dict[str, str]]()
         for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
             if not any((inside / file).is_file() for file in hf.TOKENIZER_FILES[:2]):
                 found = f"holds neither {hf.TOKENIZER_FILES[0]} nor {hf.TOKENIZER_FILES[1]}"
-                raise BadInput(inside, found, "the tokenizer of these weights", "put it beside them")
+                raise BadInput(
+                    inside, found, "the tokenizer of these weights", "put it beside them"
+                )
             theirs = tokenizers.load(inside).pieces()
             if theirs != ours:
-                place = next((i for i, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
-                where = f"{len(theirs):,} pieces" if place is None else f"piece {place} {theirs[place]!r}"
+                place = next(
+                    (
+                        i
+                        for i, pair in enumerate(zip(ours, theirs, strict=False))
+                        if pair[0] != pair[1]
+                    ),
+                    None,
+                )
+                where = (
+                    f"{len(theirs):,} pieces"
+                    if place is None
+                    else f"piece {place} {theirs[place]!r}"
+                )
                 expected = f"{len(ours):,}" if place is None else repr(ours[place])
                 do = "let the model's tokens use the tokenizer that the weights of pretrain.init_from were made with"
-                raise BadInput(inside, f"has a tokenizer with {where}", f"{expected}, as tokens.{self.name} has", do)
+                raise BadInput(
+                    inside,
+                    f"has a tokenizer with {where}",
+                    f"{expected}, as tokens.{self.name} has",
+                    do,
+                )
             hashes[inside.name] = hf.verify_folder(inside)
         return hashes
 
     def _counts(self) -> torch.Tensor:
-        counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)  # add one: no token is impossible
+        # add one: no token is impossible
+        counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)
         for start in range(0, len(self.train_rows), 65_536):
-            counts += np.bincount(self.train_rows.ids[start : start + 65_536].reshape(-1), minlength=len(counts))
-        counts[[self.tokenizer.pad_id, self.tokenizer.cls_id, self.tokenizer.sep_id, self.tokenizer.mask_id]] = 1
+            counts += np.bincount(
+                self.train_rows.ids[start : start + 65_536].reshape(-1), minlength=len(counts)
+            )
+        counts[
+            [
+                self.tokenizer.pad_id,
+                self.tokenizer.cls_id,
+                self.tokenizer.sep_id,
+                self.tokenizer.mask_id,
+            ]
+        ] = 1
         return torch.from_numpy(counts)
 
     def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
-        """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device, threads."""
+        """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device,
+        threads.
+        """
         vocab_size = self.tokenizer.vocab_size
         model, settings = trained.model, config.pretrain
         parts = [(part, part.last - part.first) for part in phases_of(settings, trained.steps)]
-        epochs = sum(n * part.batch / len(self.others.get(part.length, self.train_rows)) for part, n in parts)
+        epochs = sum(
+            n * part.batch / len(self.others.get(part.length, self.train_rows)) for part, n in parts
+        )
         phases = [{"length": part.length, "batch": part.batch, "steps": n} for part, n in parts]
         weak = weakness(trained.history[-1], self.train_rows.tokens)
         return {
@@ -194,7 +268,9 @@ class ModelRows:
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
-            "inference_flops": encoder_flops(config.encoder, settings.length, vocab_size, "authors"),
+            "inference_flops": encoder_flops(
+                config.encoder, settings.length, vocab_size, "authors"
+            ),
             "parameters": parameter_counts(model),
             "precision": trained.precision,
             "device": str(next(model.parameters()).device.type),
@@ -216,25 +292,61 @@ def parameter_counts(model: Pretraining) -> dict[str, int]:
 
 
 def write_model(
-    folder: Path, name: str, config: ElectraConfig, trained: Trained, rows: ModelRows, facts: dict[str, Any]
+    folder: Path,
+    name: str,
+    config: ElectraConfig,
+    trained: Trained,
+    rows: ModelRows,
+    facts: dict[str, Any],
 ) -> None:
-    """Write encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples, numbers, a manifest."""
+    """Write encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples, numbers, a
+    manifest.
+    """
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
     files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
-    card = {"data": rows.label, "recipe": plain(config), "results": trained.history[-1], "facts": facts}
+    card = {
+        "data": rows.label,
+        "recipe": plain(config),
+        "results": trained.history[-1],
+        "facts": facts,
+    }
     with atomic_folder(folder) as temporary:
-        start = Path(config.pretrain.init_from).glob("*/config.json") if config.pretrain.init_from else ()
-        seen = max(*config.pretrain.lengths, *(hf.open_folder(path.parent).trained_positions for path in start), 0)
+        start = (
+            Path(config.pretrain.init_from).glob("*/config.json")
+            if config.pretrain.init_from
+            else ()
+        )
+        seen = max(
+            *config.pretrain.lengths,
+            *(hf.open_folder(path.parent).trained_positions for path in start),
+            0,
+        )
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
-        networks, parts = model.networks(), {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)}
+        networks, parts = (
+            model.networks(),
+            {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)},
+        )
         for kind, (part, head) in networks.items():
             settings = config_json(part.config, vocab_size, architecture_of(head), **more)
             parts[kind] = hf.network_tensors(part, head), settings
         for kind, (tensors, settings) in parts.items():
             text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
-            beside = hf.extra_tensors(networks[kind][0], extras.get(kind, {})) if kind in networks else {}
-            hf.write_folder(temporary / kind, tensors, settings, files, text, beside=beside, model=name, part=kind)
+            beside = (
+                hf.extra_tensors(networks[kind][0], extras.get(kind, {}))
+                if kind in networks
+                else {}
+            )
+            hf.write_folder(
+                temporary / kind,
+                tensors,
+                settings,
+                files,
+                text,
+                beside=beside,
+                model=name,
+                part=kind,
+            )
         write_json(temporary / "examples.json", examples(model, config, rows))
         write_atomic(temporary / CURVE, curve_csv(trained.history))
         write_json(temporary / RESULTS, {**facts, **trained.history[-1]})
@@ -243,24 +355,34 @@ def write_model(
 
 @torch.no_grad()
 def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list[dict[str, Any]]:
-    """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts (Figure 2)."""
+    """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts
+    (Figure 2).
+    """
     if config.objective.name not in {"electra", "electra_15"}:
         return []
     batch = Feed(rows.valid_rows, config, next(model.parameters()).device, "examples").batch(0)
     batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
     spell = rows.tokenizer.spell
     pieces = [spell([number])[0] for number in range(rows.tokenizer.vocab_size)]
-    # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes of compiling.
+    # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes
+    # of compiling.
     compiles = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if compiles else contextlib.nullcontext():
         outputs, proposed_B = model(batch), proposals(model, batch, pieces)
     assert outputs.logits_BT is not None
     shown = []
-    for row, (length, proposed) in enumerate(zip(batch.lengths_B.tolist(), proposed_B, strict=True)):
+    for row, (length, proposed) in enumerate(
+        zip(batch.lengths_B.tolist(), proposed_B, strict=True)
+    ):
         ids, original, replaced, logits = (
-            each[row, :length] for each in (outputs.corrupted_BT, batch.ids_BT, outputs.replaced_BT, outputs.logits_BT)
+            each[row, :length]
+            for each in (outputs.corrupted_BT, batch.ids_BT, outputs.replaced_BT, outputs.logits_BT)
         )
-        seen = {"tokens": spell(ids.tolist()), "original": spell(original.tolist()), "replaced": replaced.tolist()}
+        seen = {
+            "tokens": spell(ids.tolist()),
+            "original": spell(original.tolist()),
+            "replaced": replaced.tolist(),
+        }
         probability = [round(share, 4) for share in logits.float().sigmoid().tolist()]
         shown.append({**seen, "probability": probability, "proposals": proposed})
     return shown
@@ -269,15 +391,32 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
 def proposals(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[dict[str, Any]]]:
     """What the generator finds likeliest at each hidden place of each row."""
     assert model.generator is not None
-    masked = mask(batch.ids_BT, batch.lengths_B, model.special, model.config.objective, batch.noise, model.vocab_size)
-    logits_MV, _ = model.generator(masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+    masked = mask(
+        batch.ids_BT,
+        batch.lengths_B,
+        model.special,
+        model.config.objective,
+        batch.noise,
+        model.vocab_size,
+    )
+    logits_MV, _ = model.generator(
+        masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN
+    )
     best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
     rows: list[list[dict[str, Any]]] = [[] for _ in batch.lengths_B]
-    hidden = zip(masked.positions_BN.view(-1).tolist(), best.indices.tolist(), best.values.tolist(), strict=True)
+    hidden = zip(
+        masked.positions_BN.view(-1).tolist(),
+        best.indices.tolist(),
+        best.values.tolist(),
+        strict=True,
+    )
     for slot, (place, ids, shares) in enumerate(hidden):
         row, number = divmod(slot, masked.positions_BN.shape[1])
         if masked.weights_BN[row, number]:
-            each = {"pieces": [pieces[i] for i in ids], "probability": [round(share, 4) for share in shares]}
+            each = {
+                "pieces": [pieces[i] for i in ids],
+                "probability": [round(share, 4) for share in shares],
+            }
             rows[row].append({"place": place} | each)
     return [sorted(row, key=lambda each: int(each["place"])) for row in rows]
 

@@ -1,7 +1,9 @@
-"""published@P: a Hugging Face ELECTRA folder from elsewhere → build/models/P/encoder, as pre-training leaves its own.
+"""published@P: a Hugging Face ELECTRA folder from elsewhere → build/models/P/encoder, as
+pre-training leaves its own.
 
-Any folder will do that holds an ELECTRA encoder as safetensors: a discriminator, a generator, a backbone, a fine-tuned
-model. Its tokenizer.json is taken as it is; where there is only a vocab.txt, one is made of it.
+Any folder will do that holds an ELECTRA encoder as safetensors: a discriminator, a generator, a
+backbone, a fine-tuned model. Its tokenizer.json is taken as it is; where there is only a vocab.txt,
+one is made of it.
 """
 
 import sys
@@ -29,12 +31,20 @@ def run(name: str, params: Params, tracker: Any) -> None:
     with atomic_folder(Path("build/models") / name) as temporary:
         tokenizer = tokenizers.load(folder)
         tokenizers.save(tokenizer, temporary / "tokenizer")
-        files = {path.name: path.read_text("utf-8") for path in sorted((temporary / "tokenizer").iterdir())}
+        files = {
+            path.name: path.read_text("utf-8")
+            for path in sorted((temporary / "tokenizer").iterdir())
+        }
         more = {"pad_token_id": tokenizer.pad_id, "trained_positions": source.trained_positions}
         config = config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more)
-        card, tensors = f"ELECTRA {name}: encoder of a published model", encoder_tensors(encoder, "")
+        card, tensors = (
+            f"ELECTRA {name}: encoder of a published model",
+            encoder_tensors(encoder, ""),
+        )
         card = model_card(card, "embed", facts)
-        write_folder(temporary / "encoder", tensors, config, files, card, model=name, part="encoder")
+        write_folder(
+            temporary / "encoder", tensors, config, files, card, model=name, part="encoder"
+        )
         write_manifest(temporary, kind="model", name=name, **facts)
     tracker.summary({"parameters": sum(parameter.numel() for parameter in encoder.parameters())})
 

@@ -38,7 +38,9 @@ def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source")
 
 
 def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
-    """Return task -> the key that selects it, for all fine-tunings on a source of tasks, or for the `only` one."""
+    """Return task -> the key that selects it, for all fine-tunings on a source of tasks, or for the
+    `only` one.
+    """
     keys: dict[str, str] = {}
     for name, config in params.finetunings.items():
         if config.tasks == source and only in {"", name}:
@@ -53,7 +55,9 @@ def needed(params: Params, source: str, only: str = "") -> dict[str, str]:
 
 
 def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
-    """Raise SourceUnreachable or BadInput unless all files of a source are there that fine-tunings (one) need."""
+    """Raise SourceUnreachable or BadInput unless all files of a source are there that fine-tunings
+    (one) need.
+    """
     source = params.tasks[name]
     where = f"tasks.{name}"
     check_source(source, where)
@@ -77,4 +81,7 @@ def _require(source: LocalTasks, tasks: dict[str, str], where: str) -> None:
         if split in {"train", "dev"}:
             do = f"put the {split} rows of {task} there, or leave {task} out of {tasks[task]}"
             raise SourceUnreachable(f"{where}: there is no {path}; {do}")
-        print(f"warning: {where}: there is no {path}; {task} is scored without its {split}", file=sys.stderr)
+        print(
+            f"warning: {where}: there is no {path}; {task} is scored without its {split}",
+            file=sys.stderr,
+        )

@@ -1,7 +1,7 @@
 """Fine-tune on SQuAD, pre-trained and from scratch: build/squad/M/<version> (answers, null scores).
 
-The answers are in the official format and as they would be handed in: left empty where the null score is above the
-threshold. Finished runs are in runs/finetune, as in the glue stage.
+The answers are in the official format and as they would be handed in: left empty where the null
+score is above the threshold. Finished runs are in runs/finetune, as in the glue stage.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,34 @@ from pipelines.config.params import Params
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import Job, answer_together
 from pipelines.stages import RESULTS, verified_inputs
-from pipelines.stages.glue import FINETUNING, gather, label, of_arms, place, plan, provenance, run_jobs, workers
+from pipelines.stages.glue import (
+    FINETUNING,
+    gather,
+    label,
+    of_arms,
+    place,
+    plan,
+    provenance,
+    run_jobs,
+    workers,
+)
 
-FILES = {"dev.json": ".json", "dev-null-odds.json": "-null-odds.json", "dev-nbest.json": "-nbest.json"}
+FILES = {
+    "dev.json": ".json",
+    "dev-null-odds.json": "-null-odds.json",
+    "dev-nbest.json": "-nbest.json",
+}
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage: every version, arm and seed; then answers and scores. Nothing where a source has no SQuAD."""
+    """The stage: every version, arm and seed; then answers and scores. Nothing where a source has
+    no SQuAD.
+    """
     config = params.finetunings[name]
-    rows, encoder = verified_inputs.task_rows(config.tasks), verified_inputs.encoder(config.model, params)
+    rows, encoder = (
+        verified_inputs.task_rows(config.tasks),
+        verified_inputs.encoder(config.model, params),
+    )
     jobs = []
     for version in (wanted := params.squad_versions(name)):
         settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
@@ -34,18 +53,28 @@ def run(name: str, params: Params, tracker: Any) -> None:
         with atomic_folder(Path("build/squad") / name) as folder:
             gather(jobs, folder, FILES)
             together = ensembles(jobs, folder)
-            versions = {place(job): summary.of_task(job.task, records[job.task.name]) for job in jobs}
+            versions = {
+                place(job): summary.of_task(job.task, records[job.task.name]) for job in jobs
+            }
             for version in wanted:
-                versions[version]["baselines"] = {"never_answering": never_answering(rows / SQUAD[version])}
+                versions[version]["baselines"] = {
+                    "never_answering": never_answering(rows / SQUAD[version])
+                }
             for version, figures in together.items():
                 versions[version]["ensemble"] = figures
-            result = {**label(params, config.tasks), "versions": versions, "provenance": provenance(jobs)}
+            result = {
+                **label(params, config.tasks),
+                "versions": versions,
+                "provenance": provenance(jobs),
+            }
             write_json(folder / RESULTS, result)
             write_manifest(folder, kind="squad", name=name)
     for version, values in versions.items():
         for arm in {"pretrained", "scratch"} & values.keys():
             scores = values[arm]["all"]
-            tracker.summary({f"{version}/{arm}/{metric}": fmean(scores[metric]) for metric in ("exact", "f1")})
+            tracker.summary(
+                {f"{version}/{arm}/{metric}": fmean(scores[metric]) for metric in ("exact", "f1")}
+            )
 
 
 def never_answering(rows: Path) -> float:
@@ -55,7 +84,9 @@ def never_answering(rows: Path) -> float:
 
 
 def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
-    """The seeds of each version and arm as one, where the settings ask for it: its files and its dev scores."""
+    """The seeds of each version and arm as one, where the settings ask for it: its files and its
+    dev scores.
+    """
     scores: dict[str, dict[str, Any]] = {}
     for (_, arm), runs in of_arms([job for job in jobs if job.candidates]):
         (figures, files), version = answer_together(runs), place(runs[0])

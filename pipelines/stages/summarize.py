@@ -1,4 +1,5 @@
-"""The numbers of a model or ablation, copied out of the folders in build/ to results/, which git keeps.
+"""The numbers of a model or ablation, copied out of the folders in build/ to results/, which git
+keeps.
 
     results/tiny/<stage>.json     results.json of the name's stages, and of all that they rest on
     results/curves/tiny.csv       the curve of pre-training, which `dvc plots show` draws
@@ -16,7 +17,14 @@ from pipelines import again
 from pipelines.config.params import Params
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
 
-PRETRAINING = ("mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops")
+PRETRAINING = (
+    "mlm_accuracy",
+    "replaced_rate",
+    "disc_auc",
+    "disc_precision",
+    "disc_recall",
+    "flops",
+)
 
 
 def summarize(name: str, params: Params) -> None:
@@ -42,13 +50,19 @@ def summarize(name: str, params: Params) -> None:
         if name in params.ablations:
             values = of_ablation(read_json(target / "ablation.json"))
         else:
-            values = of_model(*(read_json(target / f"{stage}.json") for stage in ("pretrain", "glue", "squad")))
+            values = of_model(
+                *(read_json(target / f"{stage}.json") for stage in ("pretrain", "glue", "squad"))
+            )
     write_json(results / "summary" / f"{name}.json", values)
 
 
-def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]) -> dict[str, Any]:
+def of_model(
+    pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]
+) -> dict[str, Any]:
     """Pre-training as it ended; mean scores over seeds of both arms, in points."""
-    values: dict[str, Any] = {key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None}
+    values: dict[str, Any] = {
+        key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None
+    }
     for arm in ("pretrained", "scratch"):
         scores = {task: facts[arm]["mean"] for task, facts in glue["tasks"].items() if arm in facts}
         for version, facts in squad.get("versions", {}).items():
@@ -62,7 +76,11 @@ def of_model(pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, An
 
 def of_ablation(ablation: dict[str, Any]) -> dict[str, Any]:
     """The mean over tasks of each arm that was trained."""
-    return {arm: facts["average"]["mean"] for arm, facts in ablation["arms"].items() if facts.get("average")}
+    return {
+        arm: facts["average"]["mean"]
+        for arm, facts in ablation["arms"].items()
+        if facts.get("average")
+    }
 
 
 def headline(stage: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -71,4 +89,6 @@ def headline(stage: str, values: dict[str, Any]) -> dict[str, Any]:
     if stage == "ablation":
         return of_ablation(values)
     pretrain = values if stage == "pretrain" else {}
-    return of_model(pretrain, values if stage == "glue" else nothing, values if stage == "squad" else {})
+    return of_model(
+        pretrain, values if stage == "glue" else nothing, values if stage == "squad" else {}
+    )

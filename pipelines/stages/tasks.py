@@ -1,7 +1,9 @@
-"""tasks@T: GLUE and SQuAD, wherever they come from → build/tasks/T/<task>/<split>.jsonl, one row a line.
+"""tasks@T: GLUE and SQuAD, wherever they come from → build/tasks/T/<task>/<split>.jsonl, one row a
+line.
 
-The sample world writes the official layouts first (build/tasks/T/official) and they are read back by the same reader
-as the official files. Rows in = rows kept + rows quarantined, for every task and split.
+The sample world writes the official layouts first (build/tasks/T/official) and they are read back
+by the same reader as the official files. Rows in = rows kept + rows quarantined, for every task and
+split.
 """
 
 import sys
@@ -16,7 +18,17 @@ from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, print_left_out
-from pipelines.sources import HubTasks, LocalTasks, OwnTasks, SampleTasks, TaskSourceConfig, glue, hub, own, squad
+from pipelines.sources import (
+    HubTasks,
+    LocalTasks,
+    OwnTasks,
+    SampleTasks,
+    TaskSourceConfig,
+    glue,
+    hub,
+    own,
+    squad,
+)
 from pipelines.sources.paths import require_folder
 from pipelines.stages import RESULTS
 from pipelines.stages.required_files import source_of
@@ -42,13 +54,17 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]:
-    """Write the rows of every task that the source has to `folder`; return the rows kept and quarantined."""
+    """Write the rows of every task that the source has to `folder`; return the rows kept and
+    quarantined.
+    """
     counts: dict[str, dict[str, dict[str, int]]] = {}
     quarantine: list[dict[str, str]] = []
     trained: dict[str, set[int]] = {}
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
-            kept, bad = read_split(task, split, _shown(rows, task, progress), where, source.quarantine)
+            kept, bad = read_split(
+                task, split, _shown(rows, task, progress), where, source.quarantine
+            )
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
             quarantine += bad
@@ -62,16 +78,30 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             for task, each in source.tasks.items():
                 write_json(temporary / task / FACTS, plain(own.facts(task, each)))
         if not counts:
-            raise BadInput(where, "has none of the tasks", "official files of GLUE or SQuAD", "check the folders")
+            raise BadInput(
+                where,
+                "has none of the tasks",
+                "official files of GLUE or SQuAD",
+                "check the folders",
+            )
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
         rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
-        metrics = {"source": source.kind, "rows": rows_in_all, "quarantined": len(quarantine), "tasks": counts}
+        metrics = {
+            "source": source.kind,
+            "rows": rows_in_all,
+            "quarantined": len(quarantine),
+            "tasks": counts,
+        }
         write_json(temporary / RESULTS, metrics)
-        write_manifest(temporary, kind="tasks", name=where.rpartition(".")[2], source=source.kind, tasks=counts)
+        write_manifest(
+            temporary, kind="tasks", name=where.rpartition(".")[2], source=source.kind, tasks=counts
+        )
     return metrics
 
 
-def _shown(rows: Iterator[Row | Rejected], task: str, progress: ProgressBar) -> Iterator[Row | Rejected]:
+def _shown(
+    rows: Iterator[Row | Rejected], task: str, progress: ProgressBar
+) -> Iterator[Row | Rejected]:
     for row in rows:
         progress.update(progress.done + 1, task=task)
         yield row
@@ -79,15 +109,19 @@ def _shown(rows: Iterator[Row | Rejected], task: str, progress: ProgressBar) -> 
 
 def input_of(row: Row) -> int:
     """A hash of what a model sees of a row, without regard to case and spaces."""
-    texts = row["words"] if "words" in row else [row.get(key) or "" for key in ("a", "b", "question", "context")]
+    texts = (
+        row["words"]
+        if "words" in row
+        else [row.get(key) or "" for key in ("a", "b", "question", "context")]
+    )
     return hash(tuple(" ".join(text.lower().split()) for text in texts))
 
 
 def read_split(
     task: str, split: str, rows: Iterable[Row | Rejected], where: str, config: QuarantineConfig
 ) -> tuple[list[Row], list[dict[str, str]]]:
-    """The good and the bad rows of a split. Stops when it is empty or has more bad ones than the quarantine tolerates;
-    the sentence shows the first.
+    """The good and the bad rows of a split. Stops when it is empty or has more bad ones than the
+    quarantine tolerates; the sentence shows the first.
     """
     kept, bad = list[Row](), list[dict[str, str]]()
     for row in rows:
@@ -112,19 +146,31 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
         official.mkdir(parents=True)
         write_tasks(official, source.seed)
-        source = LocalTasks(kind="local", glue=str(official / "glue"), squad=str(official / "squad"))
+        source = LocalTasks(
+            kind="local", glue=str(official / "glue"), squad=str(official / "squad")
+        )
     if isinstance(source, LocalTasks):  # tasks and splits without a file are left out
         for key, folder in (("glue", source.glue), ("squad", source.squad)):
             if folder:
                 require_folder(Path(folder), f"{where}.{key}")
         for task, split, path in glue.official(source.glue, source.squad):
             if path.is_file():
-                yield task, split, squad.read_json(path) if task in squad.FILES else glue.read_tsv(path, task, split)
+                yield (
+                    task,
+                    split,
+                    squad.read_json(path)
+                    if task in squad.FILES
+                    else glue.read_tsv(path, task, split),
+                )
     elif isinstance(source, OwnTasks):
         for task, each in source.tasks.items():
             for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
                 if name:
-                    yield task, split, own.read_rows(Path(name), each, task, labelled=split != "test")
+                    yield (
+                        task,
+                        split,
+                        own.read_rows(Path(name), each, task, labelled=split != "test"),
+                    )
     else:
         yield from hub_splits(source, where)
 
@@ -132,7 +178,10 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
     """GLUE and SQuAD of the hub, at the commits that the settings name."""
     if source.glue:
-        name, commit = source.glue.dataset, hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue")
+        name, commit = (
+            source.glue.dataset,
+            hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue"),
+        )
         for task, layout in glue.LAYOUTS.items():
             for split, config, theirs in layout.hub_places(task):
                 rows = hub.read_rows(name, config, theirs, commit, f"{where}.glue")

@@ -1,4 +1,6 @@
-"""The outputs of earlier stages, verified before they are read: complete, of the right name, nothing unlisted."""
+"""The outputs of earlier stages, verified before they are read: complete, of the right name,
+nothing unlisted.
+"""
 
 import sys
 from pathlib import Path
@@ -26,5 +28,7 @@ def task_rows(name: str) -> Path:
     listed = verify_manifest(folder, do=do, kind="tasks", name=name)["files"]
     for path in sorted(folder.glob("*/*.json*")):
         if str(path.relative_to(folder)) not in listed:
-            raise CorruptFile(path, f"is not in {MANIFEST}", "only files that it lists", f"move it away, or {do}")
+            raise CorruptFile(
+                path, f"is not in {MANIFEST}", "only files that it lists", f"move it away, or {do}"
+            )
     return folder

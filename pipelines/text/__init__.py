@@ -1,1 +1,3 @@
-"""What is done to text before it is tokenized: cleaning, sentences, n-grams of words, exact and near-duplicates."""
+"""What is done to text before it is tokenized: cleaning, sentences, n-grams of words, exact and
+near-duplicates.
+"""

@@ -1,6 +1,8 @@
-"""Documents before they are tokens: what a source yields, how lines are cleaned, what is counted when text goes.
+"""Documents before they are tokens: what a source yields, how lines are cleaned, what is counted
+when text goes.
 
-A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where it came from.
+A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where
+it came from.
 """
 
 import dataclasses
@@ -26,7 +28,9 @@ class Document:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rejected:
-    """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it stands for."""
+    """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it
+    stands for.
+    """
 
     where: str
     reason: str
@@ -36,7 +40,9 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineConfig(Settings):
-    """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a `handful`."""
+    """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a
+    `handful`.
+    """
 
     fraction: BelowOne = 0.001
     handful: Amount = 5
@@ -48,7 +54,9 @@ class QuarantineConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Decontamination(Settings):
-    """What happens to documents with 13 words in a row of the dev or test texts of `tasks`: dropped, or counted."""
+    """What happens to documents with 13 words in a row of the dev or test texts of `tasks`:
+    dropped, or counted.
+    """
 
     tasks: str
     action: Literal["count", "drop"] = "drop"
@@ -56,20 +64,27 @@ class Decontamination(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningConfig(Settings):
-    """What is done to every text. By default only blank lines, control characters and empty documents go."""
+    """What is done to every text. By default only blank lines, control characters and empty
+    documents go.
+    """
 
     unicode: Literal["none", "NFC", "NFKC"] = "NFC"
-    markup: bool = False  # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
+    # left-overs of wiki and web mark-up: formula_12, empty (), [citation needed], tags, entities
+    markup: bool = False
     minimum_line: Count = 1  # characters; shorter lines are dropped
     minimum_document: Count = 1  # characters after cleaning; shorter documents are dropped
-    duplicate_documents: Literal["keep", "drop"] = "keep"  # drop: exact repetitions, the first one stays
+    # drop: exact repetitions, the first one stays
+    duplicate_documents: Literal["keep", "drop"] = "keep"
     duplicate_lines: Literal["keep", "drop"] = "keep"  # drop: exact repetitions within a document
     # drop: exact repetitions in the whole corpus, the first one stays
     duplicate_paragraphs: Literal["keep", "drop"] = "keep"
     shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
-    language: tuple[str, ...] | str = ()  # ISO 639 codes, such as en: documents in another language are dropped
-    near_duplicates: Literal["keep", "drop"] = "keep"  # drop: what shares most 5-grams of words with an earlier one
-    quality: Literal["none", "gopher"] = "none"  # gopher: its published rules for what is hardly prose
+    # ISO 639 codes, such as en: documents in another language are dropped
+    language: tuple[str, ...] | str = ()
+    # drop: what shares most 5-grams of words with an earlier one
+    near_duplicates: Literal["keep", "drop"] = "keep"
+    # gopher: its published rules for what is hardly prose
+    quality: Literal["none", "gopher"] = "none"
     decontaminate: Decontamination | None = None
 
     def __post_init__(self) -> None:
@@ -79,10 +94,15 @@ class CleaningConfig(Settings):
     @property
     def filters(self) -> bool:
         """Whether whole documents are judged by what they say."""
-        return bool(self.language or self.decontaminate) or self.quality != "none" or self.near_duplicates == "drop"
+        return (
+            bool(self.language or self.decontaminate)
+            or self.quality != "none"
+            or self.near_duplicates == "drop"
+        )
 
 
-# Controls other than tab and newline; the byte order mark; the replacement character stays, since it marks a loss.
+# Controls other than tab and newline; the byte order mark; the replacement character stays, since
+# it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
 _LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be a comparison
@@ -97,7 +117,8 @@ _TAG = (
     rf"|(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>)"
 )
 _TAGS = re.compile(_TAG, re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)  # an unclosed one, too: else each would be looked at again
+# an unclosed one, too: else each would be looked at again
+_COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)
 _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     # what a text without it need not be searched for, the pattern, and what stands in its place
     (
@@ -134,10 +155,12 @@ def _without_tags(text: str) -> tuple[str, int]:
 
 
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
-    """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added to `counts`.
+    """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added
+    to `counts`.
 
-    Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines + lines_of_documents;
-    empty_documents, short_documents; changed_control_characters, changed_markup.
+    Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines +
+    lines_of_documents; empty_documents, short_documents; changed_control_characters,
+    changed_markup.
     """
     text = _LINE_ENDS.sub("\n", text)
     if config.markup:  # first: an entity may stand for a character that what follows changes
@@ -176,10 +199,12 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
 
 
 def unwrap(text: str) -> str:
-    """Re-join the paragraphs of hard-wrapped text (some 72 columns): one paragraph a line, blank lines between.
+    """Re-join the paragraphs of hard-wrapped text (some 72 columns): one paragraph a line, blank
+    lines between.
 
-    A line continues the one before when that one was filled (at least 60 % of the text's usual width) and this one is
-    not set in: verse, tables of contents and title pages so keep their lines.
+    A line continues the one before when that one was filled (at least 60 % of the text's usual
+    width) and this one is not set in: verse, tables of contents and title pages so keep their
+    lines.
     """
     lines = [line.rstrip() for line in _LINE_ENDS.sub("\n", text).split("\n")]
     widths = sorted(len(line) for line in lines if line)
@@ -197,14 +222,17 @@ def unwrap(text: str) -> str:
     return "\n".join(" ".join(parts) for parts in paragraphs)
 
 
-# Each branch begins with the sign itself, which the regular expression engine can search for at full speed.
+# Each branch begins with the sign itself, which the regular expression engine can search for at
+# full speed.
 _SENTENCE_END = re.compile(
-    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"  # noqa: E501
+    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"
 )
 
 
 def sentences(line: str) -> Iterator[str]:
-    """Split a paragraph into sentences, roughly, in any script: at a stop before a capital, or an ideographic one."""
+    """Split a paragraph into sentences, roughly, in any script: at a stop before a capital, or an
+    ideographic one.
+    """
     start = 0
     for match in _SENTENCE_END.finditer(line):
         if piece := line[start : match.end()].strip(" "):

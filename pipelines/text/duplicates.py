@@ -1,8 +1,9 @@
 """Which of many keys occur for the first time, in memory that does not grow with their number.
 
-Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on disk, each small enough
-to be sorted in memory; what a bucket finds repeated is kept on disk, too, as sorted positions. Among a billion
-different texts the chance that any two share a hash, so that one is dropped wrongly, is below three in a hundred.
+Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on
+disk, each small enough to be sorted in memory; what a bucket finds repeated is kept on disk, too,
+as sorted positions. Among a billion different texts the chance that any two share a hash, so that
+one is dropped wrongly, is below three in a hundred.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,8 @@ RECORD = np.dtype([("key", "<u8"), ("position", "<u8")])
 
 
 class FirstOccurrences:
-    """`keep(start, count)` says which of the keys at positions start … start + count - 1 occur there first.
+    """`keep(start, count)` says which of the keys at positions start … start + count - 1 occur
+    there first.
 
     `arrays` are the keys in order, `total` how many there are, `scratch` a folder for the buckets.
     """
@@ -48,13 +50,17 @@ class FirstOccurrences:
         """Which of `count` keys from position `start` on occur for the first time."""
         kept = np.ones(count, dtype=np.bool_)
         for positions in self._repeated:
-            first, last = np.searchsorted(positions, np.array([start, start + count], dtype=np.uint64))
+            first, last = np.searchsorted(
+                positions, np.array([start, start + count], dtype=np.uint64)
+            )
             kept[(positions[first:last] - np.uint64(start)).astype(np.int64)] = False
         return kept
 
 
 def _repeated(file: Path) -> NDArray[Any]:
-    """The positions of a bucket's records, sorted, but for the first of each key; they replace the bucket on disk."""
+    """The positions of a bucket's records, sorted, but for the first of each key; they replace the
+    bucket on disk.
+    """
     if not file.exists():
         return np.empty(0, dtype="<u8")
     records = np.fromfile(file, RECORD)

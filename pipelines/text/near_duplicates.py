@@ -1,13 +1,16 @@
-"""Near-duplicates by MinHash and locality-sensitive hashing: texts that share most of their 5-grams of words.
+"""Near-duplicates by MinHash and locality-sensitive hashing: texts that share most of their 5-grams
+of words.
 
-Of each of PERMUTATIONS hash functions a text keeps the least value over its n-grams; two texts agree on one with the
-probability s of their Jaccard similarity (n-grams in common / n-grams in all). ROWS values make a band, and texts that
-agree on a whole band of BANDS are taken for near-duplicates, with the probability 1 - (1 - s^ROWS)^BANDS:
+Of each of PERMUTATIONS hash functions a text keeps the least value over its n-grams; two texts
+agree on one with the probability s of their Jaccard similarity (n-grams in common / n-grams in
+all). ROWS values make a band, and texts that agree on a whole band of BANDS are taken for
+near-duplicates, with the probability 1 - (1 - s^ROWS)^BANDS:
 
     s            0.5    0.6    0.7    0.75   0.8    0.85   0.9    0.95
     taken for    0.05   0.21   0.57   0.77   0.92   0.99   0.9996 1.0
 
-A text of fewer than 5 words is one n-gram, like the same words alone; those without a word are all alike.
+A text of fewer than 5 words is one n-gram, like the same words alone; those without a word are all
+alike.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
-"""Words and n-grams of words as 64-bit hashes, by numpy alone: what near-duplicates, repetition and overlap count.
+"""Words and n-grams of words as 64-bit hashes, by numpy alone: what near-duplicates, repetition and
+overlap count.
 
-A word is a run of letters, digits and _, its case and form (NFKC) aside; an ideograph or kana is a word of its own.
-Hashes are the same in every process and on every machine.
+A word is a run of letters, digits and _, its case and form (NFKC) aside; an ideograph or kana is a
+word of its own. Hashes are the same in every process and on every machine.
 """
 
 import functools
@@ -46,7 +47,8 @@ class NgramSet:
 
     def __init__(self, hashes: Hashes) -> None:
         self.hashes: Hashes = np.unique(hashes)
-        self._likely = np.zeros(1 << LIKELY, np.bool_)  # most others have leading bits that none of these have
+        # most others have leading bits that none of these have
+        self._likely = np.zeros(1 << LIKELY, np.bool_)
         self._likely[self.hashes >> np.uint64(64 - LIKELY)] = True
 
     def find(self, others: Hashes) -> NDArray[np.int64]:
@@ -59,7 +61,9 @@ class NgramSet:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """A text in pieces of at most BLOCK characters, cut before a space or line; where there is none, anywhere."""
+    """A text in pieces of at most BLOCK characters, cut before a space or line; where there is
+    none, anywhere.
+    """
     start = 0
     while len(text) - start > BLOCK:
         end = start + BLOCK
@@ -70,11 +74,16 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
-    """A word's hash is a sum over its characters times powers of BASE: a difference of two running sums."""
-    points = np.frombuffer(unicodedata.normalize("NFKC", text).lower().encode("utf-32-le", "surrogatepass"), "<u4")
+    """A word's hash is a sum over its characters times powers of BASE: a difference of two running
+    sums.
+    """
+    points = np.frombuffer(
+        unicodedata.normalize("NFKC", text).lower().encode("utf-32-le", "surrogatepass"), "<u4"
+    )
     kinds = np.zeros(len(points) + 2, np.int8)
     kinds[1:-1] = _kinds()[points]
-    starts = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == _WORD))  # of words, and of what is between
+    # of words, and of what is between
+    starts = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == _WORD))
     kind, edges = kinds[1:][starts], np.append(starts, len(points))
     starts, ends = (each[kind != _WORDLESS] for each in (starts, edges[1:]))
     sums = np.zeros(len(points) + 1, np.uint64)
@@ -88,7 +97,13 @@ def _kinds() -> NDArray[np.int8]:
     """What each code point is."""
     kinds = np.fromiter((chr(point).isalnum() for point in range(0x110000)), np.int8, 0x110000)
     kinds[ord("_")] = _LETTER
-    for first, last in ((0x3040, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x323AF)):
+    for first, last in (
+        (0x3040, 0x30FF),
+        (0x3400, 0x4DBF),
+        (0x4E00, 0x9FFF),
+        (0xF900, 0xFAFF),
+        (0x20000, 0x323AF),
+    ):
         kinds[first : last + 1] *= _WORD
     return kinds
 

@@ -1,7 +1,8 @@
-"""A run's events on disk until MLflow has them: a folder with one JSON event a line, and the offset sent so far.
+"""A run's events on disk until MLflow has them: a folder with one JSON event a line, and the offset
+sent so far.
 
-A stage appends, its uploader reads, and neither waits for the other. What is left at the end is sent by the next
-uploader of the same run, or by `python -m pipelines sync`.
+A stage appends, its uploader reads, and neither waits for the other. What is left at the end is
+sent by the next uploader of the same run, or by `python -m pipelines sync`.
 """
 
 import contextlib
@@ -29,9 +30,12 @@ class EventLog:
         """Add an event; raises OSError where the disk refuses it."""
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = os.open(
+                self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
+            )
         line = b"\n" * self._torn + json.dumps(event).encode() + b"\n"
-        self._torn = os.write(self._file, line) < len(line)  # a full disk: the next event starts a new line
+        # a full disk: the next event starts a new line
+        self._torn = os.write(self._file, line) < len(line)
 
     def read(self, offset: int, count: int) -> tuple[list[Event], int]:
         """Up to `count` lines from a byte `offset`: their events, and the offset behind them."""
@@ -49,7 +53,9 @@ class EventLog:
 
     def state(self) -> dict[str, Any]:
         """How far MLflow has the events (`offset`, bytes), and the ids of the runs there."""
-        return {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True} | read_notes(self.notes)
+        return {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True} | read_notes(
+            self.notes
+        )
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state."""

@@ -13,11 +13,16 @@ TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its run
 
 
 def about() -> dict[str, str]:
-    """Tags of every run: the commit, whether code or parameters differ from it, who, and on which machine and GPUs.
+    """Tags of every run: the commit, whether code or parameters differ from it, who, and on which
+    machine and GPUs.
 
     What a flow says of itself (`TAGS`) wins.
     """
-    tags = {"mlflow.user": getpass.getuser(), "mlflow.source.type": "LOCAL", "host": platform.node()}
+    tags = {
+        "mlflow.user": getpass.getuser(),
+        "mlflow.source.type": "LOCAL",
+        "host": platform.node(),
+    }
     git = ("git", "-C", str(ROOT))
     if commit := printed(*git, "rev-parse", "HEAD"):
         code = ("electra", "pipelines/*.py", "pipelines/*/*.py", "params.yaml")
@@ -36,14 +41,18 @@ def gpus(*options: str) -> list[str]:
 
 
 def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
-    """Return {stage: {out: md5}} as DVC's lock files have them; without one that cannot be read, as in a merge."""
+    """Return {stage: {out: md5}} as DVC's lock files have them; without one that cannot be read, as
+    in a merge.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     hashes: dict[str, dict[str, str]] = {}
     for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
         try:
-            stages = (YAML(typ="safe").load(lock.read_text(encoding="utf-8")) or {}).get("stages") or {}
+            stages = (YAML(typ="safe").load(lock.read_text(encoding="utf-8")) or {}).get(
+                "stages"
+            ) or {}
         except (OSError, ValueError, YAMLError):
             continue
         for stage, facts in stages.items():

@@ -23,7 +23,8 @@ from pipelines.tracking.event_log import Event
 from pipelines.tracking.lineage import about
 
 EXPERIMENT = "electra"
-KIND = {"mlflow.experimentKind": "custom_model_development"}  # for UIs that read it; 3.17 takes it from the URL
+# for UIs that read it; 3.17 takes it from the URL
+KIND = {"mlflow.experimentKind": "custom_model_development"}
 DATA_STAGES = {"corpus", "tokens", "tasks"}  # their numbers are counts, no headline of a workflow
 MOST = 1000  # points of one call to MLflow
 TRIES = 3  # of an event that MLflow refuses
@@ -32,12 +33,14 @@ KEY = "electra.run"  # the tag by which a run is found again
 
 
 def client(store: str = "") -> Any:
-    """Return an MLflow client, quiet, and the experiment's id. `store` is one that a log names, without a login.
+    """Return an MLflow client, quiet, and the experiment's id. `store` is one that a log names,
+    without a login.
 
     Raises Refused where the experiment has been deleted.
     """
     store = uri() if store in {"", hidden(uri())} else store
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the uploader tries again by itself
+    # the uploader tries again by itself
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     import mlflow
 
@@ -57,15 +60,18 @@ def refuse_deleted(experiment: Any) -> None:
     """Raise Refused for an experiment that is in MLflow's trash, where nothing can be recorded."""
     if experiment.lifecycle_stage == "deleted":
         restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
-        raise Refused(f"the experiment {EXPERIMENT} was deleted in MLflow; `{restore}` brings it back")
+        raise Refused(
+            f"the experiment {EXPERIMENT} was deleted in MLflow; `{restore}` brings it back"
+        )
 
 
 @contextlib.contextmanager
 def database(store: str) -> Iterator[str | None]:
-    """Lock an SQLite store and make it if it is not there; yields where the files of its runs go (None: no such store).
+    """Lock an SQLite store and make it if it is not there; yields where the files of its runs go
+    (None: no such store).
 
-    Two processes would both make its tables, and one that is killed then leaves a file that MLflow cannot open again:
-    so the file gets its name when it is complete.
+    Two processes would both make its tables, and one that is killed then leaves a file that MLflow
+    cannot open again: so the file gets its name when it is complete.
     """
     scheme, _, name = store.partition(":///")
     path = Path(urllib.parse.unquote(name.partition("?")[0]))
@@ -81,43 +87,64 @@ def database(store: str) -> Iterator[str | None]:
 
             new = path.with_name(f"{path.name}.new")
             remove(new)
-            SqlAlchemyStore(f"sqlite:///{urllib.parse.quote(str(new))}", files.as_uri()).engine.dispose()
+            SqlAlchemyStore(
+                f"sqlite:///{urllib.parse.quote(str(new))}", files.as_uri()
+            ).engine.dispose()
             rename(new, path)
         yield files.as_uri()
 
 
 def follow_folder(path: Path, files: str) -> None:
-    """Correct where a database that was moved or copied says that its runs' files are; MLflow keeps whole paths."""
+    """Correct where a database that was moved or copied says that its runs' files are; MLflow keeps
+    whole paths.
+    """
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT artifact_location FROM experiments WHERE name = ?"
         for (old,) in connection.execute(query, (EXPERIMENT,)).fetchall():
             if old != files and re.fullmatch("file:///.*/mlruns", old):
                 change = "UPDATE {} SET {} = ? || substr({}, ?) WHERE substr({}, 1, ?) = ?"
-                for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                for table, column in (
+                    ("experiments", "artifact_location"),
+                    ("runs", "artifact_uri"),
+                ):
                     sql = change.format(table, column, column, column)
                     connection.execute(sql, (files, len(old) + 1, len(old), old))
 
 
 def open_parent(
-    name: str, params: dict[str, Any], key: str, store: Any = None, facts: dict[str, str] | None = None
+    name: str,
+    params: dict[str, Any],
+    key: str,
+    store: Any = None,
+    facts: dict[str, str] | None = None,
 ) -> str:
-    """The run of a workflow: the one tagged `key`, else a new one, with the commit in its name. Returns its id."""
+    """The run of a workflow: the one tagged `key`, else a new one, with the commit in its name.
+    Returns its id.
+    """
     mlflow, experiment = store or client()
     text = "".join(character for character in key if character not in "'\"\\")
     runs = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
-    tags = {"electra.workflow": text, "electra.kind": "workflow", **(about() if facts is None else facts)}
+    tags = {
+        "electra.workflow": text,
+        "electra.kind": "workflow",
+        **(about() if facts is None else facts),
+    }
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", name)  # without it the UI does not show the commit either
-    run_id = mlflow.create_run(experiment, tags=tags, run_name=f"{name} {commit}".strip()).info.run_id
+    run_id = mlflow.create_run(
+        experiment, tags=tags, run_name=f"{name} {commit}".strip()
+    ).info.run_id
     _log_params(mlflow, run_id, _as_stored(flatten(params)))
     return str(run_id)
 
 
 def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]]) -> None:
-    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a stage has ended."""
+    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a
+    stage has ended.
+    """
     for run in mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'"):
         for path, md5 in hashes.get(run.info.run_name, {}).items():
             if run.info.status == "FINISHED":
@@ -125,7 +152,8 @@ def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[s
 
 
 class Recorder:
-    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart, such as run ids.
+    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart,
+    such as run ids.
 
     `store` is where they go, if not to the store that the events name.
     """
@@ -143,8 +171,9 @@ class Recorder:
     def send(self, events: Sequence[Event]) -> None:
         """Send events in their order; raises what MLflow raises if it does not answer.
 
-        An event that it refuses is left out after some tries, with a warning. Without its run nothing can be sent:
-        raises Refused if it refuses that, or if the experiment has been deleted.
+        An event that it refuses is left out after some tries, with a warning. Without its run
+        nothing can be sent: raises Refused if it refuses that, or if the experiment has been
+        deleted.
         """
         for event in events:
             self.state["uri"] = hidden(self.store) or event.get("uri", self.state.get("uri", ""))
@@ -160,7 +189,8 @@ class Recorder:
             try:
                 return call(*event)
             except Exception as error:
-                refuse_deleted(self.mlflow.get_experiment(self.experiment))  # raises if MLflow does not answer
+                # raises if MLflow does not answer
+                refuse_deleted(self.mlflow.get_experiment(self.experiment))
                 if not left and event and event[0]["what"] == "open" and not event[0]["run"]:
                     raise Refused(f"MLflow refuses the run {event[0]['name']} ({error})") from error
                 if not left and not self.refused:
@@ -190,20 +220,31 @@ class Recorder:
             if "error" in found.data.tags:
                 self.mlflow.delete_tag(found.info.run_id, "error")
         else:
-            tags = {"mlflow.parentRunId": above, KEY: f"{state['id']}/{path}", **state["git"], **state["data"]}
+            tags = {
+                "mlflow.parentRunId": above,
+                KEY: f"{state['id']}/{path}",
+                **state["git"],
+                **state["data"],
+            }
             tags |= event.get("tags", {})
-            made = self.mlflow.create_run(self.experiment, tags=tags, run_name=event["name"]).info.run_id
+            made = self.mlflow.create_run(
+                self.experiment, tags=tags, run_name=event["name"]
+            ).info.run_id
             self.runs[path], self.last[made] = made, {}
         _log_params(self.mlflow, self.runs[path], params)
         if not path:
             self._lineage(self.runs[path], event["upstream"])
 
     def _find(self, path: str, params: dict[str, str]) -> Any:
-        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer have been lost.
+        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer
+        have been lost.
 
-        None for one with other settings, as of an arm whose model has changed: MLflow changes no parameter of a run.
+        None for one with other settings, as of an arm whose model has changed: MLflow changes no
+        parameter of a run.
         """
-        for run in self.mlflow.search_runs([self.experiment], f"tags.`{KEY}` = '{self.state['id']}/{path}'"):
+        for run in self.mlflow.search_runs(
+            [self.experiment], f"tags.`{KEY}` = '{self.state['id']}/{path}'"
+        ):
             if all(params.get(key, value) == value for key, value in run.data.params.items()):
                 return run
         return None
@@ -227,14 +268,20 @@ class Recorder:
             self.points.append((run_id, Metric(key, value, int(event["time"] * 1000), step or 0)))
 
     def _last(self, run_id: str, key: str) -> int:
-        """The last step of a metric in MLflow: a resumed stage repeats what came after its checkpoint."""
+        """The last step of a metric in MLflow: a resumed stage repeats what came after its
+        checkpoint.
+        """
         known = self.last.setdefault(run_id, {})
         if key not in known:
-            known[key] = max((point.step for point in self.mlflow.get_metric_history(run_id, key)), default=-1)
+            known[key] = max(
+                (point.step for point in self.mlflow.get_metric_history(run_id, key)), default=-1
+            )
         return known[key]
 
     def _flush(self) -> None:
-        """Send the points that are waiting. MLflow keeps one of equal points, so a repeated call adds none."""
+        """Send the points that are waiting. MLflow keeps one of equal points, so a repeated call
+        adds none.
+        """
         for run_id in dict.fromkeys(run_id for run_id, _ in self.points):
             points = [point for owner, point in self.points if owner == run_id]
             for start in range(0, len(points), MOST):
@@ -263,25 +310,35 @@ class Recorder:
         if event.get("error"):
             self.mlflow.set_tag(run_id, "error", event["error"])
         self.mlflow.set_terminated(run_id, status)
-        if not event["run"] and self.state["found_parent"]:  # no flow will end it: it lasts as long as its stages
+        # no flow will end it: it lasts as long as its stages
+        if not event["run"] and self.state["found_parent"]:
             self.mlflow.set_terminated(self.state["parent"], status)
 
     def _lineage(self, run_id: str, upstream: list[str]) -> None:
-        """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages have written."""
+        """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages
+        have written.
+        """
         hashes = self.state["hashes"]
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
-        if self.state["found_parent"]:  # a flow does it at its end: of its stages some ran elsewhere
+        # a flow does it at its end: of its stages some ran elsewhere
+        if self.state["found_parent"]:
             tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes)
 
     def _dataset(self, event: Event) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        name, digest, source = event["name"][:500], event["digest"][:36], json.dumps({"sha256": event["digest"]})
+        name, digest, source = (
+            event["name"][:500],
+            event["digest"][:36],
+            json.dumps({"sha256": event["digest"]}),
+        )
         data = Dataset(name=name, digest=digest, source_type="dvc", source=source)
         tags = [InputTag("mlflow.data.context", event["context"])]
-        self.mlflow.log_inputs(self.runs[event["run"]], datasets=[DatasetInput(dataset=data, tags=tags)])
+        self.mlflow.log_inputs(
+            self.runs[event["run"]], datasets=[DatasetInput(dataset=data, tags=tags)]
+        )
 
 
 def _as_stored(values: dict[str, str]) -> dict[str, str]:

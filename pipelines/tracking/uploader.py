@@ -1,7 +1,9 @@
-"""Sends a run's event log to MLflow, in order and in batches: a stage's background process, and `sync`.
+"""Sends a run's event log to MLflow, in order and in batches: a stage's background process, and
+`sync`.
 
-While MLflow does not answer, a batch is tried again after a pause. The offset is saved after each batch, so an uploader
-that was killed repeats one batch at most: finding runs by tag and MLflow's own keys for points make that harmless.
+While MLflow does not answer, a batch is tried again after a pause. The offset is saved after each
+batch, so an uploader that was killed repeats one batch at most: finding runs by tag and MLflow's
+own keys for points make that harmless.
 """
 
 import os
@@ -20,17 +22,24 @@ from pipelines.tracking.recorder import Recorder
 
 BATCH = 900  # events; a call to MLflow takes at most 1000 points
 FLUSH_SECONDS = 3.0  # between two looks at the log
-PAUSES = (2.0, 30.0)  # between two tries while MLflow does not answer: the first, and the longest after doubling
+# between two tries while MLflow does not answer: the first, and the longest after doubling
+PAUSES = (2.0, 30.0)
 START_SECONDS = 60.0  # for the uploader of an earlier run to end
 
 
 def upload(
-    log: EventLog, ended: threading.Event, *, live: bool = False, store: str = "", patience: float = START_SECONDS
+    log: EventLog,
+    ended: threading.Event,
+    *,
+    live: bool = False,
+    store: str = "",
+    patience: float = START_SECONDS,
 ) -> bool:
-    """Send events until the stage has `ended` and MLflow has all of them; False if it refuses them or does not answer.
+    """Send events until the stage has `ended` and MLflow has all of them; False if it refuses them
+    or does not answer.
 
-    Of a `live` stage the machine's load is recorded, too. `store` is another one than that which the log names. Raises
-    Busy if another process sends this log.
+    Of a `live` stage the machine's load is recorded, too. `store` is another one than that which
+    the log names. Raises Busy if another process sends this log.
     """
     with lock_folder(log.folder, patience):
         state = log.state()
@@ -66,7 +75,11 @@ def upload(
                     pause = min(2 * pause, PAUSES[1])
                     continue
                 if silent:
-                    print("tracking: MLflow answers again and has been sent what was kept", file=sys.stderr, flush=True)
+                    print(
+                        "tracking: MLflow answers again and has been sent what was kept",
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 silent = False
                 pause = PAUSES[0]
                 if offset != state["offset"]:
@@ -86,7 +99,9 @@ def upload(
 
 
 def watch_machine(run_id: str) -> Any:
-    """Start to record the load of processors, memory, disks, network and GPUs for a run, as MLflow does it."""
+    """Start to record the load of processors, memory, disks, network and GPUs for a run, as MLflow
+    does it.
+    """
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     monitor = SystemMetricsMonitor(run_id, resume_logging=True)
@@ -116,7 +131,9 @@ def sync(folder: Path) -> list[Path]:
 
 
 def send_all() -> None:
-    """Send what all runs here and in flows' folders could not; raises SourceUnreachable if MLflow does not take it."""
+    """Send what all runs here and in flows' folders could not; raises SourceUnreachable if MLflow
+    does not take it.
+    """
     places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]
     if left := [log for place in places for log in sync(place)]:
         do = "start MLflow, or set MLFLOW_TRACKING_URI to where they shall go; nothing is lost"

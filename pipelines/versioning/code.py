@@ -1,8 +1,8 @@
 """Digests of code, by which DVC and unfinished runs see that a stage would compute something else.
 
-A digest covers what the files execute. Comments, docstrings, the layout of the text, and what is raised or printed do
-not count. `write` leaves one digest per stage in build/code.json, on which pipelines/dvc.yaml depends by `params`, so a
-stage runs again for a change of its own code alone.
+A digest covers what the files execute. Comments, docstrings, the layout of the text, and what is
+raised or printed do not count. `write` leaves one digest per stage in build/code.json, on which
+pipelines/dvc.yaml depends by `params`, so a stage runs again for a change of its own code alone.
 """
 
 import ast
@@ -20,23 +20,35 @@ _WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctio
 
 @functools.cache
 def digest_of(paths: tuple[str, ...], root: Path = ROOT) -> str:
-    """Return one digest (16 hex digits) of the Python files among `paths`, files and folders below `root`."""
+    """Return one digest (16 hex digits) of the Python files among `paths`, files and folders below
+    `root`.
+    """
     files: set[Path] = set()
     for path in paths:
         files.update([root / path] if path.endswith(".py") else (root / path).rglob("*.py"))
-    shapes = [[file.relative_to(root).as_posix(), _shape(ast.parse(file.read_bytes()))] for file in sorted(files)]
+    shapes = [
+        [file.relative_to(root).as_posix(), _shape(ast.parse(file.read_bytes()))]
+        for file in sorted(files)
+    ]
     return hashlib.sha256(json.dumps(shapes).encode()).hexdigest()[:16]
 
 
 def _shape(node: Any) -> Any:
-    """Return a syntax tree as JSON without positions, docstrings, messages and empty fields, which vary with Python."""
+    """Return a syntax tree as JSON without positions, docstrings, messages and empty fields, which
+    vary with Python.
+    """
     if isinstance(node, list):
         return [_shape(part) for part in node]
     if not isinstance(node, ast.AST):
         return repr(node)
-    if isinstance(node, ast.Raise) or (isinstance(node, ast.Expr) and ast.unparse(node).startswith(_PRINTING)):
+    if isinstance(node, ast.Raise) or (
+        isinstance(node, ast.Expr) and ast.unparse(node).startswith(_PRINTING)
+    ):
         return type(node).__name__
     fields = dict(ast.iter_fields(node))
     if isinstance(node, _WITH_DOCSTRING) and ast.get_docstring(node, clean=False) is not None:
         fields["body"] = node.body[1:]
-    return [type(node).__name__, *([name, _shape(value)] for name, value in fields.items() if value not in (None, []))]
+    return [
+        type(node).__name__,
+        *([name, _shape(value)] for name, value in fields.items() if value not in (None, [])),
+    ]

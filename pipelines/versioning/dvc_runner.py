@@ -1,9 +1,11 @@
-"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its output on.
+"""The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its
+output on.
 
-The child stays in this process group, so that a signal to the group (from a worker or a terminal) reaches it.
-It has its own deadline, since a task's time-out is a signal and does not reach threads. However `run` is left, nothing
-that it started survives: every descendant carries a mark in its environment and is recognised by it, even when its
-parent is dead. If this process is killed itself, a watcher that waits for the end of a pipe does the same.
+The child stays in this process group, so that a signal to the group (from a worker or a terminal)
+reaches it. It has its own deadline, since a task's time-out is a signal and does not reach threads.
+However `run` is left, nothing that it started survives: every descendant carries a mark in its
+environment and is recognised by it, even when its parent is dead. If this process is killed itself,
+a watcher that waits for the end of a pipe does the same.
 """
 
 import contextlib
@@ -23,9 +25,13 @@ from electra.errors import UserError
 
 DVC = [sys.executable, "-m", "dvc"]
 MARK = "ELECTRA_REPRO"
-PATIENCE = 300.0  # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
-# What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and links.
-DAMAGED = re.compile(r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)")
+# seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
+PATIENCE = 300.0
+# What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and
+# links.
+DAMAGED = re.compile(
+    r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)"
+)
 REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
 # What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
 ADVICE = re.compile(
@@ -57,7 +63,9 @@ class StageFailed(UserError):
 
     @property
     def for_the_user(self) -> bool:
-        """Whether only the user can correct it (settings, input, a source, a time limit): retrying does not help."""
+        """Whether only the user can correct it (settings, input, a source, a time limit): retrying
+        does not help.
+        """
         return self.timed_out or self.exit_code in {64, 65, 69, 77}
 
 
@@ -81,10 +89,13 @@ class Outcome:
         return not ADVICE.match(line)
 
 
-def repro(target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None) -> Outcome:
+def repro(
+    target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
+) -> Outcome:
     """Bring a target up to date, with all that it depends on. Raises StageFailed.
 
-    `log` gets the output line by line. After `seconds` the stage is stopped as a cancellation would stop it.
+    `log` gets the output line by line. After `seconds` the stage is stopped as a cancellation would
+    stop it.
     """
     options = ["--pull", "--allow-missing"] if place.pull else []
     return run([*DVC, "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
@@ -97,9 +108,15 @@ def would_run(target: str, place: Place) -> list[str]:
 
 
 def run(
-    command: Sequence[str], name: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
+    command: Sequence[str],
+    name: str,
+    place: Place,
+    log: Callable[[str], None] = print,
+    seconds: float | None = None,
 ) -> Outcome:
-    """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and exit code."""
+    """Run a command that may start stages. Raises StageFailed, with the stage's own sentence and
+    exit code.
+    """
     outcome = Outcome()
     late = threading.Event()
     with child(command, place) as (process, mark):
@@ -123,26 +140,34 @@ def run(
             log(error)
     if late.is_set():
         limit = f"stopped after {(seconds or 0) / 3600:g} hours, its time limit"
-        raise StageFailed(f"{name}: {limit}; it has saved, and the same run resumes it", 75, timed_out=True)
+        raise StageFailed(
+            f"{name}: {limit}; it has saved, and the same run resumes it", 75, timed_out=True
+        )
     if code:
         raise StageFailed(f"{name}: {first}", outcome.exit_code or code)
     return outcome
 
 
 def text(line: bytes) -> str:
-    """Return a line as a terminal would show it: what a carriage return overwrites is gone, colours too."""
+    """Return a line as a terminal would show it: what a carriage return overwrites is gone, colours
+    too.
+    """
     shown = line.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
 
 
 @contextlib.contextmanager
 def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], str]]:
-    """Start a child in this group, with its family's mark; the whole family is gone when the block is left."""
+    """Start a child in this group, with its family's mark; the whole family is gone when the block
+    is left.
+    """
     mark = uuid.uuid4().hex
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
     with watcher(mark):
-        process = Popen(command, cwd=place.folder, env=values, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+        process = Popen(
+            command, cwd=place.folder, env=values, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT
+        )
         try:
             yield process, mark
         finally:
@@ -154,11 +179,17 @@ def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], 
 
 @contextlib.contextmanager
 def watcher(mark: str) -> Iterator[None]:
-    """Start a process in its own group that asks all who carry the mark to stop if this one dies within the block."""
+    """Start a process in its own group that asks all who carry the mark to stop if this one dies
+    within the block.
+    """
     values = {key: value for key, value in os.environ.items() if key != MARK}
-    values["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")]))
+    values["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")])
+    )
     command = [sys.executable, "-m", "pipelines.versioning.dvc_runner", mark]
-    process = Popen(command, env=values, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+    process = Popen(
+        command, env=values, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+    )
     try:
         yield
     finally:
@@ -167,7 +198,9 @@ def watcher(mark: str) -> Iterator[None]:
 
 
 def family(pid: int | None, mark: str) -> list[psutil.Process]:
-    """Return a process, if one is given, with its descendants, and every process that carries the mark."""
+    """Return a process, if one is given, with its descendants, and every process that carries the
+    mark.
+    """
     members: set[psutil.Process] = set()
     if pid is not None:
         with contextlib.suppress(psutil.Error):

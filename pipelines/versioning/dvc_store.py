@@ -1,7 +1,8 @@
-"""The store that a team's machines share: a DVC remote with stages' outputs, and the run cache: what each came from.
+"""The store that a team's machines share: a DVC remote with stages' outputs, and the run cache:
+what each came from.
 
-By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again: `dvc repro --pull`
-takes its outs from the store, even if the lock files of the checkout differ.
+By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again:
+`dvc repro --pull` takes its outs from the store, even if the lock files of the checkout differ.
 """
 
 import io
@@ -17,25 +18,37 @@ LOCKS = (Path("dvc.lock"), Path("pipelines") / "dvc.lock")
 
 
 def push(target: str, place: Place, log: Callable[[str], None]) -> None:
-    """Push a target, what it rests on and the run cache. Raises StageFailed for a store that does not take them."""
+    """Push a target, what it rests on and the run cache. Raises StageFailed for a store that does
+    not take them.
+    """
     run([*DVC, "push", "--run-cache", "--with-deps", target], f"store {target}", place, log)
 
 
 def forget_missing(place: Place, log: Callable[[str], None]) -> None:
     """Make DVC run again the stages whose outputs neither the cache nor the store has.
 
-    Lock files come from git, and may promise what was never pushed to this store; `dvc repro --pull --allow-missing`
-    believes them. So these stages are removed from the lock files. Raises StageFailed for a store that does not answer.
+    Lock files come from git, and may promise what was never pushed to this store; `dvc repro --pull
+    --allow-missing` believes them. So these stages are removed from the lock files. Raises
+    StageFailed for a store that does not answer.
     """
     printed: list[str] = []
-    run([*DVC, "data", "status", "--json", "--not-in-remote"], "what the store has", place, printed.append)
+    run(
+        [*DVC, "data", "status", "--json", "--not-in-remote"],
+        "what the store has",
+        place,
+        printed.append,
+    )
     status = json.loads(next(line for line in reversed(printed) if line.startswith("{")))
     missing = {path.rstrip("/") for path in status.get("not_in_cache", [])}
     missing &= {path.rstrip("/") for path in status.get("not_in_remote", [])}
     for path in LOCKS:
         lock = read_yaml(place.folder / path)
         stages = lock.get("stages", {})
-        lost = [name for name, stage in stages.items() if {out["path"] for out in stage.get("outs", [])} & missing]
+        lost = [
+            name
+            for name, stage in stages.items()
+            if {out["path"] for out in stage.get("outs", [])} & missing
+        ]
         for name in lost:
             log(f"{name} is made again: neither the cache nor the store has its outputs")
             del stages[name]
@@ -44,7 +57,8 @@ def forget_missing(place: Place, log: Callable[[str], None]) -> None:
 
 
 def restore_entries(folder: Path, committed: Callable[[Path], str]) -> None:
-    """Put back the entries of lock files that `forget_missing` has removed, for stages that the run did not make.
+    """Put back the entries of lock files that `forget_missing` has removed, for stages that the run
+    did not make.
 
     `committed` returns the text of a file at the run's commit.
     """
@@ -59,14 +73,19 @@ def restore_entries(folder: Path, committed: Callable[[Path], str]) -> None:
 
 
 def share(ours: Path, theirs: Path) -> bool:
-    """Give a run's folder the cache and the remotes of a checkout; return whether there is a default remote.
+    """Give a run's folder the cache and the remotes of a checkout; return whether there is a
+    default remote.
 
     DVC puts files there as links where the file system can, so what a run reads takes no disk.
     """
     from dvc.repo import Repo
 
     with Repo(str(ours)) as repo:
-        cache = {"type": ["reflink", "hardlink", "copy"], **repo.config["cache"], "dir": repo.cache.local_cache_dir}
+        cache = {
+            "type": ["reflink", "hardlink", "copy"],
+            **repo.config["cache"],
+            "dir": repo.cache.local_cache_dir,
+        }
         remotes = repo.config["remote"]
         default = repo.config["core"].get("remote")
     with Repo(str(theirs)) as repo, repo.config.edit("local") as local:
@@ -78,7 +97,9 @@ def share(ours: Path, theirs: Path) -> bool:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return a YAML file with its comments and order, which `write_yaml` keeps; empty where there is no file."""
+    """Return a YAML file with its comments and order, which `write_yaml` keeps; empty where there
+    is no file.
+    """
     return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 

@@ -1,7 +1,8 @@
-"""Git's merge driver for dvc.lock: two branches that each ran another stage merge without a conflict.
+"""Git's merge driver for dvc.lock: two branches that each ran another stage merge without a
+conflict.
 
-Stages are united by name. Of a stage that both have changed ours stays: an entry says what was made of what, so DVC
-sees whether it still holds, and takes the other's result from its cache.
+Stages are united by name. Of a stage that both have changed ours stays: an entry says what was made
+of what, so DVC sees whether it still holds, and takes the other's result from its cache.
 
     git config merge.dvc-lock.driver "python3 pipelines/versioning/merge_lock.py %O %A %B"      (`make setup` does)
 
@@ -28,7 +29,9 @@ def merge(base: str, ours: str, theirs: str) -> str:
 def split(text: str) -> dict[str, str]:
     """Return the text of each stage by its first line, and what stands before them by ""."""
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
-    return {"": head or "schema: '2.0'\nstages:\n"} | {stage.partition("\n")[0]: stage for stage in stages}
+    return {"": head or "schema: '2.0'\nstages:\n"} | {
+        stage.partition("\n")[0]: stage for stage in stages
+    }
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
     1. the commit, with links to your own files that it names and git does not track; the settings in its params.yaml
     2. the flow's stages                    3. an experiment of that commit, pushed                   4. removed
 
-No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same three waits. A run
-that failed or was killed leaves its folder with its checkpoints, and the same run resumes in it.
+No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same
+three waits. A run that failed or was killed leaves its folder with its checkpoints, and the same
+run resumes in it.
 """
 
 import contextlib
@@ -34,8 +35,10 @@ from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Place, run
 
 FOLDER = Path("runs") / "flows"
-FINISHED = Path(".git") / "finished"  # in a run's folder: all is saved, only MLflow may still lack something
-OWN_CLONE = "ELECTRA_REPOSITORY"  # set where deploy/worker has made the checkout, which nobody looks at
+# in a run's folder: all is saved, only MLflow may still lack something
+FINISHED = Path(".git") / "finished"
+# set where deploy/worker has made the checkout, which nobody looks at
+OWN_CLONE = "ELECTRA_REPOSITORY"
 SHOWN = 4  # settings in the title of a flow run and of its run in MLflow
 SAVED = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")  # in a run's experiment
 OUTPUTS = {"build", "runs", "results"}
@@ -44,7 +47,8 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be run. `commit` is a full hash, or empty for a run in the checkout as it is, edits included.
+    """What is to be run. `commit` is a full hash, or empty for a run in the checkout as it is,
+    edits included.
 
     `settings` are values by dotted keys of params.yaml.
     """
@@ -55,28 +59,39 @@ class Request:
     part: str = ""  # of a run that several machines share: `glue@base`
 
     @staticmethod
-    def read(model: str, commit: str, settings: Mapping[str, Any] | None, part: str = "") -> "Request":
+    def read(
+        model: str, commit: str, settings: Mapping[str, Any] | None, part: str = ""
+    ) -> "Request":
         """Return the request of a flow's parameters.
 
-        Raises BadConfig for an unknown commit, for settings without a commit, and for secrets and references in them.
+        Raises BadConfig for an unknown commit, for settings without a commit, and for secrets and
+        references in them.
         """
         if not re.fullmatch(r"[\w-]+", model, re.ASCII):  # it becomes a folder and a git reference
             raise BadConfig(f"model: is {model!r}, should be the name of a model in params.yaml")
         flat = dict(sorted(leaves(settings or {})))
         sha = resolve(commit) if commit else ""
         if flat and not sha:
-            raise BadConfig("settings: need a commit, in a checkout that has its .git; without one, edit params.yaml")
+            raise BadConfig(
+                "settings: need a commit, in a checkout that has its .git; without one, edit params.yaml"
+            )
         for key, value in flat.items():
             text = json.dumps(value, default=str)
             if hidden(text) != text:
-                raise BadConfig(f"settings.{key}: a URL's login and query belong to the workers' environment")
+                raise BadConfig(
+                    f"settings.{key}: a URL's login and query belong to the workers' environment"
+                )
             if "${" in text:
-                raise BadConfig(f"settings.{key}: holds ${{…}}, which nothing expands; give the value itself")
+                raise BadConfig(
+                    f"settings.{key}: holds ${{…}}, which nothing expands; give the value itself"
+                )
         return Request(model, sha, flat, part)
 
     @property
     def name(self) -> str:
-        """The name of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of settings, if any."""
+        """The name of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of
+        settings, if any.
+        """
         parts = [self.model, self.commit[:12]]
         if self.settings:
             parts.append(hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8])
@@ -88,17 +103,22 @@ class Request:
     def changes(self) -> list[str]:
         """The settings in short, `steps=1000`; of many, the first."""
         short = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings.items()]
-        return short if len(short) <= SHOWN else [*short[: SHOWN - 1], f"and {len(short) - SHOWN + 1} more"]
+        return (
+            short
+            if len(short) <= SHOWN
+            else [*short[: SHOWN - 1], f"and {len(short) - SHOWN + 1} more"]
+        )
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.model, self.commit[:8], *self.changes, self.part]))
 
 
 def resolve(commit: str) -> str:
-    """Return the hash of a commit, a tag or a branch; a branch is the remote's where there is a remote.
+    """Return the hash of a commit, a tag or a branch; a branch is the remote's where there is a
+    remote.
 
-    "HEAD" is this checkout's commit; of a container's clone, the newest of its origin. It is empty without git. Raises
-    BadConfig for a commit that is not known, and UserError where git fails.
+    "HEAD" is this checkout's commit; of a container's clone, the newest of its origin. It is empty
+    without git. Raises BadConfig for a commit that is not known, and UserError where git fails.
     """
     if not has_git():
         if commit == "HEAD":
@@ -107,21 +127,31 @@ def resolve(commit: str) -> str:
     origin = git("config", "remote.origin.url", check=False)
     follows = OWN_CLONE in os.environ
     if origin and (follows or commit != "HEAD"):
-        names = ["HEAD"] if commit == "HEAD" else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
+        names = (
+            ["HEAD"]
+            if commit == "HEAD"
+            else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
+        )
         names += [f"refs/tags/{commit}^{{}}"]  # what an annotated tag points at
         listed = git("ls-remote", "--", "origin", *names, check=follows)
         if listed:
             return listed.splitlines()[-1].split()[0]
-    sha = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False)
+    sha = git(
+        "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False
+    )
     if not sha and re.fullmatch("[0-9a-f]{40}", commit):
         return commit  # not in this clone yet: it is fetched
     if not sha:
-        raise BadConfig(f"commit: {commit!r} is not known here; push it, or `git fetch` in the worker's checkout")
+        raise BadConfig(
+            f"commit: {commit!r} is not known here; push it, or `git fetch` in the worker's checkout"
+        )
     return sha
 
 
 def has_git() -> bool:
-    """Return whether git tracks this project. Raises UserError where git fails, as in a folder of another user."""
+    """Return whether git tracks this project. Raises UserError where git fails, as in a folder of
+    another user.
+    """
     if shutil.which("git") is None and not (ROOT / ".git").exists():
         return False
     try:
@@ -133,10 +163,14 @@ def has_git() -> bool:
 
 
 @contextlib.contextmanager
-def opened(request: Request, log: Log, variables: Mapping[str, str] = MappingProxyType({})) -> Iterator[Place]:
-    """Open the place where a run's stages run, with these variables; its folder is removed at the end.
+def opened(
+    request: Request, log: Log, variables: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Place]:
+    """Open the place where a run's stages run, with these variables; its folder is removed at the
+    end.
 
-    The folder stays if the block raises, and until MLflow has received everything: then the next run removes it.
+    The folder stays if the block raises, and until MLflow has received everything: then the next
+    run removes it.
     """
     if not request.commit:
         yield Place(ROOT, variables)
@@ -147,8 +181,11 @@ def opened(request: Request, log: Log, variables: Mapping[str, str] = MappingPro
     folder = ROOT / FOLDER / request.name
     with _exclusive(folder, request, log):
         _make(folder, request, log, variables)
-        project = folder / git("rev-parse", "--show-prefix")  # this project may be a part of a larger repository
-        yield Place(project, {**_variables(project), **variables}, pull=dvc_store.share(ROOT, project))
+        # this project may be a part of a larger repository
+        project = folder / git("rev-parse", "--show-prefix")
+        yield Place(
+            project, {**_variables(project), **variables}, pull=dvc_store.share(ROOT, project)
+        )
         (folder / FINISHED).touch()
         _remove_if_sent(folder)
 
@@ -162,15 +199,25 @@ def _remove_if_sent(folder: Path) -> None:
 def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]) -> None:
     """Clone the commit and change its settings, under another name until both have worked.
 
-    A folder that exists gets the clone's new .git alone: the project may have moved, or be a new container's.
+    A folder that exists gets the clone's new .git alone: the project may have moved, or be a new
+    container's.
     """
     if git("status", "--porcelain", "--untracked-files=no"):
-        log(f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them")
+        log(
+            f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them"
+        )
     prefix = git("rev-parse", "--show-prefix")
     beside = folder.with_name(f".{folder.name}.new")
     remove(beside)
     try:
-        git("clone", "--quiet", "--shared", "--no-checkout", git("rev-parse", "--show-toplevel"), str(beside))
+        git(
+            "clone",
+            "--quiet",
+            "--shared",
+            "--no-checkout",
+            git("rev-parse", "--show-toplevel"),
+            str(beside),
+        )
         if not git("cat-file", "-t", request.commit, folder=beside, check=False):
             git("fetch", "--quiet", _origin(), request.commit, folder=beside)
         if folder.exists():
@@ -190,7 +237,9 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write values by dotted keys into a params.yaml, whose comments stay; BadConfig for a key within a value."""
+    """Write values by dotted keys into a params.yaml, whose comments stay; BadConfig for a key
+    within a value.
+    """
     values = dvc_store.read_yaml(path)
     for key, value in settings.items():
         *sections, last = key.split(".")
@@ -206,8 +255,9 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 def save_experiment(place: Place, request: Request, log: Log) -> None:
     """Save what a run has changed as a DVC experiment of its commit, here and at `origin`.
 
-    The commit and its reference are those of `dvc exp save`, which would also commit a pickle (.dvc/tmp/repro.dat) and
-    asks for every stage's inputs, though a machine that takes results from the store has none.
+    The commit and its reference are those of `dvc exp save`, which would also commit a pickle
+    (.dvc/tmp/repro.dat) and asks for every stage's inputs, though a machine that takes results from
+    the store has none.
     """
     folder = place.folder
 
@@ -220,7 +270,16 @@ def save_experiment(place: Place, request: Request, log: Log) -> None:
     if git("config", "user.email", folder=folder, check=False):
         author = []
     message = f"dvc: experiment {request.name}"
-    git(*author, "commit", "--quiet", "--allow-empty", "--no-gpg-sign", "--message", message, folder=folder)
+    git(
+        *author,
+        "commit",
+        "--quiet",
+        "--allow-empty",
+        "--no-gpg-sign",
+        "--message",
+        message,
+        folder=folder,
+    )
     reference = f"HEAD:refs/exps/{request.commit[:2]}/{request.commit[2:]}/{request.name}"
     push = ("push", "--quiet", "--force", "--no-verify")
     git(*push, git("rev-parse", "--show-toplevel"), reference, folder=folder)
@@ -255,16 +314,22 @@ def _lock(folder: Path) -> Path:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """Return the environment of a run's processes: its own code and its own state of DVC, this checkout's MLflow."""
+    """Return the environment of a run's processes: its own code and its own state of DVC, this
+    checkout's MLflow.
+    """
     return {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
         "MLFLOW_TRACKING_URI": uri(),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])
+        ),
     }
 
 
 def link_own_files(values: Any, folder: Path) -> None:
-    """Link your files, named in `values` relative to the project and not tracked by git, into a run's folder."""
+    """Link your files, named in `values` relative to the project and not tracked by git, into a
+    run's folder.
+    """
     if isinstance(values, Mapping | list):
         for value in values.values() if isinstance(values, Mapping) else values:
             link_own_files(value, folder)
@@ -284,7 +349,9 @@ def link_own_files(values: Any, folder: Path) -> None:
 
 
 def ask(place: Place, *arguments: str) -> list[str]:
-    """Return the output lines of a command of the run's own code. Raises StageFailed, with its sentence."""
+    """Return the output lines of a command of the run's own code. Raises StageFailed, with its
+    sentence.
+    """
     printed: list[str] = []
     run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
     return printed
@@ -293,16 +360,21 @@ def ask(place: Place, *arguments: str) -> list[str]:
 def params(place: Place, *arguments: str) -> dict[str, Any]:
     """Return what `python -m pipelines params` of the run's own code prints."""
     printed = ask(place, "params", *arguments)
-    values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))  # warnings may come first
+    # warnings may come first
+    values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))
     return values
 
 
 def git(*arguments: str, folder: Path | None = None, check: bool = True) -> str:
-    """Return git's output; no hook runs. A failure raises UserError or, without `check`, gives an empty text."""
+    """Return git's output; no hook runs. A failure raises UserError or, without `check`, gives an
+    empty text.
+    """
     where = folder or ROOT
     command = ["git", "-C", str(where), "-c", f"core.hooksPath={os.devnull}", *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"}
+        )
     except OSError as error:
         raise UserError(f"{where}: git cannot be started ({error.strerror}); install it") from None
     if done.returncode and check:

@@ -18,19 +18,27 @@ def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixtu
     assert order == ["a", "b", "a", "b"] and found == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
     assert "round 2, b: 4.0" in capsys.readouterr().out
     assert ratios(found["b"], found["a"]) == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
-    assert spread([1234567.0], 3) == {"median": 1230000.0, "lowest": 1230000.0, "highest": 1230000.0}
+    assert spread([1234567.0], 3) == {
+        "median": 1230000.0,
+        "lowest": 1230000.0,
+        "highest": 1230000.0,
+    }
 
 
 def test_a_record_says_where_it_comes_from(tmp_path: Path) -> None:
     write_record(tmp_path / "x.json", {"ratio": 2}, provenance("torch"))
     found = read_json(tmp_path / "x.json")
-    assert found["ratio"] == 2 and len(found["commit"].split()[0]) == 40 and found["versions"]["torch"]
+    assert (
+        found["ratio"] == 2 and len(found["commit"].split()[0]) == 40 and found["versions"]["torch"]
+    )
     assert {"command", "machine", "recorded"} <= found.keys()
 
 
 def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
     script = tmp_path / "one.py"
-    script.write_text("import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')")
+    script.write_text(
+        "import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')"
+    )
     assert apart(str(script), ["well"]) == [1]
     with pytest.raises(RuntimeError, match=r"^reason$"):
         apart(str(script), ["ill"])
@@ -43,6 +51,8 @@ def test_count_tokens_leaves_out_comments_docstrings_and_blanks() -> None:
     assert count_tokens(text) == (14, 4)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem
+)
 def test_every_benchmark_can_be_imported(path: Path) -> None:
     importlib.import_module(f"benchmarks.{path.stem}")

@@ -22,9 +22,15 @@ def test_regions_are_as_they_would_be_written(name: str) -> None:
 
 
 def test_the_table_of_scale_on_paper() -> None:
-    size, page = record("scale")["sizes"]["four times"], (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    size, page = (
+        record("scale")["sizes"]["four times"],
+        (ROOT / "docs/scale.md").read_text(encoding="utf-8"),
+    )
     text, rate = size["text_bytes"] / size["tokens"], size["tokens_per_cpu_second"]["both"]
-    rows, disk = size["row_bytes"] / size["tokens"], size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"]
+    rows, disk = (
+        size["row_bytes"] / size["tokens"],
+        size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"],
+    )
 
     def written(count: float) -> str:
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"

@@ -1,4 +1,6 @@
-"""The benchmark of the step on a made-up size: arms that agree, each in its own process, and the promised figures."""
+"""The benchmark of the step on a made-up size: arms that agree, each in its own process, and the
+promised figures.
+"""
 
 import argparse
 import time
@@ -12,16 +14,25 @@ from benchmarks import pretrain_arms, pretrain_step
 from pipelines.config.params import load
 from tests.electra.helpers import config
 
-SMALL = {"encoder__positions": 32, "pretrain__batch": 4, "pretrain__length": 32, "encoder__hidden": 32}
+SMALL = {
+    "encoder__positions": 32,
+    "pretrain__batch": 4,
+    "pretrain__length": 32,
+    "encoder__hidden": 32,
+}
 CPU = torch.device("cpu")
 
 
 def turn(arm: str) -> dict[str, Any]:
-    return pretrain_step.measure(arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60)
+    return pretrain_step.measure(
+        arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60
+    )
 
 
 @pytest.mark.slow
-def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
     rounds = [{arm: turn(arm) for arm in ("ours-fp32", "peer-fp32", "peer-bf16")} for _ in range(2)]
     del rounds[1]["peer-bf16"]  # as after a deadline
@@ -41,9 +52,16 @@ def test_arms_that_disagree_are_not_timed() -> None:
         pretrain_arms.equal_losses(shifted, CPU)
 
 
-def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_arm_has_processes_of_its_own_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     started: list[str] = []
-    turns = {"blocks": [(2.0, 2.0)], "bf16 peak": [1e12], "first step seconds": 1.0, "peak bytes": 5}
+    turns = {
+        "blocks": [(2.0, 2.0)],
+        "bf16 peak": [1e12],
+        "first step seconds": 1.0,
+        "peak bytes": 5,
+    }
 
     def child(options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
         started.append(" ".join(more))

@@ -23,7 +23,12 @@ PHASES = [{"length": 16, "share": 0.75}, {"length": 24, "share": 0.25, "batch": 
 
 def settings(steps: int) -> ElectraConfig:
     values = plain(config(encoder__embedding=32, encoder__init="neighbours"))
-    values["pretrain"] |= {"phases": PHASES, "steps": steps, "schedule": "warmup_stable_decay", "decay_share": 0.25}
+    values["pretrain"] |= {
+        "phases": PHASES,
+        "steps": steps,
+        "schedule": "warmup_stable_decay",
+        "decay_share": 0.25,
+    }
     return build(ElectraConfig, values, "test")
 
 
@@ -43,8 +48,12 @@ class InMemory:
                 if done == self.killed_at:
                     signal.raise_signal(signal.SIGTERM)
 
-        data = Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB, others={16: MadeUpRows(64, 16)})
-        return pretrain(config, data, run, {}, log=log, launch=dataclasses.replace(launch, bar=Killing))
+        data = Data(
+            MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB, others={16: MadeUpRows(64, 16)}
+        )
+        return pretrain(
+            config, data, run, {}, log=log, launch=dataclasses.replace(launch, bar=Killing)
+        )
 
 
 def test_a_stopped_run_goes_on_and_its_cost_counts(tmp_path):
@@ -55,14 +64,21 @@ def test_a_stopped_run_goes_on_and_its_cost_counts(tmp_path):
     found, cost = real_text.timed(InMemory(), settings(16), tmp_path / "electra-1-16")
     assert 0 < before["seconds"] < cost["seconds"] and before["commits"] == cost["commits"]
     direct, _ = real_text.timed(InMemory(), settings(16), tmp_path / "other")
-    weights = [{name: value.tolist() for name, value in of.model.state_dict().items()} for of in (found, direct)]
+    weights = [
+        {name: value.tolist() for name, value in of.model.state_dict().items()}
+        for of in (found, direct)
+    ]
     assert weights[0] == weights[1]
 
 
 def test_the_masked_language_model_has_as_many_operations():
     flops = 400 * step_flops(settings(400), VOCAB, "matmul")
-    electra, mlm = (real_text.settings(settings(400), arm, 3, flops, VOCAB) for arm in ("electra", "mlm"))
-    assert electra == dataclasses.replace(settings(400), pretrain=dataclasses.replace(settings(400).pretrain, seed=3))
+    electra, mlm = (
+        real_text.settings(settings(400), arm, 3, flops, VOCAB) for arm in ("electra", "mlm")
+    )
+    assert electra == dataclasses.replace(
+        settings(400), pretrain=dataclasses.replace(settings(400).pretrain, seed=3)
+    )
     assert mlm.objective.name == "mlm" and mlm.objective.written == electra.objective.written
     assert mlm.pretrain.steps > 400
     operations = [training_flops(each, VOCAB, "matmul") for each in (electra, mlm)]
@@ -73,7 +89,9 @@ def test_the_masked_language_model_has_as_many_operations():
 def test_another_network_has_as_many_operations_and_the_same_recipe(network):
     own, params = (real_text.prepared(name) for name in ("", network))
     base, other = (each.models[real_text.MODEL].electra() for each in (own, params))
-    assert other.encoder != base.encoder and dataclasses.replace(other, encoder=base.encoder) == base
+    assert (
+        other.encoder != base.encoder and dataclasses.replace(other, encoder=base.encoder) == base
+    )
     assert params.recipe(real_text.MODEL) == own.recipe(real_text.MODEL)
     flops = real_text.flops_of(12_000, 8192)
     assert flops == 12_000 * step_flops(base, 8192, "matmul")
@@ -90,8 +108,14 @@ def stubbed(tmp_path, monkeypatch):
         model = folder / f"{arm}-{seed}-{steps}/model"
         model.mkdir(parents=True)
         encoder = plain(params.models[real_text.MODEL].encoder)
-        write_json(model.with_name("found.json"), {"config": {"encoder": encoder}, "rows_sha256": "rows"})
-        return model, {"seed": seed, "curve": [{"tokens": 1, "disc_auc": 0.5}], "rows_sha256": "rows"}
+        write_json(
+            model.with_name("found.json"), {"config": {"encoder": encoder}, "rows_sha256": "rows"}
+        )
+        return model, {
+            "seed": seed,
+            "curve": [{"tokens": 1, "disc_auc": 0.5}],
+            "rows_sha256": "rows",
+        }
 
     def finetuned(params, model, state, arm, seed, tasks):
         ran.append(f"{arm}-{seed}")
@@ -124,7 +148,10 @@ def test_fresh_weights_take_the_sizes_of_an_existing_electra(tmp_path, stubbed):
     found = tmp_path / "runs/electra-2-40/found.json"
     write_json(found, read_json(found) | {"rows_sha256": "others"})
     assert stubbed("--seeds", "2", "--only", "scratch-1") == (0, ["scratch-1"])
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["electra-1-40", "electra-2-40"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "electra-1-40",
+        "electra-2-40",
+    ]
 
 
 def test_rows_of_other_text_are_made_again(tmp_path, monkeypatch):
@@ -156,10 +183,17 @@ def test_rows_of_other_text_are_made_again(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rows", ["rows", "others"])
 def test_a_model_of_other_rows_is_not_taken(tmp_path, monkeypatch, rows):
-    params, of = real_text.prepared(), SimpleNamespace(digest="rows", tokenizer=SimpleNamespace(vocab_size=VOCAB))
+    params, of = (
+        real_text.prepared(),
+        SimpleNamespace(digest="rows", tokenizer=SimpleNamespace(vocab_size=VOCAB)),
+    )
     monkeypatch.setattr(real_text, "ModelRows", lambda *_: of)
     config = real_text.settings(
-        params.models[real_text.MODEL].electra(), "electra", 1, real_text.flops_of(400, VOCAB), VOCAB
+        params.models[real_text.MODEL].electra(),
+        "electra",
+        1,
+        real_text.flops_of(400, VOCAB),
+        VOCAB,
     )
     known = {"config": real_text.of_config(config), "rows_sha256": rows}
     write_json(tmp_path / "electra-1-400/found.json", known)
@@ -175,7 +209,10 @@ def test_a_model_of_other_rows_is_not_taken(tmp_path, monkeypatch, rows):
 def test_arms_that_did_not_run_are_not_compared(tmp_path, stubbed, arms):
     assert stubbed("--seeds", "2", "--network", "modern", "--arms", *arms, "--tasks", "rte")[0] == 0
     found = read_json(tmp_path / "real-text-40-modern.json")["tasks"]
-    assert list(found) == ["rte"] and set(found["rte"]) == {*arms, *([" - ".join(arms)] if len(arms) == 2 else [])}
+    assert list(found) == ["rte"] and set(found["rte"]) == {
+        *arms,
+        *([" - ".join(arms)] if len(arms) == 2 else []),
+    }
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["modern"]
 
 

@@ -1,4 +1,6 @@
-"""A tokenizer of the same parts as the one that ModernBERT's authors publish, in a folder written by transformers."""
+"""A tokenizer of the same parts as the one that ModernBERT's authors publish, in a folder written
+by transformers.
+"""
 
 import json
 
@@ -25,16 +27,25 @@ def write_byte_level(folder, **changes):
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
-        TEXTS * 5, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
+        TEXTS * 5,
+        trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False),
     )
     raw.add_tokens(["  ", "|||IP_ADDRESS|||"])
     raw.add_special_tokens(
-        [*("[UNK]", "[CLS]", "[SEP]", "[PAD]"), tokenizers.AddedToken("[MASK]", lstrip=True, special=True), "[unused0]"]
+        [
+            *("[UNK]", "[CLS]", "[SEP]", "[PAD]"),
+            tokenizers.AddedToken("[MASK]", lstrip=True, special=True),
+            "[unused0]",
+        ]
     )
     ends = [(name, raw.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    raw.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ends)
+    raw.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", ends
+    )
     peer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw, **dict(zip(NAMES, SPECIALS, strict=True)), model_input_names=["input_ids"]
+        tokenizer_object=raw,
+        **dict(zip(NAMES, SPECIALS, strict=True)),
+        model_input_names=["input_ids"],
     )
     peer.save_pretrained(folder)
     rules = json.loads((folder / "tokenizer.json").read_text())

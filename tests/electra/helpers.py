@@ -18,7 +18,8 @@ class MadeUpRows:
 
     def __init__(self, count, length=24, seed=0):
         numbers = np.random.default_rng(seed)
-        kinds = numbers.integers(0, 5, (count, 1))  # learnable: a row's kind and a position give the token
+        # learnable: a row's kind and a position give the token
+        kinds = numbers.integers(0, 5, (count, 1))
         self.ids = (5 + 11 * kinds + np.arange(length) % 11).astype(np.uint16)
         lengths = np.where(numbers.random(count) < 0.3, numbers.integers(8, length, count), length)
         seconds = lengths // 2
@@ -34,9 +35,13 @@ class MadeUpRows:
 
 
 def state(run):
-    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress, numbers."""
+    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress,
+    numbers.
+    """
     newest = run / f"step-{checkpoint.steps(run)[-1]}"
-    return {path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]}
+    return {
+        path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]
+    }
 
 
 def data():
@@ -50,11 +55,31 @@ MODERN |= {"positions": 32, "window": 6}
 def config(**changes):
     """A network that trains a step in milliseconds; `changes` are dotted keys with __ for the dot."""
     values = {
-        "encoder": {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 32},
+        "encoder": {
+            "layers": 2,
+            "hidden": 32,
+            "heads": 2,
+            "ffn": 64,
+            "embedding": 16,
+            "positions": 32,
+        },
         "generator": {"width": 0.5},
         "objective": {},
-        "pretrain": {"length": 24, "batch": 8, "steps": 20, "warmup": 2, "learning_rate": 5e-3, "threads": 1}
-        | {"log_every": 5, "eval_every": 10, "eval_batches": 2, "save_every": 6, "precision": "fp32"},
+        "pretrain": {
+            "length": 24,
+            "batch": 8,
+            "steps": 20,
+            "warmup": 2,
+            "learning_rate": 5e-3,
+            "threads": 1,
+        }
+        | {
+            "log_every": 5,
+            "eval_every": 10,
+            "eval_batches": 2,
+            "save_every": 6,
+            "precision": "fp32",
+        },
     }
     for key, value in changes.items():
         *path, last = key.split("__")

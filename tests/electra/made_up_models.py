@@ -1,4 +1,6 @@
-"""Untrained models of every kind, as folders, for tests of what is done with models: made in a second."""
+"""Untrained models of every kind, as folders, for tests of what is done with models: made in a
+second.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,14 +27,33 @@ TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who nea
 trade of tawen that tinker mopol corn dwells dornwick home clothes are black each day does eat"""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ENCODER = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
-CHUNKS = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True, columns=("tokens",))
-MOOD = Task(name="mood", title="mood", labels=("bad", "good"), metrics=("accuracy",), columns=("body",), id="number")
+CHUNKS = Task(
+    name="chunks",
+    title="chunks",
+    labels=("NP",),
+    metrics=("entity_f1",),
+    tagging=True,
+    columns=("tokens",),
+)
+MOOD = Task(
+    name="mood",
+    title="mood",
+    labels=("bad", "good"),
+    metrics=("accuracy",),
+    columns=("body",),
+    id="number",
+)
 SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
 SEEN = 48  # positions that pre-training is said to have used
 
 
 def write_encoder(
-    config: Any, root: Path, tokenizer: Tokenizer, folder: str = "encoder", seed: int = 7, **fields: str
+    config: Any,
+    root: Path,
+    tokenizer: Tokenizer,
+    folder: str = "encoder",
+    seed: int = 7,
+    **fields: str,
 ) -> Path:
     """A tokenizer, and beside it the folder of a fresh encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
@@ -43,33 +64,61 @@ def write_encoder(
     return root / folder
 
 
-def write_base(root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str) -> None:
+def write_base(
+    root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str
+) -> None:
     """The same of one layer, with a tokenizer of these words."""
-    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None)
+    tokenizer = tokenizers.from_pieces(
+        [*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None
+    )
     config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
     write_encoder(config, root, tokenizer, folder, 1, **fields)
 
 
 def write_pretrained(root: Path) -> None:
-    """discriminator, generator and encoder, as pre-training leaves them; no weight is where it started."""
+    """discriminator, generator and encoder, as pre-training leaves them; no weight is where it
+    started.
+    """
     pieces = list(
-        dict.fromkeys([*tokenizers.SPECIALS, *TEXT.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)])
+        dict.fromkeys(
+            [*tokenizers.SPECIALS, *TEXT.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+        )
     )
     tokenizer = tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
     tokenizers.save(tokenizer, root / "tokenizer")
-    files, size = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}, tokenizer.vocab_size
+    files, size = (
+        {path.name: path.read_text() for path in (root / "tokenizer").iterdir()},
+        tokenizer.vocab_size,
+    )
     torch.manual_seed(1)
-    networks = {"discriminator": Discriminator(Encoder(ENCODER, size)), "generator": Generator(Encoder(ENCODER, size))}
+    networks = {
+        "discriminator": Discriminator(Encoder(ENCODER, size)),
+        "generator": Generator(Encoder(ENCODER, size)),
+    }
     for name, network in networks.items():
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
         settings = config_json(ENCODER, size, architecture_of(network.head), trained_positions=SEEN)
         card = model_card(name, "replaced" if name == "discriminator" else "corrupt", {})
-        write_folder(root / name, network_tensors(network.encoder, network.head), settings, files, card, part=name)
+        write_folder(
+            root / name,
+            network_tensors(network.encoder, network.head),
+            settings,
+            files,
+            card,
+            part=name,
+        )
     settings = config_json(ENCODER, size, "ElectraModel", trained_positions=SEEN)
     encoder = encoder_tensors(networks["discriminator"].encoder, "")
-    write_folder(root / "encoder", encoder, settings, files, model_card("encoder", "embed", {}), part="encoder")
+    write_folder(
+        root / "encoder",
+        encoder,
+        settings,
+        files,
+        model_card("encoder", "embed", {}),
+        part="encoder",
+    )
 
 
 def write_finetuned(root: Path) -> None:
@@ -78,6 +127,14 @@ def write_finetuned(root: Path) -> None:
     config = FinetuneConfig(length=40)
     torch.manual_seed(2)
     for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):
-        write_model(root / task.name, Classifier(load_encoder(base), len(task.labels), 0.0), task, config, base)
-    write_model(root / "chunks", Tagger(load_encoder(base), len(CHUNKS.classes), 40), CHUNKS, config, base)
+        write_model(
+            root / task.name,
+            Classifier(load_encoder(base), len(task.labels), 0.0),
+            task,
+            config,
+            base,
+        )
+    write_model(
+        root / "chunks", Tagger(load_encoder(base), len(CHUNKS.classes), 40), CHUNKS, config, base
+    )
     write_model(root / "squad2", SpanFinder(load_encoder(base), SQUAD), SQUAD_2, SQUAD, base)

@@ -24,7 +24,9 @@ SAYS = {
 @pytest.mark.parametrize("name", SAYS)
 def test_the_card_runs(name: str, models: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(models / name)
-    (code,) = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S
+    )
     exec(compile(code, f"{name}/README.md", "exec"), {})
     assert re.fullmatch(SAYS[name], capsys.readouterr().out)
 

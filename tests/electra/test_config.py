@@ -8,7 +8,18 @@ import pytest
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from electra.config import Count, Probability, Settings, build, digest, faults, plain, require, require_once, written
+from electra.config import (
+    Count,
+    Probability,
+    Settings,
+    build,
+    digest,
+    faults,
+    plain,
+    require,
+    require_once,
+    written,
+)
 from electra.errors import BadConfig, shown
 
 
@@ -19,7 +30,10 @@ class Layer(Settings):
     heads: Count = 2
 
     def __post_init__(self) -> None:
-        require(self.width % self.heads == 0, f"heads: is {self.heads}, should divide width ({self.width})")
+        require(
+            self.width % self.heads == 0,
+            f"heads: is {self.heads}, should divide width ({self.width})",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +57,25 @@ class Network(Settings):
         require_once(self.parts, "parts", empty=True)
 
 
-NETWORK = {"name": "a", "rate": 1, "parts": [{"kind": "layer"}, {"kind": "table", "rows": 3}], "budget": 7}
+NETWORK = {
+    "name": "a",
+    "rate": 1,
+    "parts": [{"kind": "layer"}, {"kind": "table", "rows": 3}],
+    "budget": 7,
+}
 
 
 def test_build_makes_settings_of_plain_values() -> None:
     network = build(Network, NETWORK, "models.a")
-    assert network == Network(name="a", rate=1.0, parts=(Layer(), Table(kind="table", rows=3)), budget=7)
+    assert network == Network(
+        name="a", rate=1.0, parts=(Layer(), Table(kind="table", rows=3)), budget=7
+    )
     assert build(Network, plain(network), "") == network
-    assert written(network) == {**NETWORK, "rate": 1.0, "parts": [{}, {"kind": "table", "rows": 3}]}  # no defaults
-    assert digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
+    # no defaults
+    assert written(network) == {**NETWORK, "rate": 1.0, "parts": [{}, {"kind": "table", "rows": 3}]}
+    assert (
+        digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         network.name = "b"  # type: ignore[misc]
 
@@ -65,13 +89,22 @@ def test_build_makes_settings_of_plain_values() -> None:
         ({"rate": 1.5}, "m.rate: is 1.5, should be less than or equal to 1"),
         ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
         ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
-        ({"parts": [{"kind": "layer", "width": 3}]}, "m.parts[0].heads: is 2, should divide width (3)"),
+        (
+            {"parts": [{"kind": "layer", "width": 3}]},
+            "m.parts[0].heads: is 2, should divide width (3)",
+        ),
         ({"rows": 3}, "m.rows: no such setting; it belongs to another section"),
         ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
-        ({"parts": [{"kind": "tabel"}]}, "m.parts[0].kind: is 'tabel', should be one of 'layer', 'table'"),
+        (
+            {"parts": [{"kind": "tabel"}]},
+            "m.parts[0].kind: is 'tabel', should be one of 'layer', 'table'",
+        ),
         ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),
         ({"parts": [{"kind": "layer"}, {"kind": "layer"}]}, "m.parts: is ["),
-        ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
+        (
+            {"named": {"x": {"width": 0}}},
+            "m.named.x.width: is 0, should be greater than or equal to 1",
+        ),
         ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
         ({"budget": "x"}, "m.budget: is 'x', should be a valid integer or should be an object"),
     ],
@@ -105,7 +138,8 @@ def test_settings_are_checked_when_python_builds_them() -> None:
 def test_shown_is_short_and_stands_on_one_line() -> None:
     assert shown("a") == "'a'"
     assert len(shown("a" * 10_000)) <= 120 and len(shown(list(range(10_000)))) <= 120
-    assert shown(16**5000) == "a whole number of 20,001 bits"  # Python refuses to write it in decimal
+    # Python refuses to write it in decimal
+    assert shown(16**5000) == "a whole number of 20,001 bits"
     again: list[object] = []
     again.append(again)
     assert len(shown(again)) <= 120

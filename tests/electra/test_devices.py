@@ -1,4 +1,6 @@
-"""Each process gets the GPU that is meant for it, and a driver that torch cannot use is said. No GPU is needed."""
+"""Each process gets the GPU that is meant for it, and a driver that torch cannot use is said. No
+GPU is needed.
+"""
 
 from types import SimpleNamespace
 
@@ -16,33 +18,50 @@ def gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
-    monkeypatch.setattr(torch.cuda, "set_device", lambda device: current.__setitem__(0, int(device)))
+    monkeypatch.setattr(
+        torch.cuda, "set_device", lambda device: current.__setitem__(0, int(device))
+    )
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     return current
 
 
 def test_torchrun_names_the_gpu(gpus, monkeypatch):
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert devices.default_device() == torch.device("cuda", 0)  # left over in the environment: there was no launch
-    for name, value in {"WORLD_SIZE": "4", "RANK": "3", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
+    # left over in the environment: there was no launch
+    assert devices.default_device() == torch.device("cuda", 0)
+    for name, value in {
+        "WORLD_SIZE": "4",
+        "RANK": "3",
+        "MASTER_ADDR": "here",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     assert devices.default_device() == torch.device("cuda", 3)
 
 
 @pytest.mark.parametrize("rank", ["4", None])
 def test_more_processes_than_gpus_are_a_sentence(gpus, monkeypatch, rank):
-    for name, value in {"WORLD_SIZE": "5", "RANK": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}.items():
+    for name, value in {
+        "WORLD_SIZE": "5",
+        "RANK": "4",
+        "MASTER_ADDR": "here",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     if rank:
         monkeypatch.setenv("LOCAL_RANK", rank)
-    with pytest.raises(BadDevice, match=r"torch sees 4 GPUs on this machine; start 4 processes on it"):
+    with pytest.raises(
+        BadDevice, match=r"torch sees 4 GPUs on this machine; start 4 processes on it"
+    ):
         devices.default_device()
 
 
 @pytest.mark.parametrize("worker", [1, 2, 4, 5])
 def test_a_worker_trains_on_the_gpu_that_it_took(gpus, monkeypatch, worker):
     monkeypatch.setattr(
-        devices.multiprocessing, "current_process", lambda: SimpleNamespace(_identity=(worker,), name="worker")
+        devices.multiprocessing,
+        "current_process",
+        lambda: SimpleNamespace(_identity=(worker,), name="worker"),
     )
     devices.use_own_gpu()
     assert devices.default_device() == torch.device("cuda", (worker - 1) % 4)
@@ -60,12 +79,16 @@ def test_a_driver_that_torch_cannot_use_is_said_not_answered_by_the_cpu(tmp_path
     monkeypatch.setattr(devices, "NODES", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert devices.default_device() == torch.device("cpu")  # no driver: a machine without a GPU
-    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1\nGCC version: 12\n")
+    (tmp_path / "version").write_text(
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1\nGCC version: 12\n"
+    )
     (tmp_path / "nvidiactl").touch()
-    assert devices.default_device() == torch.device("cpu")  # a container that was given none of its machine's GPUs
+    # a container that was given none of its machine's GPUs
+    assert devices.default_device() == torch.device("cpu")
     (tmp_path / "nvidia0").touch()
     with pytest.raises(
-        BadDevice, match=r"CUDA 13.0\) cannot use it with the driver installed .*Kernel Module  535.1\); update"
+        BadDevice,
+        match=r"CUDA 13.0\) cannot use it with the driver installed .*Kernel Module  535.1\); update",
     ):
         devices.default_device()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -75,13 +98,21 @@ def test_a_driver_that_torch_cannot_use_is_said_not_answered_by_the_cpu(tmp_path
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\nGCC version: 12.2.0", "535.183.01"),
-        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build", "580.65.06"),
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\nGCC version: 12.2.0",
+            "535.183.01",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build",
+            "580.65.06",
+        ),
         ("something else", ""),
         (None, ""),
     ],
 )
-def test_the_drivers_version_is_read_from_either_of_its_forms(tmp_path, monkeypatch, text, expected):
+def test_the_drivers_version_is_read_from_either_of_its_forms(
+    tmp_path, monkeypatch, text, expected
+):
     monkeypatch.setattr(devices, "DRIVER", tmp_path / "version")
     if text:
         (tmp_path / "version").write_text(text)

@@ -1,4 +1,6 @@
-"""The door to the disk: what killed writers left, names that are taken, a disk without a single byte."""
+"""The door to the disk: what killed writers left, names that are taken, a disk without a single
+byte.
+"""
 
 import errno
 import fcntl
@@ -32,7 +34,11 @@ def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
     with atomic_folder(tmp_path / "a.json"):
         (living,) = set(tmp_path.glob(".a.json.tmp-*"))
         write_atomic(tmp_path / "a.json", "whole")
-        assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".b.json.tmp-11", living.name}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            "a.json",
+            ".b.json.tmp-11",
+            living.name,
+        }
     sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
@@ -53,19 +59,27 @@ for number in range(60):
 def test_two_writers_with_the_same_process_number_leave_whole_files(tmp_path):
     (tmp_path / "writer.py").write_text("import os\nos.getpid = lambda: 7\n" + WRITER)
     command = [sys.executable, "writer.py"]
-    started = [subprocess.Popen([*command, who], cwd=tmp_path, env=environment(ROOT)) for who in "AB"]
+    started = [
+        subprocess.Popen([*command, who], cwd=tmp_path, env=environment(ROOT)) for who in "AB"
+    ]
     assert [process.wait(120) for process in started] == [0, 0]
     assert (tmp_path / "a.json").read_text() in {"A" * 5000, "B" * 5000}
-    assert (tmp_path / "folder" / "first").read_text() == (tmp_path / "folder" / "second").read_text()
+    assert (tmp_path / "folder" / "first").read_text() == (
+        tmp_path / "folder" / "second"
+    ).read_text()
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "folder", "writer.py"]
 
 
-@pytest.mark.parametrize(("number", "advice"), [(errno.EACCES, "permissions"), (errno.ENOSPC, "bytes free")])
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.EACCES, "permissions"), (errno.ENOSPC, "bytes free")]
+)
 def test_only_a_full_disk_is_told_to_be_full(tmp_path, number, advice):
     with pytest.raises(OutOfRoom) as caught, room(tmp_path / "a"):
         raise OSError(number, os.strerror(number))
-    assert advice in str(caught.value) and ("free some space" in str(caught.value)) == (number == errno.ENOSPC)
+    assert advice in str(caught.value) and ("free some space" in str(caught.value)) == (
+        number == errno.ENOSPC
+    )
 
 
 def test_a_file_system_without_locks_is_a_sentence(tmp_path, monkeypatch):

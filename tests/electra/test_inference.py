@@ -1,4 +1,6 @@
-"""The library gives what transformers gives, in numpy and the texts' order, and says in a sentence what it cannot."""
+"""The library gives what transformers gives, in numpy and the texts' order, and says in a sentence
+what it cannot.
+"""
 
 import contextlib
 import json
@@ -46,7 +48,10 @@ def test_replaced_is_what_transformers_says(models: Path, texts: list[str]) -> N
     for row, judged in enumerate(found):
         inner = slice(1, int(encoded["attention_mask"][row].sum()) - 1)
         assert judged.tokens == tokenizer.convert_ids_to_tokens(encoded["input_ids"][row][inner])
-        assert (judged.offsets == offsets[row][inner]).all() and judged.offsets.shape == (len(judged.tokens), 2)
+        assert (judged.offsets == offsets[row][inner]).all() and judged.offsets.shape == (
+            len(judged.tokens),
+            2,
+        )
         assert judged.probability.dtype == np.float32
         np.testing.assert_allclose(judged.probability, expected[row][inner], atol=1e-5)
     first = found[0]
@@ -59,7 +64,10 @@ def test_replaced_is_what_transformers_says(models: Path, texts: list[str]) -> N
 def test_embeddings_are_pooled_hidden_states(models: Path, texts: list[str], folder: str) -> None:
     network, tokenizer = peer(transformers.AutoModel, models / folder)
     encoded = tokenizer(texts, padding=True, return_tensors="pt")
-    states, real = outputs(network, encoded).last_hidden_state, encoded["attention_mask"][..., None].bool()
+    states, real = (
+        outputs(network, encoded).last_hidden_state,
+        encoded["attention_mask"][..., None].bool(),
+    )
     expected = {
         "cls": states[:, 0],
         "mean": states.masked_fill(~real, 0).sum(1) / real.sum(1),
@@ -91,7 +99,9 @@ def test_a_long_text_is_cut_with_a_warning(models: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         whole = model.embed([fits])
-    with pytest.warns(UserWarning, match="discriminator: texts are read up to 48 tokens, the rest is left out") as told:
+    with pytest.warns(
+        UserWarning, match="discriminator: texts are read up to 48 tokens, the rest is left out"
+    ) as told:
         assert np.allclose(model.embed([long]), whole, atol=1e-6)
     assert told[0].filename == __file__
     with pytest.warns(UserWarning, match="read up to 48") as told:
@@ -101,14 +111,22 @@ def test_a_long_text_is_cut_with_a_warning(models: Path) -> None:
 
 def test_rows_are_answered_as_the_command_line_answers_them(models: Path) -> None:
     texts = ["the chef cooked", "a cat is red"]
-    alike = [texts, [{"a": text} for text in texts], [{"id": n, "a": text} for n, text in enumerate(texts)]]
+    alike = [
+        texts,
+        [{"a": text} for text in texts],
+        [{"id": n, "a": text} for n, text in enumerate(texts)],
+    ]
     first, *others = [electra.load(models / "cola").predict(rows) for rows in alike]
     assert [row["id"] for row in first] == ["0", "1"] and all(other == first for other in others)
     assert sum(first[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
-    assert first[0]["prediction"] == max(first[0]["probabilities"], key=first[0]["probabilities"].get)
+    assert first[0]["prediction"] == max(
+        first[0]["probabilities"], key=first[0]["probabilities"].get
+    )
     rte = electra.load(models / "rte")
     pair = rte.predict([("a cat", "the dog")])
-    assert pair == rte.predict([{"a": "a cat", "b": "the dog"}]) != rte.predict([("the dog", "a cat")])
+    assert (
+        pair == rte.predict([{"a": "a cat", "b": "the dog"}]) != rte.predict([("the dog", "a cat")])
+    )
     assert isinstance(electra.load(models / "stsb").predict([("a", "b")])[0]["prediction"], float)
     mood = electra.load(models / "mood")
     (own,) = mood.predict([{"body": "the cat", "number": 7}])
@@ -123,10 +141,13 @@ def test_words_get_tags_with_their_probabilities(models: Path) -> None:
     assert len(found["tags"]) == len(found["probabilities"]) == 60 and found["words"] == words
     read = [share for share in found["probabilities"] if share is not None]
     assert 10 < len(read) < 30 and found["probabilities"][len(read) :] == [None] * (60 - len(read))
-    assert set(found["tags"][len(read) :]) == {"O"} and all(0.2 <= share <= 1 for share in read)  # the best of 5
+    # the best of 5
+    assert set(found["tags"][len(read) :]) == {"O"} and all(0.2 <= share <= 1 for share in read)
     assert again["probabilities"] == text["probabilities"] and again["words"] == text["words"]
     network, tokenizer = peer(transformers.ElectraForTokenClassification, models / "chunks")
-    logits = outputs(network, tokenizer(words[:3], is_split_into_words=True, return_tensors="pt")).logits[0]
+    logits = outputs(
+        network, tokenizer(words[:3], is_split_into_words=True, return_tensors="pt")
+    ).logits[0]
     best = logits.softmax(-1).amax(-1)[[1, 2, 7]]
     np.testing.assert_allclose(again["probabilities"], best.numpy(), atol=1e-5)
 
@@ -134,16 +155,26 @@ def test_words_get_tags_with_their_probabilities(models: Path) -> None:
 def test_a_question_is_answered_with_its_place(models: Path) -> None:
     model, draw = electra.load(models / "squad2"), random.Random(1)
     words = ["The chef", "cooked", "a red", "meal,", "and the", "dog", "ate", "bread."]
-    contexts = [" ".join(draw.choice(words) for _ in range(60)) for _ in range(6)]  # several windows each
+    # several windows each
+    contexts = [" ".join(draw.choice(words) for _ in range(60)) for _ in range(6)]
     found = [model.answer("who ate the meal?", context) for context in contexts]
     for answer, context in zip(found, contexts, strict=True):
         assert answer["best"] == context[answer["start"] :][: len(answer["best"])] != ""
-        assert answer["prediction"] in {"", answer["best"]} and answer["n_best"][0]["text"] == answer["best"]
+        assert (
+            answer["prediction"] in {"", answer["best"]}
+            and answer["n_best"][0]["text"] == answer["best"]
+        )
         assert sum(span["probability"] for span in answer["n_best"]) == pytest.approx(1, abs=1e-4)
     assert max(answer["start"] for answer in found) > 150  # beyond the first window
-    rows = [{"question": "who ate the meal?", "context": context, "id": n} for n, context in enumerate(contexts)]
+    rows = [
+        {"question": "who ate the meal?", "context": context, "id": n}
+        for n, context in enumerate(contexts)
+    ]
     for n, (answer, again) in enumerate(zip(found, model.predict(rows), strict=True)):
-        assert again["id"] == str(n) and (again["start"], again["best"]) == (answer["start"], answer["best"])
+        assert again["id"] == str(n) and (again["start"], again["best"]) == (
+            answer["start"],
+            answer["best"],
+        )
 
 
 ASKED = {
@@ -165,20 +196,34 @@ def test_a_network_that_has_failed_answers_nothing(models: Path, tmp_path: Path,
     with torch.no_grad():
         model.encoder.layers[-1].ffn_norm.bias.fill_(3e38)
         model.encoder.layers[-1].ffn_norm.weight.fill_(3e38)
-    with pytest.raises(NonFinite, match=r"(text 0|row 0|token 1): the model answers with NaN or infinity"):
+    with pytest.raises(
+        NonFinite, match=r"(text 0|row 0|token 1): the model answers with NaN or infinity"
+    ):
         ASKED[name](model)
     folder = shutil.copytree(models / name, tmp_path / name)
     (folder / "MANIFEST.json").unlink()
-    for number, (key, tensor) in enumerate((good := read_tensors(folder / "model.safetensors", "")).items()):
+    for number, (key, tensor) in enumerate(
+        (good := read_tensors(folder / "model.safetensors", "")).items()
+    ):
         if number % 10 in (0, 9):  # of the encoder and of the head
-            spoilt = good | {key: tensor.clone().index_fill_(0, torch.tensor([0]), [torch.inf, torch.nan][number % 2])}
+            spoilt = good | {
+                key: tensor.clone().index_fill_(
+                    0, torch.tensor([0]), [torch.inf, torch.nan][number % 2]
+                )
+            }
             write_tensors(folder / "model.safetensors", spoilt, {"format": "pt"})
-            with pytest.raises(NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity, so its"):
+            with pytest.raises(
+                NonFinite, match=rf"{name}.*{key.rpartition('.')[2]} holds NaN or infinity, so its"
+            ):
                 electra.load(folder)
 
 
-def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models: Path, tmp_path: Path) -> None:
-    """Older folders of the hub: no manifest, no tokenizer.json, the positions' numbers among the weights."""
+def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(
+    models: Path, tmp_path: Path
+) -> None:
+    """Older folders of the hub: no manifest, no tokenizer.json, the positions' numbers among the
+    weights.
+    """
     for name in ("discriminator", "generator", "cola"):
         folder = shutil.copytree(models / name, tmp_path / name)
         for file in ("MANIFEST.json", "tokenizer.json", "task.json"):
@@ -189,8 +234,12 @@ def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models
         theirs, ours = electra.load(folder), electra.load(models / name)
         assert theirs.kind == ours.kind
         assert (theirs.embed(TEXTS) == ours.embed(TEXTS)).all()
-    (one,), (other,) = (electra.load(root / "cola").predict(["a cat"]) for root in (models, tmp_path))
-    assert one["probabilities"] == dict(zip(["0", "1"], other["probabilities"].values(), strict=True))
+    (one,), (other,) = (
+        electra.load(root / "cola").predict(["a cat"]) for root in (models, tmp_path)
+    )
+    assert one["probabilities"] == dict(
+        zip(["0", "1"], other["probabilities"].values(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -199,20 +248,34 @@ def test_a_published_folder_needs_no_more_than_its_weights_and_vocabulary(models
         (MOOD, (), {"body": " x "}, {"id": "5", "a": "x", "b": None}),
         (MOOD, ("sentence",), {"a": "x", "number": 3}, {"id": "3", "a": "x", "b": None}),
         (GLUE["rte"], (), {"a": "x", "b": "y"}, {"id": "5", "a": "x", "b": "y"}),
-        (GLUE["rte"], ("left", "right"), {"left": "x", "right": "y"}, {"id": "5", "a": "x", "b": "y"}),
+        (
+            GLUE["rte"],
+            ("left", "right"),
+            {"left": "x", "right": "y"},
+            {"id": "5", "a": "x", "b": "y"},
+        ),
         (GLUE["cola"], (), {"a": "x", "id": "q"}, {"id": "q", "a": "x", "b": None}),
         (CHUNKS, (), {"words": "x y"}, {"id": "5", "words": ["x", "y"]}),
-        (SQUAD_2, (), {"question": "x", "context": "y"}, {"id": "5", "question": "x", "context": "y"}),
+        (
+            SQUAD_2,
+            (),
+            {"question": "x", "context": "y"},
+            {"id": "5", "question": "x", "context": "y"},
+        ),
     ],
 )
-def test_records_become_rows(task: Task, official: tuple[str, ...], record: dict, found: dict) -> None:
+def test_records_become_rows(
+    task: Task, official: tuple[str, ...], record: dict, found: dict
+) -> None:
     row = as_row(input_schema(task, official), record, "5", "here")
     assert {key: value for key, value in row.items() if key in {*found, "b"}} == found
     assert row.get("label") is None and row.get("tags") is None
 
 
 def test_official_names_stand_before_a_and_b() -> None:
-    with pytest.raises(BadInput, match="here: has sentence; it needs the columns left, right or a, b"):
+    with pytest.raises(
+        BadInput, match="here: has sentence; it needs the columns left, right or a, b"
+    ):
         as_row(input_schema(GLUE["rte"], ("left", "right")), {"sentence": "x"}, "5", "here")
 
 
@@ -229,7 +292,9 @@ def test_a_folder_that_holds_no_model_is_a_sentence(models: Path, name: str) -> 
         electra.load(models / name)
 
 
-def test_a_model_of_another_type_and_a_damaged_one_are_sentences(models: Path, tmp_path: Path) -> None:
+def test_a_model_of_another_type_and_a_damaged_one_are_sentences(
+    models: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "vocab.txt").write_text("changed")
     with pytest.raises(CorruptFile, match=r"vocab\.txt: has"):
@@ -258,7 +323,9 @@ HOSTILE = {
 @pytest.mark.parametrize(
     ("name", "changes"), [(name, each) for name, all_ in HOSTILE.items() for each in all_], ids=str
 )
-def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(models, tmp_path, name, changes):
+def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(
+    models, tmp_path, name, changes
+):
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "MANIFEST.json").unlink()
     values = json.loads((folder / name).read_text())
@@ -274,7 +341,10 @@ def test_what_a_hostile_folder_says_is_a_sentence_before_it_costs_memory(models,
 @contextlib.contextmanager
 def no_more_memory(more: int) -> Iterator[None]:
     """This process may reserve so many bytes above what it has."""
-    limits, pages = resource.getrlimit(resource.RLIMIT_AS), int(Path("/proc/self/statm").read_text().split()[0])
+    limits, pages = (
+        resource.getrlimit(resource.RLIMIT_AS),
+        int(Path("/proc/self/statm").read_text().split()[0]),
+    )
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
     try:
         yield
@@ -323,13 +393,25 @@ def test_settings_that_are_not_there_are_sentences(models: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_gives_what_the_cpu_gives(models: Path) -> None:
-    here, there = (electra.load(models / "discriminator", device=device) for device in ("cpu", "cuda"))
+    here, there = (
+        electra.load(models / "discriminator", device=device) for device in ("cpu", "cuda")
+    )
     np.testing.assert_allclose(there.embed(TEXTS), here.embed(TEXTS), atol=1e-4)
     for one, other in zip(here.replaced(TEXTS), there.replaced(TEXTS), strict=True):
         np.testing.assert_allclose(other.probability, one.probability, atol=1e-4)
 
 
-OUTSIDE = ("dvc", "prefect", "mlflow", "datasets", "transformers", "ruamel", "psutil", "matplotlib", "pipelines")
+OUTSIDE = (
+    "dvc",
+    "prefect",
+    "mlflow",
+    "datasets",
+    "transformers",
+    "ruamel",
+    "psutil",
+    "matplotlib",
+    "pipelines",
+)
 ALL_OF_IT = """
 import sys
 import electra
@@ -343,7 +425,9 @@ print(light, [name for name in sys.argv[2:] if name in sys.modules])
 """
 
 
-def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothing(models: Path) -> None:
+def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothing(
+    models: Path,
+) -> None:
     assert run(ROOT, "-c", ALL_OF_IT, str(models), *OUTSIDE).stdout == "[] []\n"
     with pytest.raises(AttributeError, match="module 'electra' has no attribute 'lode'"):
         _ = electra.lode
@@ -352,7 +436,10 @@ def test_nothing_of_the_workflow_is_imported_and_the_package_alone_imports_nothi
 HOOKED = {
     "discriminator": lambda model: (model.replaced(["a cat"]), model.embed(["a cat"])),
     "encoder": lambda model: model.embed(["a cat"], pooling="cls"),
-    "generator": lambda model: (electra.corrupt("a red cat", model), electra.propose("a [MASK] cat", model)),
+    "generator": lambda model: (
+        electra.corrupt("a red cat", model),
+        electra.propose("a [MASK] cat", model),
+    ),
     "cola": lambda model: model.predict(["a cat"]),
     "chunks": lambda model: model.predict([["a", "cat"]]),
     "squad2": lambda model: model.answer("who", "a cat"),
@@ -373,7 +460,9 @@ def test_a_folder_is_read_once(models: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Weights are a gigabyte for large."""
     reads: list[Path] = []
     original = huggingface.read_file
-    monkeypatch.setattr(huggingface, "read_file", lambda path, do: (reads.append(path), original(path, do))[1])
+    monkeypatch.setattr(
+        huggingface, "read_file", lambda path, do: (reads.append(path), original(path, do))[1]
+    )
     for name in ("discriminator", "generator", "encoder", "cola"):
         reads.clear()
         electra.load(models / name)
@@ -381,10 +470,15 @@ def test_a_folder_is_read_once(models: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_half_precision_is_close_and_is_not_the_same(models: Path) -> None:
-    full, half = (electra.load(models / "discriminator", precision=kind).embed(TEXTS) for kind in ("fp32", "bf16"))
+    full, half = (
+        electra.load(models / "discriminator", precision=kind).embed(TEXTS)
+        for kind in ("fp32", "bf16")
+    )
     assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
     full, half = (
-        electra.propose("the [MASK] cooked", electra.load(models / "generator", precision=kind))[0].probability
+        electra.propose("the [MASK] cooked", electra.load(models / "generator", precision=kind))[
+            0
+        ].probability
         for kind in ("fp32", "bf16")
     )
     assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1

@@ -1,4 +1,6 @@
-"""Random numbers: the same on every platform and version, never shared by two streams, and orders that lose no row."""
+"""Random numbers: the same on every platform and version, never shared by two streams, and orders
+that lose no row.
+"""
 
 import numpy as np
 import pytest
@@ -18,5 +20,6 @@ def test_a_number_depends_on_seed_stream_and_every_index() -> None:
 def test_a_permutation_has_every_place_once(size: int) -> None:
     images = permute(np.arange(size), size, key=7)
     assert sorted(images) == list(range(size))
-    assert (permute(np.arange(size)[::-1], size, key=7) == images[::-1]).all()  # a place's image is its own affair
+    # a place's image is its own affair
+    assert (permute(np.arange(size)[::-1], size, key=7) == images[::-1]).all()
     assert size < 16 or list(images) != list(permute(np.arange(size), size, key=8))

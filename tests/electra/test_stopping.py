@@ -58,7 +58,10 @@ def test_outside_of_the_main_thread_nothing_changes():
 @pytest.mark.parametrize(
     ("module", "number"),
     [
-        *(("pipelines.runtime.processes", signal.SIGTERM), ("pipelines.config.params", signal.SIGINT)),
+        *(
+            ("pipelines.runtime.processes", signal.SIGTERM),
+            ("pipelines.config.params", signal.SIGINT),
+        ),
         *(("pipelines.stages.corpus", signal.SIGTERM), ("numpy", signal.SIGINT)),
     ],
 )

@@ -66,7 +66,9 @@ if __name__ == "__main__":
 def test_workers_die_with_their_parent(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(tmp_path / "program.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(ROOT)) as parent:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment(ROOT)
+    ) as parent:
         assert parent.stdout
         pids = {int(parent.stdout.readline()) for _ in range(2)}
         parent.kill()
@@ -95,7 +97,10 @@ if __name__ == "__main__":
     ("who", "said"),
     [
         ("os.getpid()", "stopped by signal 15"),
-        ("multiprocessing.forkserver._forkserver._forkserver_pid", "worker: was killed from outside"),
+        (
+            "multiprocessing.forkserver._forkserver._forkserver_pid",
+            "worker: was killed from outside",
+        ),
     ],
 )
 def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, said: str) -> None:
@@ -129,7 +134,9 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert rank() == (0, 1)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadConfig, match=r"holds WORLD_SIZE=2, RANK=1 instead of .*MASTER_ADDR.*; unset them"):
+    with pytest.raises(
+        BadConfig, match=r"holds WORLD_SIZE=2, RANK=1 instead of .*MASTER_ADDR.*; unset them"
+    ):
         rank()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")

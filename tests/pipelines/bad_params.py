@@ -1,4 +1,6 @@
-"""params.yaml as it should not be: a file with every kind of section, damaged in its values and its bytes."""
+"""params.yaml as it should not be: a file with every kind of section, damaged in its values and its
+bytes.
+"""
 
 import copy
 import functools
@@ -16,17 +18,67 @@ from pipelines.config.params import load
 from tests.conftest import ROOT
 
 YAML_ALONE = [  # what JSON cannot say
-    *(".nan", "-.inf", "~", "1_000", "0o17", "1:30", "0x" + "f" * 5000, "9" * 5000, "2001-01-01", "2001-99-99"),
-    *("!!binary eA==", "!!set {a, b}", "!!bool x", "!!int x", "!!python/name:os.system x", "!unknown x", "*a"),
+    *(
+        ".nan",
+        "-.inf",
+        "~",
+        "1_000",
+        "0o17",
+        "1:30",
+        "0x" + "f" * 5000,
+        "9" * 5000,
+        "2001-01-01",
+        "2001-99-99",
+    ),
+    *(
+        "!!binary eA==",
+        "!!set {a, b}",
+        "!!bool x",
+        "!!int x",
+        "!!python/name:os.system x",
+        "!unknown x",
+        "*a",
+    ),
     *('"\\0"', '"\\x1b[2J"', '"\\uD800"', "{? [a] : b}", "{<<: {a: -1}}"),
 ]
 KEYS = ["1", "~", "true", "2001-01-01", "1.5", "<<", "? [a]", '""', '"a.b"', '"a\\nb"', "k" * 2000]
-BYTES = [b"\xff", b"\x00", b"\xef\xbb\xbf", b"\t", b"\n---\n", b"%YAML 9.9\n", b"&a ", b"*a", b"{", b"}", b"[", b"]"]
-BYTES += [b": ", b"- ", b"'", b'"', b"|\n", b"#", b"!!str ", b"? ", b"\r", b"\xe2\x80\xa8", b"\xed\xa0\x80"]
+BYTES = [
+    b"\xff",
+    b"\x00",
+    b"\xef\xbb\xbf",
+    b"\t",
+    b"\n---\n",
+    b"%YAML 9.9\n",
+    b"&a ",
+    b"*a",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+]
+BYTES += [
+    b": ",
+    b"- ",
+    b"'",
+    b'"',
+    b"|\n",
+    b"#",
+    b"!!str ",
+    b"? ",
+    b"\r",
+    b"\xe2\x80\xa8",
+    b"\xed\xa0\x80",
+]
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=4,
 )
 SECRET = "s3://me:s3cret@host/a?sig=s3cret"
@@ -34,21 +86,38 @@ RAW = "raw:"  # such a string or key is written without its quotes
 VALUES = (
     JSON
     | st.sampled_from(YAML_ALONE).map(RAW.__add__)
-    | st.sampled_from([10**40, "mlm", "tiny", "../up", "y" * 100_000, ["cola", "cola"], {"kind": "own"}, {"flops": -1}])
+    | st.sampled_from(
+        [
+            10**40,
+            "mlm",
+            "tiny",
+            "../up",
+            "y" * 100_000,
+            ["cola", "cola"],
+            {"kind": "own"},
+            {"flops": -1},
+        ]
+    )
     | st.just([*map(str, range(2_000))])
-    | st.just({f"pretrain.{axis}": [*range(10)] for axis in range(7)})  # as a grid, ten million arms
+    # as a grid, ten million arms
+    | st.just({f"pretrain.{axis}": [*range(10)] for axis in range(7)})
 ).map(copy.deepcopy)  # which further damage may change
 
 
 @functools.cache
 def whole() -> str:
     """A part of the shipped file that loads quickly and has every kind of section, as JSON."""
-    values: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    values: dict[str, Any] = YAML(typ="safe").load(
+        (ROOT / "params.yaml").read_text(encoding="utf-8")
+    )
     shorter = {"models": ("tiny", "small"), "finetunings": ("tiny", "small", "electra-small")}
     for section, names in {**shorter, "ablations": ("training", "efficiency")}.items():
         values[section] = {name: values[section][name] for name in names}
     values["run"]["ablations"] = ["training"]
-    values["tasks"]["mine"] = {"kind": "own", "tasks": {"topics": {"train": "a", "dev": "b", "labels": ["x", "y"]}}}
+    values["tasks"]["mine"] = {
+        "kind": "own",
+        "tasks": {"topics": {"train": "a", "dev": "b", "labels": ["x", "y"]}},
+    }
     sources = [{"kind": "sample", "weight": 2.0}, {"kind": "local", "files": ["a"], "weight": 1.0}]
     values["corpora"]["mixed"] = {"sources": sources}
     return json.dumps(values)
@@ -56,7 +125,13 @@ def whole() -> str:
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every (section or list, key or index)."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield value, key
         yield from places(inner)
@@ -86,13 +161,19 @@ def damaged(draw: st.DrawFn) -> bytes:
         elif how == "secret":
             holder[key] = SECRET
         elif how == "wrap":
-            holder[key] = draw(st.sampled_from([[holder[key]], {"a": holder[key]}, str(holder[key])]))
+            holder[key] = draw(
+                st.sampled_from([[holder[key]], {"a": holder[key]}, str(holder[key])])
+            )
         elif how == "copy":
             other, name = found[draw(st.integers(0, len(found) - 1))]
-            holder[key] = json.loads(json.dumps(other.get(name) if isinstance(other, dict) else other))
+            holder[key] = json.loads(
+                json.dumps(other.get(name) if isinstance(other, dict) else other)
+            )
         else:
             holder[key] = draw(VALUES)
-    encoding = draw(st.sampled_from(["utf-8"] * 9 + ["utf-16", "utf-32", "utf-16-le", "utf-8-sig", "cp500"]))
+    encoding = draw(
+        st.sampled_from(["utf-8"] * 9 + ["utf-16", "utf-32", "utf-16-le", "utf-8-sig", "cp500"])
+    )
     end = draw(st.sampled_from(["\n", "\r\n"]))
     content = written(values).replace("\n", end).encode(encoding, "replace")
     if draw(st.booleans()):
@@ -109,7 +190,12 @@ def outcome(path: Path) -> str:
         printed.encode()
     except UserError as error:
         sentence = str(error)
-        fine = "\n" not in sentence and path.name in sentence and len(sentence) < 5000 and error.exit_code == 64
+        fine = (
+            "\n" not in sentence
+            and path.name in sentence
+            and len(sentence) < 5000
+            and error.exit_code == 64
+        )
         fine = fine and not (SECRET.encode() in path.read_bytes() and "s3cret" in sentence)
         return "refused" if fine else f"not a sentence: {sentence[:300]!r}"
     except (Exception, RecursionError) as error:

@@ -1,5 +1,5 @@
-"""Rows as nobody should ask them, and models that nobody should ask, generated; and what must come of each: answers, or
-one sentence that says why not.
+"""Rows as nobody should ask them, and models that nobody should ask, generated; and what must come
+of each: answers, or one sentence that says why not.
 """
 
 import contextlib
@@ -25,21 +25,65 @@ from tests.electra.made_up_models import write_finetuned, write_pretrained
 MODELS = ("cola", "rte", "stsb", "mood", "chunks", "squad2")
 COLUMNS = "a b sentence sentence1 sentence2 body number id tokens words question context".split()
 DEEP = json.loads("[" * 900 + "]" * 900)
-ODD = ["", " ", "\u00a0", "\u0301", "\ufeff", "\x00", "\t", "漢字", "x" * 3000, "cab " * 300, "[MASK]", "\u202e", "𝄞"]
+ODD = [
+    "",
+    " ",
+    "\u00a0",
+    "\u0301",
+    "\ufeff",
+    "\x00",
+    "\t",
+    "漢字",
+    "x" * 3000,
+    "cab " * 300,
+    "[MASK]",
+    "\u202e",
+    "𝄞",
+]
 NO_RECORDS = [
-    *('{"a": "x \\ud800"}', '{"question": "\\udfff", "context": "x"}', '{"a": 1e999}', "null", "[]", '"text"', "text"),
-    *("-DOCSTART- -X- O", "the B-NP", "premise\thypothesis", "<a>", "\r", "\x1a", '{"a": ' + "9" * 5000 + "}"),
+    *(
+        '{"a": "x \\ud800"}',
+        '{"question": "\\udfff", "context": "x"}',
+        '{"a": 1e999}',
+        "null",
+        "[]",
+        '"text"',
+        "text",
+    ),
+    *(
+        "-DOCSTART- -X- O",
+        "the B-NP",
+        "premise\thypothesis",
+        "<a>",
+        "\r",
+        "\x1a",
+        '{"a": ' + "9" * 5000 + "}",
+    ),
     *('{"a": ' + "[" * 100_000, "{" * 5000),
 ]
 
 TEXT = st.sampled_from(["the cat runs.", "a dog is red", *ODD])
-VALUE = TEXT | TEXT.map(str.split) | st.sampled_from([None, True, -1, 10**400, float("nan"), [[]], DEEP])
+VALUE = (
+    TEXT
+    | TEXT.map(str.split)
+    | st.sampled_from([None, True, -1, 10**400, float("nan"), [[]], DEEP])
+)
 RECORD = st.dictionaries(st.sampled_from(COLUMNS), VALUE, max_size=4).map(json.dumps)
 LINE = RECORD | st.lists(TEXT, max_size=3).map("\t".join) | st.sampled_from(NO_RECORDS)
 GOOD = [json.dumps({name: "the cat runs." for name in COLUMNS if name not in {"id", "number"}})] * 3
 QUESTIONS = st.tuples(VALUE, VALUE, VALUE, VALUE).map(
     lambda v: [
-        json.dumps({"data": [{"paragraphs": [{"context": v[0], "qas": [{"id": v[1], "question": v[2]}, v[3]]}]}]})
+        json.dumps(
+            {
+                "data": [
+                    {
+                        "paragraphs": [
+                            {"context": v[0], "qas": [{"id": v[1], "question": v[2]}, v[3]]}
+                        ]
+                    }
+                ]
+            }
+        )
     ]
 )
 LINES = st.lists(LINE, max_size=5) | st.lists(LINE, max_size=1).map(GOOD.__add__) | QUESTIONS
@@ -53,10 +97,16 @@ def files(draw: st.DrawFn) -> tuple[str, bytes]:
     if suffix == "parquet":
         names = draw(st.sets(st.sampled_from(COLUMNS), min_size=1, max_size=4))
         buffer = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.table({name: [draw(TEXT), None, "the cat"] for name in names}), buffer)
+        pyarrow.parquet.write_table(
+            pyarrow.table({name: [draw(TEXT), None, "the cat"] for name in names}), buffer
+        )
         data = buffer.getvalue()
     else:
-        encoding = draw(st.sampled_from(["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"]))
+        encoding = draw(
+            st.sampled_from(
+                ["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"]
+            )
+        )
         data = "\n".join(draw(LINES)).encode(encoding, "replace")
         data = gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data
     if draw(st.integers(0, 4)) == 0:
@@ -73,14 +123,37 @@ def models(root: Path) -> list[Path]:
 
 
 WEIGHTS = "model.safetensors"
-SPOILT = ("config.json", "task.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", WEIGHTS)
-NUMBERS = [-1, 0, 1, 3, 10**9, 2**20, 2**31, 2**63, 10**30, 1e-300, 1e300, float("nan"), float("inf")]
+SPOILT = (
+    "config.json",
+    "task.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    WEIGHTS,
+)
+NUMBERS = [
+    -1,
+    0,
+    1,
+    3,
+    10**9,
+    2**20,
+    2**31,
+    2**63,
+    10**30,
+    1e-300,
+    1e300,
+    float("nan"),
+    float("inf"),
+]
 SETTING = st.sampled_from([*NUMBERS, None, True, "", "x", [], [1], {}, {"0": {}}, DEEP])
 CHANGES = st.tuples(st.sampled_from(SPOILT), st.integers(0, 1 << 16), SETTING)
 
 
 def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
-    """Spoil one file of a model's folder, as one from elsewhere, and ask: `answered` or, weights always, `refused`."""
+    """Spoil one file of a model's folder, as one from elsewhere, and ask: `answered` or, weights
+    always, `refused`.
+    """
     file, place, value = change
     spoilt = Path(shutil.copytree(model, folder / "spoilt", dirs_exist_ok=True))
     (spoilt / "MANIFEST.json").unlink()
@@ -88,7 +161,9 @@ def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
     if file == WEIGHTS:
         tensors = read_tensors(path, "")
         name = sorted(tensors)[place % len(tensors)]
-        tensors[name].view(-1)[place % tensors[name].numel()] = [torch.nan, torch.inf, -torch.inf][place % 3]
+        tensors[name].view(-1)[place % tensors[name].numel()] = [torch.nan, torch.inf, -torch.inf][
+            place % 3
+        ]
         write_tensors(path, tensors, {"format": "pt"})
     elif file == "vocab.txt":
         (spoilt / "tokenizer.json").unlink()
@@ -121,7 +196,10 @@ def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
     path.write_bytes(data)
     output.unlink(missing_ok=True)
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), standard_input(io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))):
+    with (
+        contextlib.redirect_stderr(said),
+        standard_input(io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))),
+    ):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
         answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]

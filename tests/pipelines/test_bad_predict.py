@@ -1,4 +1,6 @@
-"""Whatever a model is asked ends in answers or a sentence; more: `benchmarks.reliability --only rows,models`."""
+"""Whatever a model is asked ends in answers or a sentence; more: `benchmarks.reliability --only
+rows,models`.
+"""
 
 import functools
 from collections.abc import Iterator
@@ -34,13 +36,17 @@ def test_good_rows_are_answered(models: list[Path], number: int, tmp_path: Path)
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.files(), st.booleans())
-def test_anything_asked_is_answered_or_refused_with_a_sentence(models, tmp_path_factory, number, file, piped):
+def test_anything_asked_is_answered_or_refused_with_a_sentence(
+    models, tmp_path_factory, number, file, piped
+):
     bad_predict.ask(models[number], tmp_path_factory.getbasetemp(), file, piped)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.CHANGES)
-def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(models, tmp_path_factory, number, change):
+def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(
+    models, tmp_path_factory, number, change
+):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predict, "load_model", load_model)  # each folder is another
         bad_predict.spoil(models[number], tmp_path_factory.getbasetemp(), change)

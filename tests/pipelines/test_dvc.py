@@ -1,4 +1,6 @@
-"""The two dvc.yaml files: what they name exists, what they select is what params.yaml says, and a copy really runs."""
+"""The two dvc.yaml files: what they name exists, what they select is what params.yaml says, and a
+copy really runs.
+"""
 
 import functools
 import os
@@ -19,9 +21,21 @@ from ruamel.yaml import YAML
 from pipelines.config.params import load
 from pipelines.stages import STAGES
 from pipelines.versioning.merge_lock import merge
-from tests.conftest import ROOT, commit, copy_project, environment, files_of, git, git_project, run, until
+from tests.conftest import (
+    ROOT,
+    commit,
+    copy_project,
+    environment,
+    files_of,
+    git,
+    git_project,
+    run,
+    until,
+)
 
-EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))[
+    "stages"
+]
 LOOKS = {"code", "corpus_files", "tasks_files"}  # stages that always run
 PIPELINE = {name: definition["do"] for name, definition in EVERY.items() if name not in LOOKS}
 SELECTION = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
@@ -59,7 +73,10 @@ def test_dvc_knows_what_a_stage_reads() -> None:
             item = written[STAGES[name].section][entry]
             deps = {filled(dep, entry, item) for dep in do.get("deps", [])}
             inputs = [key.partition("@") for key in STAGES[name].inputs(params, entry)]
-            assert {f"build/{STAGES[stage].folder}/{of}" for stage, _, of in inputs} <= deps, (name, entry)
+            assert {f"build/{STAGES[stage].folder}/{of}" for stage, _, of in inputs} <= deps, (
+                name,
+                entry,
+            )
 
 
 def filled(template: str, key: str, item: dict[str, Any]) -> str:
@@ -109,13 +126,20 @@ TARGET = "pipelines/dvc.yaml:pretrain@smoke"
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A small copy of the project whose `dvc repro` was killed and run again, and what that one said."""
+    """A small copy of the project whose `dvc repro` was killed and run again, and what that one
+    said.
+    """
     folder = copy_project(tmp_path_factory.mktemp("dvc") / "project")
     params = (folder / "params.yaml").read_text().replace("steps: 20", "steps: 200")
     (folder / "params.yaml").write_text(params)
     command, quiet = [sys.executable, "-m", "dvc", "repro", TARGET], subprocess.DEVNULL
     process = subprocess.Popen(
-        command, cwd=folder, env=environment(folder), stdout=quiet, stderr=quiet, start_new_session=True
+        command,
+        cwd=folder,
+        env=environment(folder),
+        stdout=quiet,
+        stderr=quiet,
+        start_new_session=True,
     )
     until(lambda: process.poll() is not None or list((folder / "runs/pretrain").glob("*/step-*")))
     os.killpg(process.pid, signal.SIGKILL)
@@ -150,7 +174,9 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed: tuple[Path, s
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
     assert "resum" in said.lower() or "goes on" in said.lower(), said
     lock = (folder / "pipelines/dvc.lock").read_text(encoding="utf-8")
-    assert merge(lock, lock, lock) == merge("", lock, lock) == lock, "the merge driver reads it to the byte"
+    assert merge(lock, lock, lock) == merge("", lock, lock) == lock, (
+        "the merge driver reads it to the byte"
+    )
     resumed = files_of(folder / "build/models")
     dvc(folder, "repro", "--force", "--single-item", TARGET)
     assert files_of(folder / "build/models") == resumed
@@ -200,13 +226,17 @@ def test_a_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> 
     stage.write_text(before.replace("EXAMPLES, PROPOSALS = 12, 3", "EXAMPLES, PROPOSALS = 11, 3"))
     said = dvc(project, "repro", TARGET)
     assert stages_run(said) == {"pretrain@smoke"}
-    assert "resuming at step 200 of 200" in said, "the training code is the same: only the export runs again"
+    assert "resuming at step 200 of 200" in said, (
+        "the training code is the same: only the export runs again"
+    )
     stage.write_text(before)
 
 
 @pytest.mark.slow
 def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path: Path) -> None:
-    """`dvc push --run-cache`, then a clone without lock files and without a cache: nothing is trained there."""
+    """`dvc push --run-cache`, then a clone without lock files and without a cache: nothing is
+    trained there.
+    """
     store = tmp_path / "store"
     dvc(project, "remote", "add", "--local", "--default", "store", str(store))
     dvc(project, "push", "--run-cache")
@@ -229,7 +259,9 @@ def test_a_second_model_runs_beside_the_first(project: Path) -> None:
     first = subprocess.Popen(command, cwd=project, env=environment(project), start_new_session=True)
     try:
         until(lambda: len(list((project / "runs/pretrain").glob("*/step-*"))) > before)
-        assert stages_run(dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")) == {"pretrain@base"}
+        assert stages_run(dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")) == {
+            "pretrain@base"
+        }
         refused = dvc(project, "repro", TARGET, code=None)
         assert "busy" in refused and first.poll() is None
         again = run(project, "-m", "pipelines", "pretrain", "smoke", code=73)
@@ -294,8 +326,12 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mood = "{kind: own, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
     params = (folder / "params.yaml").read_text().replace("{kind: sample, seed: 1}", mood)
     params = params.replace("paper: {}", "paper: {defaults: {}, tasks: {}, squad: {}}")
-    (folder / "params.yaml").write_text(params.replace("smoke: {}\nmodels", "smoke: {defaults: {length: 16}}\nmodels"))
-    (folder / "text/mood.tsv").write_text("sentence\tlabel\n" + "the old cat\ta\ngood bread\tb\n" * 8)
+    (folder / "params.yaml").write_text(
+        params.replace("smoke: {}\nmodels", "smoke: {defaults: {length: 16}}\nmodels")
+    )
+    (folder / "text/mood.tsv").write_text(
+        "sentence\tlabel\n" + "the old cat\ta\ngood bread\tb\n" * 8
+    )
     dvc(folder, "repro")
     commit(folder, "Results")
     return folder
@@ -315,7 +351,9 @@ def test_curves_are_all_that_dvc_plots_shows(reported: Path) -> None:
 @pytest.mark.slow
 def test_a_stopped_stage_leaves_git_clean(reported: Path) -> None:
     params = (reported / "params.yaml").read_text()
-    (reported / "params.yaml").write_text(params.replace("1.0e-3", "5.0e-3").replace("steps: 20", "steps: 2000"))
+    (reported / "params.yaml").write_text(
+        params.replace("1.0e-3", "5.0e-3").replace("steps: 20", "steps: 2000")
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro"],
         cwd=reported,

@@ -15,7 +15,8 @@ from tests.conftest import ROOT, copy_project, make_venv
 
 ASK = "import json, os; print(json.dumps(dict(os.environ)))"
 FRESH = {"HOME": "/", "PATH": os.defpath}
-# A user without an entry in passwd, who may read what root may: this Python may lie below root's home.
+# A user without an entry in passwd, who may read what root may: this Python may lie below root's
+# home.
 NOBODY = "setpriv --reuid 12345 --regid 12345 --clear-groups".split()
 NOBODY += ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to be somebody else")
@@ -32,9 +33,13 @@ def project() -> Iterator[Path]:
 
 
 def python(project: Path, code: str, *before: str, **variables: str) -> str:
-    """Return what a Python of the project's prints, started in another folder with these variables and no others."""
+    """Return what a Python of the project's prints, started in another folder with these variables
+    and no others.
+    """
     command = [*before, str(project / ".venv/bin/python"), "-c", code]
-    done = subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd="/", env=variables, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.strip()
 
@@ -53,7 +58,12 @@ def test_every_python_of_the_environment_has_the_settings_of_the_tools(project: 
 
 
 def test_what_the_user_has_set_wins(project: Path) -> None:
-    given = {"PREFECT_HOME": "/elsewhere", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4", "LOGNAME": "anna"}
+    given = {
+        "PREFECT_HOME": "/elsewhere",
+        "PREFECT_PROFILE": "mine",
+        "MLFLOW_WORKERS": "4",
+        "LOGNAME": "anna",
+    }
     values = variables_of(project, **FRESH, **given)
     assert values.items() >= given.items()
 
@@ -67,12 +77,16 @@ def test_warnings_are_no_errors_of_the_tools(project: Path) -> None:
     assert python(project, code, **FRESH, PYTHONWARNINGS="error") == "False"
 
 
-def test_another_package_of_the_same_name_is_not_taken_for_this_one(project: Path, tmp_path: Path) -> None:
+def test_another_package_of_the_same_name_is_not_taken_for_this_one(
+    project: Path, tmp_path: Path
+) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")
     code = "import pipelines; print(pipelines.ROOT)"
     assert python(project, code, **FRESH, PYTHONPATH=str(tmp_path)) == str(project)
-    assert python(project, code, **FRESH, PYTHONPATH=str(ROOT)) == str(ROOT), "as of a flow's folder"
+    assert python(project, code, **FRESH, PYTHONPATH=str(ROOT)) == str(ROOT), (
+        "as of a flow's folder"
+    )
 
 
 @needs_root
@@ -92,7 +106,9 @@ def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path: Path) -
 @pytest.mark.slow
 @needs_root
 def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
-    """As in a container that is started with `--user`: also with a private umask, and a plain C locale."""
+    """As in a container that is started with `--user`: also with a private umask, and a plain C
+    locale.
+    """
     copy = project.parent / "other"
     shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
     params = copy / "params.yaml"
@@ -102,13 +118,17 @@ def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
     line = "umask 077; cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
     command = [*NOBODY, "sh", "-c", line, "sh", str(copy)]
     values = {"PATH": os.defpath, "LC_ALL": "C"}
-    done = subprocess.run(command, env=values, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command, env=values, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
     assert (copy / "mlflow.db").is_file() and not list((copy / "runs" / "tracking").iterdir())
 
 
 @pytest.mark.slow
-def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(project: Path, tmp_path: Path) -> None:
+def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(
+    project: Path, tmp_path: Path
+) -> None:
     """All at once, as docs/operate.md lists them."""
     copy = project.parent / "strange"
     shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
@@ -128,10 +148,14 @@ def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(project: Path,
         "PYTHONPATH": str(tmp_path),
         "OMP_NUM_THREADS": "64",
     }
-    line = "cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
+    line = (
+        "cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
+    )
     values = {"PATH": os.defpath, "HOME": str(tmp_path), **strange}
     command = ["sh", "-c", line, "sh", str(copy)]
-    done = subprocess.run(command, env=values, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command, env=values, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
     client, experiment = recorder.client(f"sqlite:///{copy}/mlflow.db")
     runs = {run.info.run_name: run.info.status for run in client.search_runs([experiment])}

@@ -1,4 +1,6 @@
-"""A real Prefect server, a real worker and real deployments, on loopback, with a small copy of the project."""
+"""A real Prefect server, a real worker and real deployments, on loopback, with a small copy of the
+project.
+"""
 
 import base64
 import contextlib
@@ -34,10 +36,17 @@ def test_what_ends_a_run_ends_the_wait_for_its_heartbeat() -> None:
     for name in ("silent-runs-are-crashed", "crashed-runs-go-on"):
         file = ROOT / "deploy" / "automations" / f"{name}.yaml"
         trigger = YAML(typ="safe").load(file.read_text(encoding="utf-8"))["trigger"]
-        ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Cancelling")}
-        assert ends <= set(trigger["expect"]) and trigger["posture"] == "Proactive", "nobody's wish to end it is undone"
+        ends = {
+            f"prefect.flow-run.{state}"
+            for state in ("Completed", "Failed", "Cancelled", "Cancelling")
+        }
+        assert ends <= set(trigger["expect"]) and trigger["posture"] == "Proactive", (
+            "nobody's wish to end it is undone"
+        )
         if name == "silent-runs-are-crashed":
-            assert trigger["within"] > 300, "a server that was restarted lets a younger event wait for a quarter hour"
+            assert trigger["within"] > 300, (
+                "a server that was restarted lets a younger event wait for a quarter hour"
+            )
 
 
 @dataclass
@@ -52,7 +61,9 @@ class Server:
     login: str = base64.b64encode(b"electra:secret").decode()
 
     def prefect(self, *words: str) -> str:
-        """What a command of Prefect prints in the project's folder, without any variable of Prefect's."""
+        """What a command of Prefect prints in the project's folder, without any variable of
+        Prefect's.
+        """
         return run(self.folder, "-m", "prefect", *words).stdout
 
     def deploy(self, *words: str) -> str:
@@ -67,14 +78,20 @@ class Server:
                 with urllib.request.urlopen(request, timeout=20) as answer:
                     return json.loads(answer.read() or "null")
             except urllib.error.HTTPError as error:
-                if error.code != 503 or attempt == 19:  # 503: its database is busy, ask again, as Prefect's client does
+                # 503: its database is busy, ask again, as Prefect's client does
+                if error.code != 503 or attempt == 19:
                     raise
             time.sleep(1)
 
     def start(self, deployment: str, **parameters: Any) -> str:
-        """What `prefect deployment run` does, without its seconds of import; returns the id of the flow run."""
+        """What `prefect deployment run` does, without its seconds of import; returns the id of the
+        flow run.
+        """
         found = self.ask(f"/deployments/name/{deployment}")
-        asked = {"state": {"type": "SCHEDULED"}, "parameters": {**found["parameters"], **parameters}}
+        asked = {
+            "state": {"type": "SCHEDULED"},
+            "parameters": {**found["parameters"], **parameters},
+        }
         return str(self.ask(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def until(self, seen: Callable[[], Any], seconds: float = 400) -> Any:
@@ -84,7 +101,11 @@ class Server:
         """The run once it is in one of these states; without states, once it has ended."""
         ends = states or ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
         return dict(
-            self.until(lambda: [one for one in [self.ask(f"/flow_runs/{run}")] if one["state"]["type"] in ends])[0]
+            self.until(
+                lambda: [
+                    one for one in [self.ask(f"/flow_runs/{run}")] if one["state"]["type"] in ends
+                ]
+            )[0]
         )
 
     def lines(self, run: str) -> list[str]:
@@ -101,17 +122,30 @@ class Server:
         return found
 
     def trains(self) -> list[psutil.Process]:
-        """Processes that pre-train. A child that is being started bears its parent's command line for an instant."""
-        found = {each.pid: each for each in self.stages() if "pipelines pretrain" in " ".join(each.info["cmdline"])}
+        """Processes that pre-train. A child that is being started bears its parent's command line
+        for an instant.
+        """
+        found = {
+            each.pid: each
+            for each in self.stages()
+            if "pipelines pretrain" in " ".join(each.info["cmdline"])
+        }
         return [process for process in found.values() if process.info["ppid"] not in found]
 
     @contextlib.contextmanager
     def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        """One more worker, with the code of a checkout of its own, killed with all its processes at the end."""
-        values = self.environment | {"PYTHONPATH": str(folder), "PREFECT_API_AUTH_STRING": "electra:secret"}
+        """One more worker, with the code of a checkout of its own, killed with all its processes at
+        the end.
+        """
+        values = self.environment | {
+            "PYTHONPATH": str(folder),
+            "PREFECT_API_AUTH_STRING": "electra:secret",
+        }
         command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, *words]
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, cwd=folder, env=values, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                command, cwd=folder, env=values, stdout=log, stderr=log, start_new_session=True
+            )
         try:
             yield process
         finally:
@@ -122,7 +156,9 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`make server`, `make deploy`, `make worker` in a folder of its own, whose prefect.toml names a free port."""
+    """`make server`, `make deploy`, `make worker` in a folder of its own, whose prefect.toml names
+    a free port.
+    """
     folder = git_project(tmp_path_factory.mktemp("prefect") / "project")
     shutil.copytree(ROOT / "deploy" / "automations", folder / "deploy" / "automations")
     port = free_port()
@@ -130,7 +166,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     settings.write_text(settings.read_text().replace(":4200", f":{port}"))
     commit(folder, "A port")
     values = environment(folder, ELECTRA_POLL="1", PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.3")
-    values |= {"PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS": "2"}
+    values |= {
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS": "2",
+    }
     log = folder / "worker.log"
     login = [f"PREFECT_{name}API_AUTH_STRING=electra:secret" for name in ("", "SERVER_")]
     run(folder, "-m", "prefect", "config", "set", *login)
@@ -139,7 +178,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         command = [sys.executable, "-m", "prefect", *words]
         with log.open("ab") as out:
             return subprocess.Popen(
-                command, cwd=folder, env=values, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=folder,
+                env=values,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     processes = [begin("server", "start", "--host", "127.0.0.1", "--port", str(port))]
@@ -152,9 +196,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
         made.until(answers)
         printed = made.deploy()
-        assert printed.startswith(f"Prefect's server: {made.url}\n") and "pretrain/electra-smoke" in printed
+        assert (
+            printed.startswith(f"Prefect's server: {made.url}\n")
+            and "pretrain/electra-smoke" in printed
+        )
         assert "team/electra-smoke" in made.deploy("--team")
-        made.worker = begin("worker", "start", "--pool", "electra", "--limit", "1", "--type", "process")
+        made.worker = begin(
+            "worker", "start", "--pool", "electra", "--limit", "1", "--type", "process"
+        )
         processes.append(made.worker)
         yield made
     finally:
@@ -166,19 +215,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.slow
 def test_nobody_without_the_login_has_the_worker_run_anything(server: Server) -> None:
-    """A page in a browser on this machine can send such a request, and the server allows every origin."""
+    """A page in a browser on this machine can send such a request, and the server allows every
+    origin.
+    """
     found = server.ask("/deployments/name/pretrain/electra-smoke")
     body = json.dumps({"job_variables": {"command": "touch here"}}).encode()
     headers = {"Content-Type": "application/json", "Origin": "http://elsewhere.example"}
-    for path, data in (("/admin/version", None), (f"/deployments/{found['id']}/create_flow_run", body)):
+    for path, data in (
+        ("/admin/version", None),
+        (f"/deployments/{found['id']}/create_flow_run", body),
+    ):
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(urllib.request.Request(f"{server.url}{path}", data, headers), timeout=20)
+            urllib.request.urlopen(
+                urllib.request.Request(f"{server.url}{path}", data, headers), timeout=20
+            )
         refused.value.close()
 
 
 @pytest.mark.slow
 def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> None:
-    server.prefect("deployment", "run", "pretrain/electra-smoke", "-p", 'settings={"models.smoke.pretrain.steps": 30}')
+    server.prefect(
+        "deployment",
+        "run",
+        "pretrain/electra-smoke",
+        "-p",
+        'settings={"models.smoke.pretrain.steps": 30}',
+    )
     run = str(server.ask("/flow_runs/filter", {"limit": 1})[0]["id"])
     done = server.wait(run)
     lines = server.lines(run)
@@ -188,7 +250,11 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
     artifacts = server.ask("/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run]}}})
     found = {artifact["key"]: artifact["data"] for artifact in artifacts}
     assert {"pretrain-smoke", "pretrain-smoke-numbers"} <= set(found)
-    bars = {artifact["key"]: artifact["data"] for artifact in artifacts if artifact["type"] == "progress"}
+    bars = {
+        artifact["key"]: artifact["data"]
+        for artifact in artifacts
+        if artifact["type"] == "progress"
+    }
     assert bars["pretrain-smoke-progress"] == 100.0
     assert "build/models/smoke/results.json" in found["pretrain-smoke"]
     assert done["name"].startswith("pretrain smoke ") and done["name"].endswith(" steps=30")
@@ -214,9 +280,17 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     name = "finetune/electra-smoke"
     found = server.ask(f"/deployments/name/{name}")
     server.prefect("deployment", "schedule", "create", name, "--interval", "86400")
-    own = {"parameters": {"model": "smoke", "hours": 3}, "tags": [*found["tags"], "nightly"], "paused": True}
+    own = {
+        "parameters": {"model": "smoke", "hours": 3},
+        "tags": [*found["tags"], "nightly"],
+        "paused": True,
+    }
     server.ask(f"/deployments/{found['id']}", own | {"entrypoint": "elsewhere"}, "PATCH")
-    (automation,) = [each for each in server.ask("/automations/filter", {}) if each["name"] == "crashed-runs-go-on"]
+    (automation,) = [
+        each
+        for each in server.ask("/automations/filter", {})
+        if each["name"] == "crashed-runs-go-on"
+    ]
     assert server.ask(f"/automations/{automation['id']}")["trigger"]["within"] == 30
     file = server.folder / "deploy/automations/crashed-runs-go-on.yaml"
     file.write_text(file.read_text().replace("within: 30", "within: 20"))
@@ -255,13 +329,17 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path:
         done = server.wait(run)
     assert done["state"]["type"] == "COMPLETED", "\n".join(server.lines(run))
     found = server.ask("/flow_runs/filter", {"flow_runs": {"name": {"like_": "part smoke"}}})
-    queues = {each["name"].split(" ", 3)[3] if each["name"].count(" ") > 2 else "": each for each in found}
+    queues = {
+        each["name"].split(" ", 3)[3] if each["name"].count(" ") > 2 else "": each for each in found
+    }
     assert {name: each["work_queue_name"] for name, each in queues.items()} == {
         **{"tokens@smoke": "cpu", "pretrain@smoke": "cpu"},  # tiny is for processors
         "": "cpu",  # the whole
     }
     assert {each["state"]["type"] for each in found} == {"COMPLETED"}
-    assert all(each["parent_task_run_id"] for each in found), "the page of the run leads to its parts"
+    assert all(each["parent_task_run_id"] for each in found), (
+        "the page of the run leads to its parts"
+    )
     saved = git(server.folder, "for-each-ref", "--format=%(refname)")
     assert "/smoke-" in saved and "tokens" not in saved
 
@@ -278,7 +356,9 @@ def test_cancelling_leaves_no_process(server: Server) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lead", ["alive", "dead"])
 def test_a_team_that_is_cancelled_takes_its_parts_with_it(server: Server, lead: str) -> None:
-    """Its worker cancels them; where that is dead, each part notices by itself. Those that wait do not begin."""
+    """Its worker cancels them; where that is dead, each part notices by itself. Those that wait do
+    not begin.
+    """
     with server.worker_of("electra-lead", server.folder) as worker:
         run = server.start("team/electra-smoke", settings={"models.smoke.pretrain.steps": 300_000})
         server.until(server.trains)
@@ -291,7 +371,12 @@ def test_a_team_that_is_cancelled_takes_its_parts_with_it(server: Server, lead: 
         server.wait(run, "CANCELLED")
         whole = {"flow_runs": {"parent_flow_run_id": {"any_": [run]}}}
         ended = {"COMPLETED", "CANCELLED"}
-        server.until(lambda: {each["state"]["type"] for each in server.ask("/flow_runs/filter", whole)} <= ended, 60)
+        server.until(
+            lambda: (
+                {each["state"]["type"] for each in server.ask("/flow_runs/filter", whole)} <= ended
+            ),
+            60,
+        )
         parts = server.ask("/flow_runs/filter", whole)
         states = {each["parameters"]["part"]: each["state"]["type"] for each in parts}
         assert states["pretrain@smoke"] == "CANCELLED"
@@ -306,15 +391,23 @@ def give_away(server: Server, run: str, *states: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_its_part_a_retry_on_another(server: Server, tmp_path: Path) -> None:
-    """The whole goes on: it waits for the part while that is crashed, and until another worker has taken it."""
+def test_a_worker_that_is_killed_costs_its_part_a_retry_on_another(
+    server: Server, tmp_path: Path
+) -> None:
+    """The whole goes on: it waits for the part while that is crashed, and until another worker has
+    taken it.
+    """
     commit_without_finetunings(server, tmp_path / "short", "short")
     other = tmp_path / "other"
     git(server.folder, "clone", "--quiet", str(server.folder), str(other))
     with server.worker_of("electra-lead", server.folder):
-        run = server.start("team/electra-smoke", commit="short", settings={"models.smoke.pretrain.steps": 600})
+        run = server.start(
+            "team/electra-smoke", commit="short", settings={"models.smoke.pretrain.steps": 600}
+        )
         (stage,) = server.until(server.trains)
-        still = [process for process in stage.parents() if "-m prefect" in " ".join(process.cmdline())]
+        still = [
+            process for process in stage.parents() if "-m prefect" in " ".join(process.cmdline())
+        ]
         assert len(still) == 2, "the flow and its worker"
         for process in still:  # as when a machine dies
             process.suspend()
@@ -336,7 +429,9 @@ def test_a_worker_that_is_killed_costs_its_part_a_retry_on_another(server: Serve
 def test_a_run_that_is_deleted_stops_after_saving(server: Server) -> None:
     run = server.start("pretrain/electra-smoke", settings={"models.smoke.pretrain.steps": 250_000})
     server.until(server.trains)
-    saved = server.until(lambda: list(server.folder.glob("runs/flows/smoke-*/runs/pretrain/*/step-*")))
+    saved = server.until(
+        lambda: list(server.folder.glob("runs/flows/smoke-*/runs/pretrain/*/step-*"))
+    )
     server.prefect("flow-run", "delete", run)
     server.until(lambda: not server.trains(), 60)
     assert list(saved[0].parent.glob("step-*")), "what it saved stays"

@@ -1,4 +1,6 @@
-"""How OpenMP's threads wait for each other is chosen before torch is imported, and a user's own choice stands."""
+"""How OpenMP's threads wait for each other is chosen before torch is imported, and a user's own
+choice stands.
+"""
 
 import re
 import subprocess
@@ -10,7 +12,9 @@ import pytest
 
 from tests.conftest import ROOT, environment
 
-LIBRARY = next((Path(*find_spec("torch").submodule_search_locations) / "lib").glob("libgomp*"), None)
+LIBRARY = next(
+    (Path(*find_spec("torch").submodule_search_locations) / "lib").glob("libgomp*"), None
+)
 ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.modules; ctypes.CDLL({str(LIBRARY)!r})"
 
 
@@ -20,11 +24,18 @@ ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.module
     [({}, 3000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "PASSIVE"}, 0)],
     ids=["nothing set", "a count", "a policy"],
 )
-def test_torchs_threads_spin_briefly_unless_the_user_says_otherwise(own: dict[str, str], spins: int) -> None:
+def test_torchs_threads_spin_briefly_unless_the_user_says_otherwise(
+    own: dict[str, str], spins: int
+) -> None:
     values = environment(ROOT, OMP_DISPLAY_ENV="VERBOSE", **own)
     for name in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} - set(own):
         values.pop(name, None)
     done = subprocess.run(
-        [sys.executable, "-c", ASK], env=values, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", ASK],
+        env=values,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr) == [str(spins)]

@@ -1,1 +1,3 @@
-"""Question answering: rows to windows, windows to spans, spans to answers, answers to the official figures."""
+"""Question answering: rows to windows, windows to spans, spans to answers, answers to the official
+figures.
+"""

@@ -1,7 +1,9 @@
-"""From the head's best positions to answers: candidates of all windows of a question pooled, n-best, null score.
+"""From the head's best positions to answers: candidates of all windows of a question pooled,
+n-best, null score.
 
-A candidate begins where its piece has its max context, ends in the same context not before it begins, and is at most
-`answer_length` pieces long. Its text is cut from the context by the pieces' places, so it needs no re-alignment.
+A candidate begins where its piece has its max context, ends in the same context not before it
+begins, and is at most `answer_length` pieces long. Its text is cut from the context by the pieces'
+places, so it needs no re-alignment.
 
 Several runs answer together by the mean of their probabilities, span by span and window by window.
 
@@ -46,13 +48,17 @@ class Answer:
         return self.spans[0].text if self.spans else ""
 
     def given(self, threshold: float | None) -> str:
-        """Return the answer as handed in: left empty where the null score is above the threshold (None: never)."""
+        """Return the answer as handed in: left empty where the null score is above the threshold
+        (None: never).
+        """
         return self.best if threshold is None or self.null <= threshold else ""
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Spans that may be answers, with the log-probability of each in its window, and the null score of each window."""
+    """Spans that may be answers, with the log-probability of each in its window, and the null score
+    of each window.
+    """
 
     window_C: NDArray[np.int64]
     start_C: NDArray[np.int64]
@@ -71,7 +77,9 @@ class Candidates:
 
 
 def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> list[dict[str, Any]]:
-    """The n best spans in the official form; a span's logits are its log-probabilities, which add up to its score."""
+    """The n best spans in the official form; a span's logits are its log-probabilities, which add
+    up to its score.
+    """
     result: list[dict[str, Any]] = []
     shares_S = softmax(np.array([span.score for span in answer.spans]))
     for span, share in zip(answer.spans, shares_S, strict=True):
@@ -80,25 +88,33 @@ def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> l
         start = float(outputs["start_score"][window, beam])
         end = float(candidates.score_C[span.candidate]) - start
         numbers = {"probability": share, "start_logit": start, "end_logit": end}
-        result.append({"text": span.text, **{name: rounded(value) for name, value in numbers.items()}})
+        result.append(
+            {"text": span.text, **{name: rounded(value) for name, value in numbers.items()}}
+        )
     return result
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
-    """The candidates of several runs with their mean probabilities; one that a run's beam left out has none there.
+    """The candidates of several runs with their mean probabilities; one that a run's beam left out
+    has none there.
 
-    Null scores: the mean probability that there is no answer, as a logit again (without the answerability head:
-    the mean probability of the span [CLS], as its logarithm).
+    Null scores: the mean probability that there is no answer, as a logit again (without the
+    answerability head: the mean probability of the span [CLS], as its logarithm).
     """
     window_C, start_C, end_C = (
-        np.concatenate([getattr(run, name) for run in runs]) for name in ("window_C", "start_C", "end_C")
+        np.concatenate([getattr(run, name) for run in runs])
+        for name in ("window_C", "start_C", "end_C")
     )
-    spans_C3, place_C = np.unique(np.stack([window_C, start_C, end_C], 1), axis=0, return_inverse=True)
+    spans_C3, place_C = np.unique(
+        np.stack([window_C, start_C, end_C], 1), axis=0, return_inverse=True
+    )
     score_C = np.full(len(spans_C3), -np.inf)
     np.logaddexp.at(score_C, place_C.reshape(-1), np.concatenate([run.score_C for run in runs]))
     null_RW = np.stack([run.null_W for run in runs])
     if config.answerability:  # log mean sigmoid(x) - log mean sigmoid(-x)
-        null_W = np.logaddexp.reduce(-np.logaddexp(0, -null_RW)) - np.logaddexp.reduce(-np.logaddexp(0, null_RW))
+        null_W = np.logaddexp.reduce(-np.logaddexp(0, -null_RW)) - np.logaddexp.reduce(
+            -np.logaddexp(0, null_RW)
+        )
     else:
         null_W = np.logaddexp.reduce(null_RW) - np.log(len(runs))
     window_C, start_C, end_C = np.ascontiguousarray(spans_C3.T)
@@ -108,8 +124,8 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
 def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Answer]:
     """Return the answer to every question.
 
-    The null score is the least over a question's windows of the answerability logit; without that head it is
-    log p([CLS], [CLS]) less the score of the best span, as BERT has it.
+    The null score is the least over a question's windows of the answerability logit; without that
+    head it is log p([CLS], [CLS]) less the score of the best span, as BERT has it.
     """
     window_C, start_C, end_C, score_C = found.window_C, found.start_C, found.end_C, found.score_C
     question_W = np.array([window.question for window in reading.windows])
@@ -123,20 +139,27 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Ans
             continue
         places_P2 = reading.places[window.question]
         shift = window.first - window.offset
-        begin, end = int(places_P2[start_C[index] + shift, 0]), int(places_P2[end_C[index] + shift, 1])
+        begin, end = (
+            int(places_P2[start_C[index] + shift, 0]),
+            int(places_P2[end_C[index] + shift, 1]),
+        )
         text = reading.rows[window.question]["context"][begin:end]
         if text not in {span.text for span in spans}:
             spans.append(Span(text, rounded(score_C[index]), begin, int(index)))
     if not config.answerability:
         null_Q = null_Q - np.array([spans[0].score if spans else -np.inf for spans in best])
-    return [Answer(rounded(null), spans) for null, spans in zip(np.clip(null_Q, -1e9, 1e9), best, strict=True)]
+    return [
+        Answer(rounded(null), spans)
+        for null, spans in zip(np.clip(null_Q, -1e9, 1e9), best, strict=True)
+    ]
 
 
 def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
-    """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts with K ends each.
+    """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts
+    with K ends each.
 
-    A span whose score is not finite is none: -inf stands where a beam has more places than its row, NaN where training
-    has failed.
+    A span whose score is not finite is none: -inf stands where a beam has more places than its row,
+    NaN where training has failed.
     """
     longest = int(reading.examples.length_N.max())
     owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
@@ -145,7 +168,9 @@ def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> 
         owned_WL[row, window.offset : window.offset + window.count] = window.owned
         inside_WL[row, window.offset : window.offset + window.count] = True
     start_WK, end_WKK = outputs["start"], outputs["end"]
-    score_WKK = outputs["start_score"].astype(np.float64)[:, :, None] + outputs["end_score"].astype(np.float64)
+    score_WKK = outputs["start_score"].astype(np.float64)[:, :, None] + outputs["end_score"].astype(
+        np.float64
+    )
     row_W = np.arange(len(reading.windows))
     length_WKK = end_WKK - start_WK[:, :, None] + 1
     allowed_WKK = (

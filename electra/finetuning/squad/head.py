@@ -1,11 +1,13 @@
-"""The published SQuAD head: where an answer starts, where it ends given its start, and whether there is one.
+"""The published SQuAD head: where an answer starts, where it ends given its start, and whether
+there is one.
 
     start   softmax over positions of  w · h_t
     end     softmax over positions of  MLP([h_start ; h_t])         (XLNet's; `independent` is BERT's: w' · h_t)
     null    sigmoid of  MLP([h_CLS ; Σ_t softmax(start)_t h_t])     trained on the question's flag, weight 0.5
 
-In training the end sees the gold start; in prediction each of the `beam` best starts gets its `beam` best ends. Only
-[CLS], the context and the last [SEP] are possible positions (the others lose 1000). There is no dropout in the head.
+In training the end sees the gold start; in prediction each of the `beam` best starts gets its
+`beam` best ends. Only [CLS], the context and the last [SEP] are possible positions (the others lose
+1000). There is no dropout in the head.
 
 Shapes: B rows, T positions, H hidden size, M = 512 hidden units of both MLPs, K beam.
 """
@@ -52,7 +54,9 @@ class SpanFinder(Network):
         return hidden_BTH, self._logits(self.start(hidden_BTH), batch)
 
     def _logits(self, score_BT1: Tensor, batch: PaddedBatch) -> Tensor:
-        """Return scores as logits (B, T): lowered where no answer may be, -inf where the row has ended."""
+        """Return scores as logits (B, T): lowered where no answer may be, -inf where the row has
+        ended.
+        """
         allowed_BT = batch.segments_BT.bool()
         allowed_BT[:, 0] = True
         score_BT = score_BT1.squeeze(-1)
@@ -64,9 +68,15 @@ class SpanFinder(Network):
         summary_BH = (share_BT1 * hidden_BTH).sum(1)
         return self.null(hidden_BTH[:, 0], summary_BH)  # type: ignore[no-any-return]
 
-    def _end_after(self, start_B: Tensor, hidden_BTH: Tensor, second_BTM: Tensor, batch: PaddedBatch) -> Tensor:
-        """Return the end's logits (B, T) given a start; `second_BTM` is the MLP's half of all positions."""
-        first_BM = self.end.first(hidden_BTH[torch.arange(len(start_B), device=start_B.device), start_B])
+    def _end_after(
+        self, start_B: Tensor, hidden_BTH: Tensor, second_BTM: Tensor, batch: PaddedBatch
+    ) -> Tensor:
+        """Return the end's logits (B, T) given a start; `second_BTM` is the MLP's half of all
+        positions.
+        """
+        first_BM = self.end.first(
+            hidden_BTH[torch.arange(len(start_B), device=start_B.device), start_B]
+        )
         return self._logits(self.end.join(first_BM[:, None], second_BTM), batch)
 
     def losses(self, batch: PaddedBatch) -> Tensor:
@@ -88,10 +98,11 @@ class SpanFinder(Network):
         return loss_B
 
     def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
-        """Return the best starts (B, K) and each one's best ends (B, K, K), with log-probabilities, and `null` (B,).
+        """Return the best starts (B, K) and each one's best ends (B, K, K), with log-probabilities,
+        and `null` (B,).
 
-        Without the answerability head `null` is the log-probability that both ends point at [CLS]. Rows of fewer
-        than K positions are filled with position 0.
+        Without the answerability head `null` is the log-probability that both ends point at [CLS].
+        Rows of fewer than K positions are filled with position 0.
         """
         hidden_BTH, start_BT = self._read(batch)
         log_start_BT = start_BT.log_softmax(-1)
@@ -104,7 +115,9 @@ class SpanFinder(Network):
                 ends.append(self._top(end_BT.log_softmax(-1)))
             end_score_BKK = torch.stack([score_BK for score_BK, _ in ends], 1)
             end_BKK = torch.stack([position_BK for _, position_BK in ends], 1)
-            end_BT = self._end_after(torch.zeros_like(start_BK[:, 0]), hidden_BTH, second_BTM, batch)
+            end_BT = self._end_after(
+                torch.zeros_like(start_BK[:, 0]), hidden_BTH, second_BTM, batch
+            )
             log_cls_BT = end_BT.log_softmax(-1)
         else:
             log_cls_BT = self._logits(self.end_alone(hidden_BTH), batch).log_softmax(-1)
@@ -131,7 +144,8 @@ class SpanFinder(Network):
 
 
 class _Pair(nn.Module):
-    """MLP([a ; b]) -> one number: Linear(2H, M), gelu, Linear(M, 1), its first matrix kept as two halves.
+    """MLP([a ; b]) -> one number: Linear(2H, M), gelu, Linear(M, 1), its first matrix kept as two
+    halves.
 
     The halves are products of their own, so that one half may be computed once for many partners.
     """

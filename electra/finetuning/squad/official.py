@@ -1,7 +1,7 @@
 """Exact match and F1 of SQuAD 1.1 and 2.0 by the rules of the official scripts.
 
-The two versions differ on empty answers: 2.0 leaves out gold answers that normalise to nothing and scores an empty
-prediction against an empty gold as right; 1.1 does neither.
+The two versions differ on empty answers: 2.0 leaves out gold answers that normalise to nothing and
+scores an empty prediction against an empty gold as right; 1.1 does neither.
 """
 
 import re
@@ -27,7 +27,9 @@ def exact_match(predicted: str, gold: str) -> float:
 
 
 def f1(predicted: str, gold: str, version: Version) -> float:
-    """Return the harmonic mean of precision and recall over normalised words, counted with multiplicity."""
+    """Return the harmonic mean of precision and recall over normalised words, counted with
+    multiplicity.
+    """
     predicted_words, gold_words = normalise(predicted).split(), normalise(gold).split()
     if version == "2.0" and not (predicted_words and gold_words):
         return float(predicted_words == gold_words)
@@ -39,7 +41,9 @@ def f1(predicted: str, gold: str, version: Version) -> float:
 
 
 def golds(row: Mapping[str, Any], version: Version) -> list[str]:
-    """Return the texts a prediction is compared with; `[""]` for a question without an answer (2.0)."""
+    """Return the texts a prediction is compared with; `[""]` for a question without an answer
+    (2.0).
+    """
     texts = [answer["text"] for answer in row["answers"]]
     if version == "2.0":
         texts = [text for text in texts if normalise(text)] or [""]
@@ -49,7 +53,9 @@ def golds(row: Mapping[str, Any], version: Version) -> list[str]:
 def question_scores(
     rows: Sequence[Mapping[str, Any]], predictions: Mapping[str, str], version: Version
 ) -> dict[str, tuple[float, float]]:
-    """(exact match, F1) of each question: the best over its gold answers. A question without a prediction scores 0."""
+    """(exact match, F1) of each question: the best over its gold answers. A question without a
+    prediction scores 0.
+    """
     scores = {}
     for row in rows:
         predicted = predictions.get(row["id"], "")
@@ -67,11 +73,13 @@ def best_threshold(
     null_of: Mapping[str, float],
     spans: Mapping[str, str],
 ) -> tuple[float, float]:
-    """(best mean score in points, threshold): questions are answered from the lowest null score up to the threshold.
+    """(best mean score in points, threshold): questions are answered from the lowest null score up
+    to the threshold.
 
     `score_of` are the scores of the spans as if every question were answered, `spans` their texts.
     """
-    answerable = {row["id"]: bool(row["answers"]) for row in rows}  # the official script asks no flag either
+    # the official script asks no flag either
+    answerable = {row["id"]: bool(row["answers"]) for row in rows}
     current = best = float(sum(not known for known in answerable.values()))
     threshold = 0.0
     for question in sorted(null_of, key=lambda key: null_of[key]):
@@ -88,14 +96,16 @@ def evaluate(
     version: Version,
     null_threshold: float,
 ) -> dict[str, float]:
-    """All official figures, in points. 2.0 blanks a span whose null score is above the threshold, 1.1 never does.
+    """All official figures, in points. 2.0 blanks a span whose null score is above the threshold,
+    1.1 never does.
 
     `HasAns_`/`NoAns_` figures and the searched `best_` ones are 2.0's.
     """
     if version == "1.1":
         return _means(question_scores(rows, spans, version).values())
     raw, scores = question_scores(rows, spans, version), dict[str, tuple[float, float]]()
-    for row in rows:  # left blank, a question scores by whether it has an answer at all, whatever that normalises to
+    # left blank, a question scores by whether it has an answer at all, whatever that normalises to
+    for row in rows:
         blank = row["id"] in spans and null_of[row["id"]] > null_threshold
         scores[row["id"]] = (float(not row["answers"]),) * 2 if blank else raw[row["id"]]
     figures = _means(scores.values())

@@ -2,11 +2,12 @@
 
 1. check the rows: text present, each answer where it says it stands
 2. question and context -> word pieces, the context's with their places in the text
-3. long contexts -> windows `[CLS] question [SEP] part [SEP]` of bounded length, each starting `stride` pieces on
+3. long contexts -> windows `[CLS] question [SEP] part [SEP]` of bounded length, each starting
+  `stride` pieces on
 4. the gold answer -> its first and last piece; a window that does not hold it whole points at [CLS]
 
-Every word piece of a context belongs to the window where it has most context on its poorer side ("max context"): only
-there may an answer begin.
+Every word piece of a context belongs to the window where it has most context on its poorer side
+("max context"): only there may an answer begin.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Reading(Encoded):
-    """Questions: `examples` has a row for each window; `places` has the pieces' (begin, end) in each context."""
+    """Questions: `examples` has a row for each window; `places` has the pieces' (begin, end) in
+    each context.
+    """
 
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
@@ -44,23 +47,33 @@ class Reading(Encoded):
 def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
     if not all(isinstance(row.get(key), str) for key in ("question", "context")):
-        raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id", "question" and "context"')
+        raise BadInput(
+            f'{where}: is {row!r:.80}; expected an object with text under "id", "question" and "context"'
+        )
     if not isinstance(row.get("answers"), list) or not isinstance(row.get("impossible"), bool):
         raise BadInput(
             f'{where}: lacks its answers; expected a list under "answers" and true or false under "impossible"'
         )
     for answer in row["answers"]:
         text, start = answer.get("text"), answer.get("start")
-        found = row["context"][start : start + len(text)] if isinstance(text, str) and type(start) is int else None
+        found = (
+            row["context"][start : start + len(text)]
+            if isinstance(text, str) and type(start) is int
+            else None
+        )
         if found is None or start < 0 or found != text or not text:
-            raise BadInput(f"{where}: has the answer {text!r} at {start!r}, where the context reads {found!r}")
+            raise BadInput(
+                f"{where}: has the answer {text!r} at {start!r}, where the context reads {found!r}"
+            )
     if row["impossible"] == bool(row["answers"]):
         found = "no answer" if row["impossible"] is False else "answers though it is impossible"
         raise BadInput(f"{where}: has {found}; expected answers, or impossible: true")
 
 
 def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:
-    """Cut rows into windows. Targets: `start` and `end` (positions in the row), `impossible` (of the question)."""
+    """Cut rows into windows. Targets: `start` and `end` (positions in the row), `impossible` (of
+    the question).
+    """
     texts = sorted({row["context"] for row in rows})
     contexts = {text: _pieces(tokenizer, text) for text in texts}
     questions = tokenizer.encode_lines([row["question"] for row in rows])
@@ -77,10 +90,20 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
             sequences.append([*prefix, *ids[first : first + count], tokenizer.sep_id])
             starts.append(len(prefix))
             inside = gold is not None and first <= gold[0] and gold[1] < first + count
-            spans.append((gold[0] - first + len(prefix), gold[1] - first + len(prefix)) if inside and gold else (0, 0))
+            spans.append(
+                (gold[0] - first + len(prefix), gold[1] - first + len(prefix))
+                if inside and gold
+                else (0, 0)
+            )
     span_N2 = np.array(spans, dtype=np.int64)
-    impossible_N = np.array([rows[window.question]["impossible"] for window in windows], dtype=np.float32)
-    targets: dict[str, NDArray[Any]] = {"start": span_N2[:, 0], "end": span_N2[:, 1], "impossible": impossible_N}
+    impossible_N = np.array(
+        [rows[window.question]["impossible"] for window in windows], dtype=np.float32
+    )
+    targets: dict[str, NDArray[Any]] = {
+        "start": span_N2[:, 0],
+        "end": span_N2[:, 1],
+        "impossible": impossible_N,
+    }
     names = [rows[window.question]["id"] for window in windows]
     examples = stack(sequences, starts, targets, names)
     return Reading(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
@@ -102,7 +125,9 @@ def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] 
 
 
 def _cuts(pieces: int, room: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """(first, count, owned) of each window over a context of so many pieces; windows overlap by room - stride."""
+    """(first, count, owned) of each window over a context of so many pieces; windows overlap by
+    room - stride.
+    """
     firsts = [0]
     while firsts[-1] + room < pieces:
         firsts.append(firsts[-1] + min(room, stride))

@@ -1,4 +1,5 @@
-"""The embedded default source: a small made-up world, its articles, nine GLUE-shaped tasks and SQuAD-shaped questions.
+"""The embedded default source: a small made-up world, its articles, nine GLUE-shaped tasks and
+SQuAD-shaped questions.
 
 Nothing is downloaded and nothing needs a licence. Same seed, same bytes. See docs/sample-world.md.
 """
@@ -17,7 +18,9 @@ ARTICLES = 27_000
 
 def write_articles(folder: Path, seed: int, without: Sequence[str] = ()) -> None:
     """Write `articles.jsonl`: one {"id", "text"} document a line, sentences as lines of the text."""
-    write_jsonl(folder / "articles.jsonl", documents(build(seed), seed, ARTICLES, held_out(seed), without))
+    write_jsonl(
+        folder / "articles.jsonl", documents(build(seed), seed, ARTICLES, held_out(seed), without)
+    )
 
 
 def held_out(seed: int) -> Iterator[str]:
@@ -27,7 +30,9 @@ def held_out(seed: int) -> Iterator[str]:
             yield from (f"{a} {b}" for a, b, _ in rows(seed, task, split))
     for version in ("1.1", "2.0"):
         for context in contexts(seed, version, "dev"):
-            yield from (f"{context['context']} {question['question']}" for question in context["qas"])
+            yield from (
+                f"{context['context']} {question['question']}" for question in context["qas"]
+            )
 
 
 def write_tasks(folder: Path, seed: int) -> None:

@@ -1,12 +1,12 @@
 """Articles: what the unlabelled corpus says about the world.
 
-A report tells two or three facts about one or two beings and then each of them again, in other words or as a question
-and its answer. A review says of one thing nothing but praise, or nothing but blame. Telling twice is the point: a word
-that was replaced contradicts the rest of its article (or the world), so whoever can compare two texts and knows the
-words can find it.
+A report tells two or three facts about one or two beings and then each of them again, in other
+words or as a question and its answer. A review says of one thing nothing but praise, or nothing but
+blame. Telling twice is the point: a word that was replaced contradicts the rest of its article (or
+the world), so whoever can compare two texts and knows the words can find it.
 
-No article has the shape of a task's row: none is a pair of sentences, or a text with one statement on it, and none is
-false. What a dev or test row says as a whole, no article says.
+No article has the shape of a task's row: none is a pair of sentences, or a text with one statement
+on it, and none is false. What a dev or test row says as a whole, no article says.
 """
 
 import random
@@ -36,9 +36,10 @@ def documents(
 ) -> list[dict[str, str]]:
     """The corpus as {id, text} documents; sentences are lines.
 
-    `held_out` are the texts of rows that will be asked: an article that has all sentences of one is drawn again.
-    `without` names what to leave out: reviews; questions and their answers; introductions, after which somebody is
-    called by what it is; rewording, without which what is told again is told in the same words.
+    `held_out` are the texts of rows that will be asked: an article that has all sentences of one is
+    drawn again. `without` names what to leave out: reviews; questions and their answers;
+    introductions, after which somebody is called by what it is; rewording, without which what is
+    told again is told in the same words.
     """
     rows_of: dict[str, list[set[str]]] = {}
     for text in held_out:
@@ -63,11 +64,17 @@ def sentences(text: str) -> list[str]:
 
 def article(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
     """One article; a fifth are reviews."""
-    return review(world, rng) if rng.random() < 0.2 and "reviews" not in without else report(world, rng, without)
+    return (
+        review(world, rng)
+        if rng.random() < 0.2 and "reviews" not in without
+        else report(world, rng, without)
+    )
 
 
 def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
-    """Two or three facts of two beings, told and then told again in any order; drawn again until it fits a row."""
+    """Two or three facts of two beings, told and then told again in any order; drawn again until it
+    fits a row.
+    """
     kind = rng.choices(("deed", "alike", "introduction"), (3, 4, 3))[0]
     if "introductions" in without and kind == "introduction":
         kind = "alike"
@@ -76,7 +83,8 @@ def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> lis
         other = world.something(two, rng.choice(SHORT), rng)
         if kind == "deed":
             facts = rng.sample([world.happening(one, "deed", rng), other], 2)
-        elif kind == "alike":  # the same relation of both: only who it is about tells the facts apart
+        # the same relation of both: only who it is about tells the facts apart
+        elif kind == "alike":
             facts = [world.something(one, other.relation, rng), other]
         else:  # somebody is introduced, and then called by what it is
             event = world.happening(one, rng.choice(tuple(EVENTS)), rng)
@@ -106,9 +114,15 @@ def review(world: World, rng: random.Random) -> list[str]:
 
 
 def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> str | None:
-    """`the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else here, or None."""
+    """`the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else here,
+    or None.
+    """
     for known in told:
-        fits = known.who is fact.who and known.relation in CALLED and known.values["v"] != other.facts[known.relation]
+        fits = (
+            known.who is fact.who
+            and known.relation in CALLED
+            and known.values["v"] != other.facts[known.relation]
+        )
         if fits and rng.random() < 0.75:
             return f"the {known.values['v'][0]}"
     return None
@@ -129,7 +143,9 @@ def retell(fact: Fact, told: str, rng: random.Random, without: Sequence[str] = (
 
 
 def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> str:
-    """What folk thought of the thing of a deed: `right` words of judgement, and at times not a `wrong` one."""
+    """What folk thought of the thing of a deed: `right` words of judgement, and at times not a
+    `wrong` one.
+    """
     words = dict(zip("abc", rng.sample(right, 3), strict=True), x=rng.choice(wrong))
     template = rng.choice(VERDICTS)
     for name, word in words.items():

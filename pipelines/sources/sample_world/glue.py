@@ -1,8 +1,8 @@
 """The nine GLUE tasks of the sample world, in GLUE's own TSV layouts.
 
-Training rows speak about the first half of the beings, dev and test rows about the other half, which no label was ever
-given for: only the articles describe them. Likewise half of the words of praise and blame occur in no training row
-of SST-2. Labels are balanced.
+Training rows speak about the first half of the beings, dev and test rows about the other half,
+which no label was ever given for: only the articles describe them. Likewise half of the words of
+praise and blame occur in no training row of SST-2. Labels are balanced.
 """
 
 import random
@@ -24,7 +24,9 @@ def write_glue(folder: Path, seed: int) -> None:
     for task in TASKS:
         for split in splits(task):
             lines = table(task, split.split("_")[0], rows(seed, task, split))
-            write_atomic(folder / task / f"{split}.tsv", "".join("\t".join(line) + "\n" for line in lines))
+            write_atomic(
+                folder / task / f"{split}.tsv", "".join("\t".join(line) + "\n" for line in lines)
+            )
 
 
 def splits(task: str) -> tuple[str, ...]:
@@ -38,14 +40,18 @@ def rows(seed: int, task: str, split: str) -> list[Row]:
     """The rows of one split of a task."""
     kind, maker = split.split("_")[0], TASKS[task]
     rng, part = stream(seed, f"{task}/{split}"), build(seed).part(kind)
-    made = [maker(part, split, i, rng) for i in range({"train": TRAIN, "dev": DEV, "test": TEST}[kind])]
+    made = [
+        maker(part, split, i, rng) for i in range({"train": TRAIN, "dev": DEV, "test": TEST}[kind])
+    ]
     rng.shuffle(made)
     return made
 
 
 def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.5) -> Fact:
     """A fact of its portrait or something that happens to it."""
-    relation = rng.choice(("deed", "deed", "mood") if rng.random() < events else world.relations(being))
+    relation = rng.choice(
+        ("deed", "deed", "mood") if rng.random() < events else world.relations(being)
+    )
     return world.something(being, relation, rng)
 
 
@@ -67,7 +73,9 @@ def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
 
 
 def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Is the sentence one that the world could say: word order, missing words, words of the wrong class."""
+    """Is the sentence one that the world could say: word order, missing words, words of the wrong
+    class.
+    """
     fact = some_fact(world, rng.choice(world.beings), rng)
     good = fact.tell(rng)
     if i % 2:
@@ -113,7 +121,11 @@ def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
     changed = rng.sample(("who", "did", "thing", "spot"), 4 - same)
     other = fact
     for slot in changed:
-        other = world.spoil(other, rng, slot) if slot != "who" else replace(other, who=another(world, fact.who, rng))
+        other = (
+            world.spoil(other, rng, slot)
+            if slot != "who"
+            else replace(other, who=another(world, fact.who, rng))
+        )
     return fact.tell(rng), other.tell(rng), f"{1.25 * same:.3f}"
 
 
@@ -138,7 +150,9 @@ def passage(world: World, rng: random.Random, size: int, events: float = 0.4) ->
     one, two = rng.sample(world.beings, 2)
     first = some_fact(world, one, rng, events)
     same = rng.random() < 0.6 and first.relation in [*world.relations(two), *EVENTS]
-    second = world.something(two, first.relation, rng) if same else some_fact(world, two, rng, events)
+    second = (
+        world.something(two, first.relation, rng) if same else some_fact(world, two, rng, events)
+    )
     known = {first.relation, second.relation}
     facts = [first, second, unlike(world, one, known, rng)][:size]
     rng.shuffle(facts)
@@ -146,7 +160,9 @@ def passage(world: World, rng: random.Random, size: int, events: float = 0.4) ->
 
 
 def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Does the text support the statement, deny it, or not speak of it. Matched: portraits; mismatched: events."""
+    """Does the text support the statement, deny it, or not speak of it. Matched: portraits;
+    mismatched: events.
+    """
     facts = passage(world, rng, 2, 0.7 if "mismatched" in split else 0.2)
     text = " ".join(fact.tell(rng) for fact in facts)
     label = ("entailment", "neutral", "contradiction")[i % 3]
@@ -169,7 +185,9 @@ def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
         return question, fact.tell(rng), "entailment"
     if rng.random() < 0.5:
         return question, unlike(world, fact.who, {fact.relation}, rng).tell(rng), "not_entailment"
-    others = [being for being in world.beings if fact.relation in [*world.relations(being), *EVENTS]]
+    others = [
+        being for being in world.beings if fact.relation in [*world.relations(being), *EVENTS]
+    ]
     who = rng.choice([being for being in others if being is not fact.who])
     return question, world.something(who, fact.relation, rng).tell(rng), "not_entailment"
 
@@ -185,7 +203,9 @@ def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Whom does `the baker` mean: the text tells the trades or leaves them to knowledge of the world."""
+    """Whom does `the baker` mean: the text tells the trades or leaves them to knowledge of the
+    world.
+    """
     while True:
         one, two = rng.sample(world.beings, 2)
         relation = rng.choice(("trade", "kind"))
@@ -212,7 +232,9 @@ STSB = (
 MNLI = "index|promptID|pairID|genre" + "".join(
     f"|sentence{n}{of}" for of in ("_binary_parse", "_parse", "") for n in (1, 2)
 )
-LAYOUTS = {  # header and row of the training and dev files, and of the test files (None: the same less the label)
+# header and row of the training and dev files, and of the test files (None: the same less the
+# label)
+LAYOUTS = {
     "CoLA": (("", "sw01|{label}|{star}|{a}"), SINGLE),
     "SST-2": (("sentence|label", "{a}|{label}"), SINGLE),
     "MRPC": (("Quality" + MRPC[0], "{label}" + MRPC[1]), ("index" + MRPC[0], "{i}" + MRPC[1])),
@@ -221,7 +243,10 @@ LAYOUTS = {  # header and row of the training and dev files, and of the test fil
         ("id|qid1|qid2|question1|question2|is_duplicate", "{i}|{even}|{odd}|{a}|{b}|{label}"),
         ("id|question1|question2", "{i}|{a}|{b}"),
     ),
-    "MNLI": ((MNLI, "{i}|{i}|{i}{label[0]}|sample|-|-|-|-|{a}|{b}"), (MNLI, "{i}|{i}|{i}|sample|-|-|-|-|{a}|{b}")),
+    "MNLI": (
+        (MNLI, "{i}|{i}|{i}{label[0]}|sample|-|-|-|-|{a}|{b}"),
+        (MNLI, "{i}|{i}|{i}|sample|-|-|-|-|{a}|{b}"),
+    ),
     "QNLI": (("index|question|sentence|label", PAIR[1]), None),
     "RTE": (PAIR, None),
     "WNLI": (PAIR, None),
@@ -231,7 +256,9 @@ LAYOUTS = {  # header and row of the training and dev files, and of the test fil
 def table(task: str, kind: str, rows: list[Row]) -> Iterator[list[str]]:
     """The lines of a file of `kind` train, dev or test, cell by cell."""
     labelled, test = LAYOUTS[task]
-    head, line = labelled if kind != "test" else test or tuple(text.rpartition("|")[0] for text in labelled)
+    head, line = (
+        labelled if kind != "test" else test or tuple(text.rpartition("|")[0] for text in labelled)
+    )
     if task == "MNLI" and kind != "test":  # one annotator, or five
         names = [*(f"label{n}" for n in range(1, 2 if kind == "train" else 6)), "gold_label"]
         head, line = "|".join([head, *names]), "|".join([line, *["{label}"] * len(names)])
@@ -239,5 +266,13 @@ def table(task: str, kind: str, rows: list[Row]) -> Iterator[list[str]]:
         yield head.split("|")
     for i, (a, b, label) in enumerate(rows):
         star = "" if label == "1" else "*"
-        values = {"i": i, "even": 2 * i, "odd": 2 * i + 1, "a": a, "b": b, "label": label, "star": star}
+        values = {
+            "i": i,
+            "even": 2 * i,
+            "odd": 2 * i + 1,
+            "a": a,
+            "b": b,
+            "label": label,
+            "star": star,
+        }
         yield [cell.format(**values) for cell in line.split("|")]

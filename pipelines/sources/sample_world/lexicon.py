@@ -1,8 +1,8 @@
 """The words of the sample world and the sentences it can say.
 
-A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation* is a
-kind of fact with its slots, every way to state it and every way to ask for one of its slots. `{who}` is
-the being a sentence is about.
+A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation*
+is a kind of fact with its slots, every way to state it and every way to ask for one of its slots.
+`{who}` is the being a sentence is about.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,9 @@ DEEDS = concepts(  # past:base
     "bought:buy/purchased:purchase found:find/discovered:discover lost:lose/mislaid:mislay mended:mend/repaired:repair "
     "made:make/built:build cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
 )
-MOODS = concepts("glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy")
+MOODS = concepts(
+    "glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy"
+)
 
 # Words of praise and blame; what is praised in an article is praised throughout.
 PRAISE = [
@@ -65,10 +67,16 @@ class Relation:
 
 
 def relation(statements: str, **questions: str) -> Relation:
-    """A relation of `one / another` statements, and such questions by slot; its slots are as the first statement's."""
+    """A relation of `one / another` statements, and such questions by slot; its slots are as the
+    first statement's.
+    """
     stated = tuple(statements.split(" / "))
-    slots = tuple(field for _, field, _, _ in Formatter().parse(stated[0]) if field and field != "who")
-    asked = tuple((question, slot) for slot, forms in questions.items() for question in forms.split(" / "))
+    slots = tuple(
+        field for _, field, _, _ in Formatter().parse(stated[0]) if field and field != "who"
+    )
+    asked = tuple(
+        (question, slot) for slot, forms in questions.items() for question in forms.split(" / ")
+    )
     return Relation(slots, stated, asked)
 
 

@@ -1,7 +1,8 @@
 """SQuAD 1.1 and 2.0 of the sample world, in SQuAD's own JSON layout.
 
-Every context tells facts about a few beings; a question asks for a slot of one of them. Unanswerable questions (2.0)
-ask for something true of the world or of a being of the context that the context does not tell.
+Every context tells facts about a few beings; a question asks for a slot of one of them.
+Unanswerable questions (2.0) ask for something true of the world or of a being of the context that
+the context does not tell.
 """
 
 import random
@@ -22,9 +23,13 @@ def write_squad(folder: Path, seed: int) -> None:
     for version in ("1.1", "2.0"):
         for split, count in CONTEXTS.items():
             paragraphs, titles = contexts(seed, version, split), range(0, count, 10)
-            data = [{"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]} for i in titles]
+            data = [
+                {"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]}
+                for i in titles
+            ]
             write_json(
-                folder / f"{split}-v{version}.json", {"version": version if version == "1.1" else "v2.0", "data": data}
+                folder / f"{split}-v{version}.json",
+                {"version": version if version == "1.1" else "v2.0", "data": data},
             )
 
 
@@ -38,7 +43,11 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
     """One context with its questions."""
     lines, told = [], []
     for fact in passage(world, rng, 3):
-        shown = Fact(fact.relation, fact.who, {slot: (rng.choice(concept),) for slot, concept in fact.values.items()})
+        shown = Fact(
+            fact.relation,
+            fact.who,
+            {slot: (rng.choice(concept),) for slot, concept in fact.values.items()},
+        )
         told.append(shown)
         lines.append(shown.tell(rng))
     context, questions = " ".join(lines), []
@@ -58,10 +67,17 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
 
 
 def untold(told: list[Fact], world: World, rng: random.Random) -> Fact:
-    """A fact of a being of the context that the context does not tell; it may tell the like of the other being."""
+    """A fact of a being of the context that the context does not tell; it may tell the like of the
+    other being.
+    """
     known = {(fact.who.name, fact.relation) for fact in told}
     beings = {fact.who.name: fact.who for fact in told}.values()
-    likely = [(being, fact.relation) for being in beings for fact in told if (being.name, fact.relation) not in known]
+    likely = [
+        (being, fact.relation)
+        for being in beings
+        for fact in told
+        if (being.name, fact.relation) not in known
+    ]
     others = [
         (being, relation)
         for being in beings

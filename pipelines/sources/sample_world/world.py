@@ -1,4 +1,6 @@
-"""The made-up world: beings with fixed facts, what can be said about them, and how it is put into words."""
+"""The made-up world: beings with fixed facts, what can be said about them, and how it is put into
+words.
+"""
 
 import functools
 import random
@@ -6,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from electra.seeds import derive
-from pipelines.sources.sample_world.lexicon import EVENTS, KINDS, PORTRAIT, RELATIONS, VALUES, Concept
+from pipelines.sources.sample_world.lexicon import (
+    EVENTS,
+    KINDS,
+    PORTRAIT,
+    RELATIONS,
+    VALUES,
+    Concept,
+)
 
 BEINGS = 80
 TOWNS = 16
@@ -48,7 +57,9 @@ class Fact:
 
     def ask(self, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
         """A question for a slot, and that slot."""
-        forms = [form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot]
+        forms = [
+            form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot
+        ]
         template, asked = rng.choice(forms)
         return self.fill(template, rng), asked
 
@@ -65,7 +76,9 @@ class World:
     pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event
 
     def part(self, split: str) -> "World":
-        """What rows of a split speak about: half of the beings and concepts for train, the others for dev and test."""
+        """What rows of a split speak about: half of the beings and concepts for train, the others
+        for dev and test.
+        """
         first = 0 if split == "train" else 1
         beings = self.beings[first::2]
         pool = {name: values[first::2] for name, values in self.pool.items()}
@@ -74,7 +87,8 @@ class World:
     def values(self, fact: Fact, slot: str) -> tuple[Concept, ...]:
         """Every concept that could stand in a slot of a fact."""
         pool = self.pool[fact.relation if slot == "v" else slot]
-        return tuple(value for value in pool if value != (fact.who.name,))  # nobody is a friend of itself
+        # nobody is a friend of itself
+        return tuple(value for value in pool if value != (fact.who.name,))
 
     def relations(self, being: Being) -> list[str]:
         """Relations of a being's portrait whose value belongs to this world."""
@@ -82,15 +96,23 @@ class World:
 
     def happening(self, being: Being, relation: str, rng: random.Random) -> Fact:
         """Something that happens to a being, drawn freely: it holds in one article only."""
-        pools = {slot: self.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots}
+        pools = {
+            slot: self.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots
+        }
         return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
 
     def something(self, being: Being, relation: str, rng: random.Random) -> Fact:
         """A fact of a being's portrait, or something that happens to it."""
-        return being.portrait(relation) if relation in PORTRAIT else self.happening(being, relation, rng)
+        return (
+            being.portrait(relation)
+            if relation in PORTRAIT
+            else self.happening(being, relation, rng)
+        )
 
     def spoil(self, fact: Fact, rng: random.Random, slot: str | None = None) -> Fact:
-        """The statement with one slot changed to anything else it could hold: false, as a relation has one value."""
+        """The statement with one slot changed to anything else it could hold: false, as a relation
+        has one value.
+        """
         slot = slot or rng.choice(RELATIONS[fact.relation].slots)
         others = [value for value in self.values(fact, slot) if value != fact.values[slot]]
         return replace(fact, values={**fact.values, slot: rng.choice(others)})
@@ -100,16 +122,38 @@ class World:
 def build(seed: int) -> World:
     """The world of a seed: names from syllables, friends in pairs, every other fact drawn freely."""
     rng = stream(seed, "world")
-    first = ["ba", "do", "fi", "go", "hu", "ka", "li", "mo", "na", "pe", "ri", "su", "ta", "vi", "zo"]
+    first = [
+        "ba",
+        "do",
+        "fi",
+        "go",
+        "hu",
+        "ka",
+        "li",
+        "mo",
+        "na",
+        "pe",
+        "ri",
+        "su",
+        "ta",
+        "vi",
+        "zo",
+    ]
     last = ["bo", "da", "lin", "mar", "nek", "pol", "ra", "sim", "tun", "vel", "wen"]
     names = [(a + b).capitalize() for a in first for b in last]
     rng.shuffle(names)
-    places = [a + b for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor") for b in ("by", "ford", "ham", "wick")]
+    places = [
+        a + b
+        for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor")
+        for b in ("by", "ford", "ham", "wick")
+    ]
     towns = tuple((name,) for name in rng.sample(places, TOWNS))
     pool = {**VALUES, "home": towns}
     beings = []
     for i in range(BEINGS):
-        facts = {relation: rng.choice(pool[relation]) for relation in PORTRAIT if relation != "friend"}
+        facts = {
+            relation: rng.choice(pool[relation]) for relation in PORTRAIT if relation != "friend"
+        }
         beings.append(Being(names[i], facts | {"friend": (names[(i + 2) % 4 + i // 4 * 4],)}))
     return World(tuple(beings), pool | {"friend": tuple((being.name,) for being in beings)})
 

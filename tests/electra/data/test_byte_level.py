@@ -27,7 +27,9 @@ def pair(tmp_path_factory):
 def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):
     peer, ours = pair
     texts = [text for text in TEXTS if "[MASK]" not in text]
-    assert ours.encode_lines(texts) == [peer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert ours.encode_lines(texts) == [
+        peer(text, add_special_tokens=False)["input_ids"] for text in texts
+    ]
     assert ours.encode_lines(["[MASK]"]) != [[ours.mask_id]]  # no text forges one
     assert [ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id] == [
         getattr(peer, f"{name}_id") for name in NAMES
@@ -35,18 +37,29 @@ def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):
     assert ours.vocab_size == len(peer)
     save(ours, tmp_path)
     again = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert [again(text)["input_ids"] for text in texts] == [peer(text)["input_ids"] for text in texts]
+    assert [again(text)["input_ids"] for text in texts] == [
+        peer(text)["input_ids"] for text in texts
+    ]
     assert again(*texts[:2])["input_ids"] == peer(*texts[:2])["input_ids"]
     assert (load(tmp_path).identity, load(tmp_path).pieces()) == (ours.identity, ours.pieces())
 
 
 @settings(max_examples=150, deadline=None)
-@given(text=st.text(st.one_of(st.sampled_from("the ship's 100 [MASK]\u0301é日|_,."), st.characters(codec="utf-8"))))
+@given(
+    text=st.text(
+        st.one_of(
+            st.sampled_from("the ship's 100 [MASK]\u0301é日|_,."), st.characters(codec="utf-8")
+        )
+    )
+)
 def test_a_corpus_line_has_the_librarys_ids_behind_a_space(pair, text):
     _, ours = pair
     line = " ".join(text.split())
     if line:
-        assert np.frombuffer(ours.encode_bytes([line])[0], ours.dtype).tolist() == ours.encode_lines([f" {line}"])[0]
+        assert (
+            np.frombuffer(ours.encode_bytes([line])[0], ours.dtype).tolist()
+            == ours.encode_lines([f" {line}"])[0]
+        )
 
 
 def test_a_token_stands_where_its_letters_stand(pair):
@@ -66,7 +79,11 @@ def test_answers_to_questions_are_found_in_their_context(pair):
     ]
     reading = windows.encode(rows, pair[1], SquadConfig(length=128, stride=32, question_length=16))
     for row, window, places, first, last in zip(
-        rows, reading.windows, reading.places, *(reading.examples.targets[end] for end in ("start", "end")), strict=True
+        rows,
+        reading.windows,
+        reading.places,
+        *(reading.examples.targets[end] for end in ("start", "end")),
+        strict=True,
     ):
         begin, end = places[first - window.offset][0], places[last - window.offset][1]
         assert context[begin:end] == row["answers"][0]["text"]
@@ -85,7 +102,9 @@ def test_words_of_a_sentence_are_those_of_transformers(pair):
 def test_pieces_are_spelled_as_wordpiece_spells_them(pair, text):
     _, ours = pair
     (ids,) = ours.encode_lines([text])
-    assert decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True)) == text
+    assert (
+        decoders.WordPiece(prefix="##", cleanup=False).decode(ours.spell(ids, begins=True)) == text
+    )
     assert ours.spell([ours.mask_id, ours.cls_id]) == ["[MASK]", "[CLS]"]
     (ship,) = ours.encode_lines(["🚢"])
     assert len(ship) > 1 and ours.spell(ship[:1]) == ["##\ufffd"], "a part of a letter"
@@ -94,7 +113,10 @@ def test_pieces_are_spelled_as_wordpiece_spells_them(pair, text):
 def test_a_replacement_is_written_with_its_space(pair):
     text = "it's in"
     encoding = pair[1].raw.encode(text, add_special_tokens=False)
-    tokens, changed = pair[1].spell(encoding.ids, begins=True), np.zeros(len(encoding.ids), dtype=bool)
+    tokens, changed = (
+        pair[1].spell(encoding.ids, begins=True),
+        np.zeros(len(encoding.ids), dtype=bool),
+    )
     at = encoding.offsets.index((2, 4))
     tokens[at], changed[at] = "(", True
     assert write(text, tokens, np.array(encoding.offsets), changed, True)[0] == "it ( in"
@@ -107,9 +129,19 @@ def test_a_replacement_is_written_with_its_space(pair):
             {"pre_tokenizer": {"type": "Whitespace"}},
             "is BPE with normalizer NFC and pre-tokenizer Whitespace, which is not supported; use",
         ),
-        ({"normalizer": {"type": "NFKC"}}, "is BPE with normalizer NFKC and pre-tokenizer ByteLevel"),
         (
-            {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True, "trim_offsets": True}},
+            {"normalizer": {"type": "NFKC"}},
+            "is BPE with normalizer NFKC and pre-tokenizer ByteLevel",
+        ),
+        (
+            {
+                "pre_tokenizer": {
+                    "type": "ByteLevel",
+                    "add_prefix_space": True,
+                    "use_regex": True,
+                    "trim_offsets": True,
+                }
+            },
             "pre-tokenizer ByteLevel, which is not supported",
         ),
         ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; a vocabulary needs"),
@@ -126,5 +158,7 @@ def test_merges_that_are_dropped_at_random_are_refused(tmp_path):
     rules = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
     rules["model"]["dropout"] = 0.5
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"has dropout 0\.5, so it reads the same text in another way each time"):
+    with pytest.raises(
+        BadInput, match=r"has dropout 0\.5, so it reads the same text in another way each time"
+    ):
         load(tmp_path)

@@ -27,5 +27,8 @@ def test_a_step_is_a_function_of_seed_and_step() -> None:
 def test_working_ahead_changes_nothing(batch: int) -> None:
     for step in (0, 1, 3000 // batch + 5, 128):
         positions = np.arange(step * batch, (step + 1) * batch)
-        plain = [permute(np.array([p % 4999]), 4999, derive(9, "order", p // 4999))[0] for p in positions.tolist()[:50]]
+        plain = [
+            permute(np.array([p % 4999]), 4999, derive(9, "order", p // 4999))[0]
+            for p in positions.tolist()[:50]
+        ]
         assert row_indices(9, step, batch, 4999)[:50].tolist() == plain

@@ -1,4 +1,6 @@
-"""ELECTRA's rule against a second, literal writing of it; and what must hold for any text, length and setting."""
+"""ELECTRA's rule against a second, literal writing of it; and what must hold for any text, length
+and setting.
+"""
 
 import random
 from pathlib import Path
@@ -22,7 +24,9 @@ def tokenizer() -> Tokenizer:
 
 
 def documents(seed: int, count: int = 40, longest: int = 90) -> list[list[list[int]]]:
-    """Documents of lines of ids that are no special tokens; every id of a document is new, as far as ids last."""
+    """Documents of lines of ids that are no special tokens; every id of a document is new, as far
+    as ids last.
+    """
     rng = random.Random(seed)
     made = []
     for _ in range(count):
@@ -56,7 +60,11 @@ def literal_rule(texts, length: int, seed: int) -> list[list[int]]:
         a: list[int] = []
         b: list[int] = []
         for line in held:
-            if len(a) == 0 or len(a) + len(line) < goal or (len(b) == 0 and len(a) < goal and draw() < 0.5):
+            if (
+                len(a) == 0
+                or len(a) + len(line) < goal
+                or (len(b) == 0 and len(a) < goal and draw() < 0.5)
+            ):
                 a = a + line
             else:
                 b = b + line
@@ -95,9 +103,13 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}")
+@pytest.mark.parametrize(
+    "config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}"
+)
 @pytest.mark.parametrize("seed", range(6))
-def test_no_token_is_invented_and_every_loss_is_counted(tokenizer: Tokenizer, config: PackingConfig, seed: int) -> None:
+def test_no_token_is_invented_and_every_loss_is_counted(
+    tokenizer: Tokenizer, config: PackingConfig, seed: int
+) -> None:
     texts, length = documents(seed), [8, 9, 17, 64, 128, 512][seed]
     ids, bounds, counts = pack(tokenizer, texts, length, config, seed)
     given = np.bincount([i for lines in texts for line in lines for i in line], minlength=305)
@@ -123,7 +135,11 @@ def test_no_token_is_invented_and_every_loss_is_counted(tokenizer: Tokenizer, co
 
 
 def test_impossible_settings_name_the_key() -> None:
-    good = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": str(Path("v.txt"))}, "lengths": [128]}
+    good = {
+        "corpus": "c",
+        "tokenizer": {"kind": "vocab", "file": str(Path("v.txt"))},
+        "lengths": [128],
+    }
     build(TokensConfig, good, "tokens.x")
     for change, key in [
         ({"lengths": []}, "tokens.x.lengths"),
@@ -147,7 +163,9 @@ def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokeniz
     line = [5 + i for i in range(250)]
     config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
     ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
-    assert [i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()] == line
+    assert [
+        i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()
+    ] == line
 
 
 def test_a_row_never_spans_two_documents(tokenizer: Tokenizer) -> None:

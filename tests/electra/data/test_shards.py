@@ -15,7 +15,9 @@ LENGTH = 12
 
 def tokenizer_of(size: int) -> Tokenizer:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    return from_pieces([*specials, *(f"w{i}" for i in range(size - 5))], lowercase=True, strip_accents=None)
+    return from_pieces(
+        [*specials, *(f"w{i}" for i in range(size - 5))], lowercase=True, strip_accents=None
+    )
 
 
 def write(folder: Path, tokenizer: Tokenizer, rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -38,8 +40,17 @@ def test_rows_come_back(tmp_path: Path, vocabulary: int, dtype: str) -> None:
     tokenizer = tokenizer_of(vocabulary)
     ids, bounds = write(tmp_path, tokenizer)
     rows = Rows.open(tmp_path, "train", tokenizer=tokenizer.identity)
-    assert len(rows) == 40 and rows.length == LENGTH and rows.pad_id == 0 and rows.vocab_size == vocabulary
-    assert rows.ids.dtype == np.dtype(dtype) and (rows.ids == ids).all() and (rows.bounds == bounds).all()
+    assert (
+        len(rows) == 40
+        and rows.length == LENGTH
+        and rows.pad_id == 0
+        and rows.vocab_size == vocabulary
+    )
+    assert (
+        rows.ids.dtype == np.dtype(dtype)
+        and (rows.ids == ids).all()
+        and (rows.bounds == bounds).all()
+    )
     assert rows.tokens == bounds[:, 1].sum()
     with pytest.raises(ValueError, match="read-only"):
         rows.ids[0, 0] = 1
@@ -51,7 +62,14 @@ def test_damage_is_found(tmp_path: Path) -> None:
     for name in ("train-00000.ids", "train-00000.bounds"):
         file = tmp_path / name
         good = file.read_bytes()
-        for bad in (flip(good, 3), flip(good, len(good) * 8 - 1), good[:-1], good + b"\0", b"", bytes(len(good))):
+        for bad in (
+            flip(good, 3),
+            flip(good, len(good) * 8 - 1),
+            good[:-1],
+            good + b"\0",
+            b"",
+            bytes(len(good)),
+        ):
             file.write_bytes(bad)
             with pytest.raises(CorruptFile, match=name):
                 Rows.open(tmp_path, "train")
@@ -70,7 +88,14 @@ def flip(data: bytes, bit: int) -> bytes:
 
 @pytest.mark.parametrize(
     "change",
-    [{"length": 24}, {"dtype": "<u4"}, {"kind": "corpus"}, {"vocab_size": "many"}, {"splits": {}}, {"length": 0}],
+    [
+        {"length": 24},
+        {"dtype": "<u4"},
+        {"kind": "corpus"},
+        {"vocab_size": "many"},
+        {"splits": {}},
+        {"length": 0},
+    ],
     ids=str,
 )
 def test_a_manifest_that_makes_no_sense_is_refused(tmp_path: Path, change: dict) -> None:

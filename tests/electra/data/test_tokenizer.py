@@ -1,4 +1,6 @@
-"""WordPiece: ids equal transformers' on any text, training is deterministic, damage and misfits are sentences."""
+"""WordPiece: ids equal transformers' on any text, training is deterministic, damage and misfits are
+sentences.
+"""
 
 import json
 import lzma
@@ -19,7 +21,9 @@ from electra.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 PUBLISHED = DATA / "vocab" / "bert-base-uncased-vocab.txt"
-needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason="the folder shared/data is not beside this checkout")
+needs_data = pytest.mark.skipif(
+    not PUBLISHED.exists(), reason="the folder shared/data is not beside this checkout"
+)
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
 WORDS = TEXT.split()
@@ -28,7 +32,8 @@ WORDS = TEXT.split()
 def made_up_lines(seed: int, count: int = 300) -> list[str]:
     rng = random.Random(seed)
     return [
-        " ".join(rng.choices(WORDS, k=rng.randrange(0, 14))) + rng.choice([".", "!", "", "…"]) for _ in range(count)
+        " ".join(rng.choices(WORDS, k=rng.randrange(0, 14))) + rng.choice([".", "!", "", "…"])
+        for _ in range(count)
     ]
 
 
@@ -60,7 +65,9 @@ ALPHABET = st.one_of(
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(st.text(ALPHABET, max_size=40), max_size=4))
-def test_ids_equal_those_of_transformers_on_any_text(trained: Tokenizer, reference, lines: list[str]) -> None:
+def test_ids_equal_those_of_transformers_on_any_text(
+    trained: Tokenizer, reference, lines: list[str]
+) -> None:
     expected = [reference(line, add_special_tokens=False)["input_ids"] for line in lines]
     assert ids_of(trained, lines) == expected
     assert trained.encode_lines(lines) == expected
@@ -107,8 +114,12 @@ def test_training_is_the_same_in_every_process() -> None:
 @pytest.mark.parametrize(("lowercase", "strip_accents", "pieces"), [
     (True, None, ["cafe"]), (True, False, ["café"]), (False, None, ["Café"]), (False, True, ["Cafe"]),
 ])  # fmt: skip
-def test_case_and_accents_are_settings(lowercase: bool, strip_accents: bool | None, pieces: list[str]) -> None:
-    tokenizer = wordpiece.train_wordpiece(["Café"] * 9, 60, lowercase=lowercase, strip_accents=strip_accents)
+def test_case_and_accents_are_settings(
+    lowercase: bool, strip_accents: bool | None, pieces: list[str]
+) -> None:
+    tokenizer = wordpiece.train_wordpiece(
+        ["Café"] * 9, 60, lowercase=lowercase, strip_accents=strip_accents
+    )
     assert [tokenizer.pieces()[i] for i in tokenizer.encode_lines(["Café"])[0]] == pieces
     assert ids_of(tokenizer, ["Café"]) == tokenizer.encode_lines(["Café"])
 
@@ -116,7 +127,9 @@ def test_case_and_accents_are_settings(lowercase: bool, strip_accents: bool | No
 def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(trained, tmp_path)
     read = [wordpiece.load(tmp_path), wordpiece.load(tmp_path / "tokenizer.json")]
-    assert {each.identity for each in [*read, wordpiece.load(tmp_path / "vocab.txt")]} == {trained.identity}
+    assert {each.identity for each in [*read, wordpiece.load(tmp_path / "vocab.txt")]} == {
+        trained.identity
+    }
 
 
 @pytest.mark.parametrize(("content", "sentence"), [
@@ -142,10 +155,18 @@ def test_missing_and_broken_files_are_sentences(tmp_path: Path) -> None:
         wordpiece.load(tmp_path)
     plain = wordpiece.from_pieces([*SPECIALS, "a"], lowercase=True, strip_accents=None)
     rules = json.loads(plain.raw.to_str())
-    split = {"type": "Split", "pattern": {"Regex": "(n+)+$"}, "behavior": "Isolated", "invert": False}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": "(n+)+$"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     for part, value in (("normalizer", None), ("pre_tokenizer", None), ("pre_tokenizer", split)):
         (tmp_path / "tokenizer.json").write_text(json.dumps(rules | {part: value}))
-        with pytest.raises(BadInput, match=r"is WordPiece with normalizer .* which is not supported; use a tokenizer"):
+        with pytest.raises(
+            BadInput,
+            match=r"is WordPiece with normalizer .* which is not supported; use a tokenizer",
+        ):
             wordpiece.load(tmp_path)
     rules["model"]["max_input_chars_per_word"] = 1 << 40
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
@@ -161,7 +182,9 @@ def test_training_on_nothing_or_with_too_few_pieces_is_a_sentence() -> None:
 
 
 def test_words_that_become_unknown_teach_nothing_and_are_counted() -> None:
-    """The time of training goes by the square of the longest word: one of a megabyte would take days."""
+    """The time of training goes by the square of the longest word: one of a megabyte would take
+    days.
+    """
     lines, counts = list(made_up_lines(1)), Counter[str]()
     long = "q" * 101 + " fox," + "zq" * 500_000 + ",fox " + "z" * 101
     trained = wordpiece.train_wordpiece([*lines, long], 120, counts=counts)
@@ -169,7 +192,8 @@ def test_words_that_become_unknown_teach_nothing_and_are_counted() -> None:
     assert trained.pieces() == wordpiece.train_wordpiece([*lines, " fox, ,fox "], 120).pieces()
     kept = "x" * 100
     assert (
-        wordpiece.train_wordpiece([kept], 120, counts=counts).pieces()[-1].startswith("x") and counts["long_words"] == 3
+        wordpiece.train_wordpiece([kept], 120, counts=counts).pieces()[-1].startswith("x")
+        and counts["long_words"] == 3
     )
 
 
@@ -180,8 +204,12 @@ def test_unknown_characters_are_counted_not_only_words(trained: wordpiece.Tokeni
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_a_folder_with_a_vocab_alone_is_read_by_its_settings(tmp_path: Path, lowercase: bool) -> None:
-    made = wordpiece.from_pieces([*SPECIALS, "the", "The", "cat"], lowercase=lowercase, strip_accents=None)
+def test_a_folder_with_a_vocab_alone_is_read_by_its_settings(
+    tmp_path: Path, lowercase: bool
+) -> None:
+    made = wordpiece.from_pieces(
+        [*SPECIALS, "the", "The", "cat"], lowercase=lowercase, strip_accents=None
+    )
     wordpiece.save(made, tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == made.encode_lines(["The cat"])
@@ -199,7 +227,11 @@ def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
     ours = wordpiece.load(tmp_path / "tokenizer.json")
     wordpiece.save(ours, tmp_path / "saved")
     peer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path / "saved")
-    assert [peer("日本 ab", add_special_tokens=False)["input_ids"]] == ours.encode_lines(["日本 ab"]) == [[7, 5, 6]]
+    assert (
+        [peer("日本 ab", add_special_tokens=False)["input_ids"]]
+        == ours.encode_lines(["日本 ab"])
+        == [[7, 5, 6]]
+    )
     rules["model"]["continuing_subword_prefix"] = "@@"
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
     with pytest.raises(BadInput, match="has the prefix '@@' within words instead of '##'"):

@@ -1,4 +1,6 @@
-"""A made-up language of a few words, a random encoder of it, and rows of every task: all made in under a second."""
+"""A made-up language of a few words, a random encoder of it, and rows of every task: all made in
+under a second.
+"""
 
 import random
 from pathlib import Path
@@ -17,12 +19,21 @@ WORDS = WORDS.split()
 CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
-MODERN = ModernConfig(kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, positions=64, window=6)
+MODERN = ModernConfig(
+    kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, positions=64, window=6
+)
 
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    pieces = [*tokenizers.SPECIALS, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "?"]
+    pieces = [
+        *tokenizers.SPECIALS,
+        *WORDS,
+        *LETTERS,
+        *(f"##{letter}" for letter in LETTERS),
+        ".",
+        "?",
+    ]
     return tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
 
 
@@ -61,14 +72,20 @@ def squad_rows(count: int, seed: int, *, impossible: bool) -> list[dict]:
     rows = []
     for number in range(count):
         facts = [
-            (animal, draw.choice(["red", "blue", "green"])) for animal in draw.sample(["cat", "dog", "bird", "fish"], 3)
+            (animal, draw.choice(["red", "blue", "green"]))
+            for animal in draw.sample(["cat", "dog", "bird", "fish"], 3)
         ]
         context = " ".join(f"the {animal} is {colour}." for animal, colour in facts)
         none = impossible and number % 3 == 0
         animal, colour = ("river", "") if none else facts[number % 3]
         start = context.index(f"{animal} is") + len(f"{animal} is ") if not none else 0
         answers = [] if none else [{"text": colour, "start": start}]
-        row = {"id": f"q{number}", "title": "t", "question": f"the {animal} is?", "context": context}
+        row = {
+            "id": f"q{number}",
+            "title": "t",
+            "question": f"the {animal} is?",
+            "context": context,
+        }
         rows.append(row | {"answers": answers, "impossible": none})
     return rows
 

@@ -15,7 +15,9 @@ def test_an_epoch_is_one_shuffle_of_all_rows():
     again = list(itertools.islice(training_order(1000, 32, 5, "x"), 64))
     assert all((one == two).all() for one, two in zip(epochs, again, strict=True))
     assert epochs[0].tolist() != next(training_order(1000, 32, 6, "x")).tolist()
-    assert {tuple(sorted(batch)) for batch in epochs[:32]} != {tuple(sorted(batch)) for batch in epochs[32:]}
+    assert {tuple(sorted(batch)) for batch in epochs[:32]} != {
+        tuple(sorted(batch)) for batch in epochs[32:]
+    }
 
 
 def test_a_batch_is_padded_at_the_end_of_its_rows():
@@ -37,4 +39,6 @@ def test_parts_hold_rows_of_like_length_with_little_padding():
     for part in found:
         padded = len(part) * lengths[part].max()
         assert padded <= 500 and padded - lengths[part].sum() <= 40
-    assert [len(part) for part in parts(np.arange(3), np.array([9, 9, 9]), tokens=1, padding=40)] == [1, 1, 1]
+    assert [
+        len(part) for part in parts(np.arange(3), np.array([9, 9, 9]), tokens=1, padding=40)
+    ] == [1, 1, 1]

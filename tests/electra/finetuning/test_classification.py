@@ -17,8 +17,16 @@ def row(**values) -> dict:
     ("task", "rows", "sentence"),
     [
         ("cola", [], "holds no rows"),
-        ("cola", [row(), row(id="8", label="2")], r":2 \(id 8\): has the label '2'; expected one of 0, 1"),
-        ("rte", [row(label="Entailment")], r"has the label 'Entailment'; expected one of entailment, not_entailment"),
+        (
+            "cola",
+            [row(), row(id="8", label="2")],
+            r":2 \(id 8\): has the label '2'; expected one of 0, 1",
+        ),
+        (
+            "rte",
+            [row(label="Entailment")],
+            r"has the label 'Entailment'; expected one of entailment, not_entailment",
+        ),
         ("cola", [row(label=None)], r"has the label None"),
         ("stsb", [row(label=float("nan"))], r"has the score nan; expected a finite number"),
         ("stsb", [row(label="4.2")], r"has the score '4.2'"),
@@ -48,7 +56,9 @@ def test_test_rows_need_no_label(tmp_path):
 def test_layout_of_single_sentences_and_pairs(tokenizer):
     rows = [row(a="the cat", b="a dog runs", label="1"), row(id="8", a="fish", label="0")]
     examples = encode(rows, GLUE["mrpc"], tokenizer, 16)
-    the, cat, dog, runs, fish = (tokenizer.raw.token_to_id(word) for word in ("the", "cat", "dog", "runs", "fish"))
+    the, cat, dog, runs, fish = (
+        tokenizer.raw.token_to_id(word) for word in ("the", "cat", "dog", "runs", "fish")
+    )
     a = tokenizer.raw.token_to_id("a")
     cls, sep = tokenizer.cls_id, tokenizer.sep_id
     assert examples.ids_S.tolist() == [cls, the, cat, sep, a, dog, runs, sep, cls, fish, sep]
@@ -61,7 +71,9 @@ def test_scores_are_scaled_as_published(tokenizer):
     assert examples.targets["label"].tolist() == [0.5]
 
 
-@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (8, 9, 4, 3), (9, 8, 4, 3), (2, 9, 2, 5), (9, 1, 6, 1), (9, 0, 7, 0)])
+@pytest.mark.parametrize(
+    "sizes", [(3, 3, 3, 3), (8, 9, 4, 3), (9, 8, 4, 3), (2, 9, 2, 5), (9, 1, 6, 1), (9, 0, 7, 0)]
+)
 def test_cutting_takes_single_pieces_from_the_longer_side(sizes):
     a, b, cut_a, cut_b = (list(range(size)) for size in sizes)
     assert _cut(a, b, 7) == (cut_a, cut_b) and (len(a), len(b)) == sizes[:2]
@@ -73,5 +85,9 @@ def test_both_orders_and_subsets():
     assert len(turned) == 100 and (turned[50]["a"], turned[50]["b"]) == ("b0", "a0")
     assert len({r["id"] for r in turned}) == 100
     few = subset(rows, 10, 0)
-    assert len(few) == 10 and few == subset(rows, 10, 0) and few == sorted(few, key=lambda r: int(r["id"]))
+    assert (
+        len(few) == 10
+        and few == subset(rows, 10, 0)
+        and few == sorted(few, key=lambda r: int(r["id"]))
+    )
     assert subset(rows, None, 0) == subset(rows, 50, 0) == rows

@@ -1,4 +1,6 @@
-"""What heads read of a padded batch is what its rows hold, and each kind of network stays on its device."""
+"""What heads read of a padded batch is what its rows hold, and each kind of network stays on its
+device.
+"""
 
 import numpy as np
 import pytest
@@ -37,10 +39,15 @@ def test_pooling_reads_each_rows_own_tokens(encoder, examples):
     for numbers in ([0, 1, 2, 3], [5]):
         batch = examples.batch(np.array(numbers))
         rows, sides = [], []
-        for ids, segments, length in zip(batch.ids_BT, batch.segments_BT, batch.lengths_B, strict=True):
+        for ids, segments, length in zip(
+            batch.ids_BT, batch.segments_BT, batch.lengths_B, strict=True
+        ):
             rows.append(encoder(ids[None, :length], segments[None, :length])[0])
             sides.append(segments[:length])
-        texts = [[row[side == number].mean(0) for number in (0, 1)] for row, side in zip(rows, sides, strict=True)]
+        texts = [
+            [row[side == number].mean(0) for number in (0, 1)]
+            for row, side in zip(rows, sides, strict=True)
+        ]
         pair = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in texts])
         expected = {
             "cls": torch.stack([row[0] for row in rows]),
@@ -67,7 +74,10 @@ def test_all_layers_are_the_embeddings_and_each_layers_states(encoder, examples)
     inputs = (batch.ids_BT, batch.segments_BT, batch.lengths_B)
     states = encoder(*inputs, all_layers=True).split(32, -1)
     expected = []
-    hooks = [part.register_forward_hook(lambda *call: expected.append(call[-1])) for part in encoder.layers]
+    hooks = [
+        part.register_forward_hook(lambda *call: expected.append(call[-1]))
+        for part in encoder.layers
+    ]
     hooks.append(encoder.project.register_forward_hook(lambda *call: expected.append(call[-1])))
     whole = encoder(*inputs)
     for hook in hooks:
@@ -76,7 +86,11 @@ def test_all_layers_are_the_embeddings_and_each_layers_states(encoder, examples)
         assert torch.equal(ours, theirs)
     for pooling in ("cls", "mean", "pair", "align"):
         vectors = pooled(encoder, batch, pooling, "all")
-        assert vectors.shape[1] == pooled_size(encoder, pooling, "all") == len(states) * pooled_size(encoder, pooling)
+        assert (
+            vectors.shape[1]
+            == pooled_size(encoder, pooling, "all")
+            == len(states) * pooled_size(encoder, pooling)
+        )
         last = torch.cat(vectors.split(32, 1)[len(states) - 1 :: len(states)], 1)
         assert torch.allclose(last, pooled(encoder, batch, pooling), atol=1e-5)
 
@@ -86,7 +100,10 @@ def networks(encoder, tokenizer):
     squad = encode_squad(squad_rows(20, 1, impossible=True), tokenizer, SQUAD)
     yield SpanFinder(encoder, SQUAD), squad.examples
     task = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True)
-    rows = [{"id": str(length), "words": ["cat"] * length, "tags": ["B-NP"] * length} for length in range(1, 21)]
+    rows = [
+        {"id": str(length), "words": ["cat"] * length, "tags": ["B-NP"] * length}
+        for length in range(1, 21)
+    ]
     tags = Tagging(task).encode(rows, tokenizer, FinetuneConfig(length=40))
     yield Tagger(encoder, len(task.classes), 40), tags.examples
     yield Classifier(encoder, 3, 0.1), encode(glue_rows("mnli", 20, 1), GLUE["mnli"], tokenizer, 40)

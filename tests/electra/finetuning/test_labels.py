@@ -1,4 +1,6 @@
-"""Labels as files have them: classes and numbers, and tags as seqeval 1.2.2 reads and scores them, there and back."""
+"""Labels as files have them: classes and numbers, and tags as seqeval 1.2.2 reads and scores them,
+there and back.
+"""
 
 import math
 from typing import Any
@@ -6,7 +8,15 @@ from typing import Any
 import pytest
 
 from electra.errors import BadInput
-from electra.finetuning.labels import bioes, check_tags, entity_f1, iob2, read_label, spans, tag_scores
+from electra.finetuning.labels import (
+    bioes,
+    check_tags,
+    entity_f1,
+    iob2,
+    read_label,
+    spans,
+    tag_scores,
+)
 from electra.finetuning.tasks import Task
 
 
@@ -44,18 +54,20 @@ def test_any_other_is_told(value: Any, labels: tuple[str, ...], said: str) -> No
     assert label is None and said in wrong
 
 
-CHUNKS = Task(name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True)
+CHUNKS = Task(
+    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True
+)
 
 SEEN = [  # (tags, spans) and (predicted, gold, F1) that seqeval gave for random tags
-    ("S-NP O E-NP I-VP S-VP I-NP B-NP S-VP B-VP", [("NP", 0, 0), ("NP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("NP", 5, 5), ("NP", 6, 6), ("VP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
-    ("S-NP E-NP O E-VP B-NP I-NP E-NP B-NP B-VP", [("NP", 0, 0), ("NP", 1, 1), ("VP", 3, 3), ("NP", 4, 6), ("NP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
-    ("B-NP B-VP S-VP E-VP E-VP E-VP S-VP E-NP I-VP", [("NP", 0, 0), ("VP", 1, 1), ("VP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("VP", 5, 5), ("VP", 6, 6), ("NP", 7, 7), ("VP", 8, 8)]),  # noqa: E501
+    ("S-NP O E-NP I-VP S-VP I-NP B-NP S-VP B-VP", [("NP", 0, 0), ("NP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("NP", 5, 5), ("NP", 6, 6), ("VP", 7, 7), ("VP", 8, 8)]),
+    ("S-NP E-NP O E-VP B-NP I-NP E-NP B-NP B-VP", [("NP", 0, 0), ("NP", 1, 1), ("VP", 3, 3), ("NP", 4, 6), ("NP", 7, 7), ("VP", 8, 8)]),
+    ("B-NP B-VP S-VP E-VP E-VP E-VP S-VP E-NP I-VP", [("NP", 0, 0), ("VP", 1, 1), ("VP", 2, 2), ("VP", 3, 3), ("VP", 4, 4), ("VP", 5, 5), ("VP", 6, 6), ("NP", 7, 7), ("VP", 8, 8)]),
 ]  # fmt: skip
 SCORED = [
     (["E-NP B-NP E-NP S-VP S-NP B-VP", "E-VP B-VP B-VP O E-VP S-VP", "O E-VP B-NP I-VP I-NP B-VP"],
      ["I-NP B-NP E-NP S-VP S-NP B-VP", "E-VP B-VP E-VP O E-VP I-VP", "O E-VP S-NP I-VP B-NP B-VP"], 89.65517241379311),
     (["B-NP B-VP I-VP B-NP E-VP I-VP", "B-NP B-VP E-NP B-NP B-NP E-NP", "I-VP I-VP S-NP S-VP B-NP B-NP"],
-     ["B-VP O I-VP B-NP E-VP I-VP", "B-NP E-VP E-NP B-NP I-VP S-VP", "I-VP I-VP B-VP S-VP B-NP B-NP"], 70.96774193548386),  # noqa: E501
+     ["B-VP O I-VP B-NP E-VP I-VP", "B-NP E-VP E-NP B-NP I-VP S-VP", "I-VP I-VP B-VP S-VP B-NP B-NP"], 70.96774193548386),
     (["O O"], ["O O"], 0.0),
 ]  # fmt: skip
 
@@ -83,8 +95,14 @@ def test_tags_go_to_bioes_and_back():
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"words": ["a", "b"], "tags": ["O"]}, "x:3: has 1 tags for 2 words; expected a tag for each word"),
-        ({"words": ["a"], "tags": ["B-PP"]}, "has the tag 'B-PP'; expected O, or one of B-, I-, E-, S- before NP, VP"),
+        (
+            {"words": ["a", "b"], "tags": ["O"]},
+            "x:3: has 1 tags for 2 words; expected a tag for each word",
+        ),
+        (
+            {"words": ["a"], "tags": ["B-PP"]},
+            "has the tag 'B-PP'; expected O, or one of B-, I-, E-, S- before NP, VP",
+        ),
         ({"words": ["a"], "tags": ["NP"]}, "has the tag 'NP'"),
         ({"words": ["a", " "], "tags": ["O", "O"]}, "an object with an id and words"),
         ({"words": "a b", "tags": ["O", "O"]}, "an object with an id and words"),

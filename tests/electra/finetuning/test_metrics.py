@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as theirs
 
-from electra.finetuning.metrics import METRICS, accuracy, f1, macro_f1, matthews, pearson, ranks, score, spearman
+from electra.finetuning.metrics import (
+    METRICS,
+    accuracy,
+    f1,
+    macro_f1,
+    matthews,
+    pearson,
+    ranks,
+    score,
+    spearman,
+)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -15,12 +25,18 @@ from electra.finetuning.metrics import METRICS, accuracy, f1, macro_f1, matthews
 def test_classification_equals_scikit_learn(classes, seed):
     draw = np.random.default_rng(seed)
     predicted, label = draw.integers(0, classes, (2, 200)).astype(float)
-    assert accuracy(predicted, label) == pytest.approx(100 * theirs.accuracy_score(label, predicted), abs=1e-9)
-    assert matthews(predicted, label) == pytest.approx(100 * theirs.matthews_corrcoef(label, predicted), abs=1e-9)
+    assert accuracy(predicted, label) == pytest.approx(
+        100 * theirs.accuracy_score(label, predicted), abs=1e-9
+    )
+    assert matthews(predicted, label) == pytest.approx(
+        100 * theirs.matthews_corrcoef(label, predicted), abs=1e-9
+    )
     expected = 100 * theirs.f1_score(label, predicted, average="macro")
     assert macro_f1(predicted, label) == pytest.approx(expected, abs=1e-9)
     if classes == 2:
-        assert f1(predicted, label) == pytest.approx(100 * theirs.f1_score(label, predicted), abs=1e-9)
+        assert f1(predicted, label) == pytest.approx(
+            100 * theirs.f1_score(label, predicted), abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -31,8 +47,12 @@ def test_correlations_equal_scipy(seed, ties):
     label = label + predicted
     if ties:
         predicted, label = predicted.round(), label.round()
-    assert pearson(predicted, label) == pytest.approx(100 * stats.pearsonr(predicted, label)[0], abs=1e-9)
-    assert spearman(predicted, label) == pytest.approx(100 * stats.spearmanr(predicted, label)[0], abs=1e-9)
+    assert pearson(predicted, label) == pytest.approx(
+        100 * stats.pearsonr(predicted, label)[0], abs=1e-9
+    )
+    assert spearman(predicted, label) == pytest.approx(
+        100 * stats.spearmanr(predicted, label)[0], abs=1e-9
+    )
     assert (ranks(label) == stats.rankdata(label)).all()
 
 

@@ -5,8 +5,13 @@ from electra.finetuning.tasks import FinetuneConfig
 
 
 def test_the_arm_from_scratch_changes_only_what_it_names():
-    config = build(FinetuneConfig, {"learning_rate": 1e-4, "seeds": [5], "scratch": {"learning_rate": 1e-3}}, "x")
+    config = build(
+        FinetuneConfig,
+        {"learning_rate": 1e-4, "seeds": [5], "scratch": {"learning_rate": 1e-3}},
+        "x",
+    )
     assert config.of_arm("pretrained").learning_rate == 1e-4
     assert config.of_arm("scratch").learning_rate == 1e-3
     assert config.of_arm("scratch").layer_decay == config.layer_decay
-    assert config.of_arm("pretrained").seeds == FinetuneConfig().seeds  # seeds bear on no single run
+    # seeds bear on no single run
+    assert config.of_arm("pretrained").seeds == FinetuneConfig().seeds

@@ -16,7 +16,9 @@ from electra.nn.huggingface import load_encoder
 
 from .conftest import glue_rows
 
-CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0)
+CONFIG = FinetuneConfig(
+    learning_rate=1e-3, epochs=2, batch=16, length=40, dropout=0.0, head_dropout=0.0
+)
 
 
 def classifier(model, classes=2) -> Classifier:
@@ -27,11 +29,18 @@ def classifier(model, classes=2) -> Classifier:
 def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     whole, narrowed = classifier(model), classifier(model)
     (fewer,), widen = narrow(narrowed.encoder, [examples])
-    assert narrowed.encoder.embeddings.word.num_embeddings == len(np.unique(examples.ids_S)) < whole.encoder.vocab_size
+    assert (
+        narrowed.encoder.embeddings.word.num_embeddings
+        == len(np.unique(examples.ids_S))
+        < whole.encoder.vocab_size
+    )
     config = dataclasses.replace(CONFIG, weight_decay=0.01)
     train(whole, examples, config, seed=1, stream="t")
     train(narrowed, fewer, config, seed=1, stream="t")
-    expected, found = read_outputs(whole, examples)["logits"], read_outputs(narrowed, fewer)["logits"]
+    expected, found = (
+        read_outputs(whole, examples)["logits"],
+        read_outputs(narrowed, fewer)["logits"],
+    )
     assert np.abs(expected - found).max() < 1e-4
     widen()
     assert narrowed.encoder.embeddings.word.num_embeddings == whole.encoder.vocab_size
@@ -46,9 +55,14 @@ def test_steps_are_whole_epochs_of_rounded_up_batches():
     assert count_steps(33, FinetuneConfig(epochs=1)) == 2
 
 
-@pytest.mark.parametrize(("exponent", "tokens"), [("published", 1024), ("plain", 1024), ("published", 60)])
-def test_training_equals_the_published_rules_written_out(model, examples, exponent, tokens, monkeypatch):
-    """Adam without bias correction, eps outside the root, summed loss, clip 1, layer-wise decay, product schedule.
+@pytest.mark.parametrize(
+    ("exponent", "tokens"), [("published", 1024), ("plain", 1024), ("published", 60)]
+)
+def test_training_equals_the_published_rules_written_out(
+    model, examples, exponent, tokens, monkeypatch
+):
+    """Adam without bias correction, eps outside the root, summed loss, clip 1, layer-wise decay,
+    product schedule.
 
     Theirs takes whole batches at once, ours parts of at most `tokens` tokens.
     """
@@ -69,7 +83,11 @@ def test_training_equals_the_published_rules_written_out(model, examples, expone
         theirs.zero_grad()
         loss.backward()
         norm = torch.sqrt(sum(p.grad.square().sum() for p in theirs.parameters()))
-        rate = config.learning_rate * (1 - step / steps) * min(1.0, step / 0.8 if int(steps * 0.1) else 1.0)
+        rate = (
+            config.learning_rate
+            * (1 - step / steps)
+            * min(1.0, step / 0.8 if int(steps * 0.1) else 1.0)
+        )
         for name, p in theirs.named_parameters():
             if "layers." in name:
                 share = 0.8 ** (layers - int(name.split("layers.")[1][0]) + extra)
@@ -84,7 +102,9 @@ def test_training_equals_the_published_rules_written_out(model, examples, expone
             decay = 0.01 if p.ndim > 1 else 0.0
             with torch.no_grad():
                 p -= rate * share * (m / (v.sqrt() + 1e-6) + decay * p)
-    for (name, one), (_, two) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+    for (name, one), (_, two) in zip(
+        ours.named_parameters(), theirs.named_parameters(), strict=True
+    ):
         assert torch.allclose(one, two, atol=2e-5), name
 
 

@@ -33,8 +33,11 @@ def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
         left_out = (
             torch.linalg.svdvals(wanted.double())[64:].square().sum().sqrt()
         )  # Eckart and Young: no rank 64 is nearer
-        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(left_out.item(), rel=1e-4)
-        assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)  # the roots are shared out evenly
+        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(
+            left_out.item(), rel=1e-4
+        )
+        # the roots are shared out evenly
+        assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)
         assert found.diagonal().mean() > 5 * found.abs().mean()
         assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
 
@@ -50,19 +53,27 @@ def beside(share_TT, head):
 def test_heads_of_neighbours_look_at_the_words_beside_their_own():
     encoder = fresh_encoder(EncoderConfig(**NARROW, init="neighbours", init_std=0.1), 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
-    query, key, _ = encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
+    query, key, _ = (
+        encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
+    )
     for head in range(4):
         one = slice(32 * head, 32 * head + 32)
         beside((query[..., one] @ key[..., one].mT / 32**0.5).softmax(-1).mean(0), head)
 
 
-@pytest.mark.parametrize("changes", [{}, {"global_every": 1, "global_theta": 160_000.0, "init_std": 0.02}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"global_every": 1, "global_theta": 160_000.0, "init_std": 0.02}]
+)
 def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
-    config = ModernConfig(**{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes})
+    config = ModernConfig(
+        **{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes}
+    )
     encoder = fresh_encoder(config, 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     _, cos, sin = encoder.layer_inputs(None, ids)[0]
-    query, key, _ = encoder.layers[0].attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
+    query, key, _ = encoder.layers[0].attention.heads_of(
+        encoder.embeddings(ids, torch.zeros_like(ids))
+    )
     query, key = rotate(query, cos, sin), rotate(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
@@ -77,14 +88,19 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     ],
 )
 def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, init, layers, tables):
-    published, found = (fresh_encoder(kind(**NARROW, init=each), 500, 5) for each in ("published", init))
+    published, found = (
+        fresh_encoder(kind(**NARROW, init=each), 500, 5) for each in ("published", init)
+    )
     changed = {
         name: (value != other).nonzero()
-        for (name, value), other in zip(published.named_parameters(), found.parameters(), strict=True)
+        for (name, value), other in zip(
+            published.named_parameters(), found.parameters(), strict=True
+        )
         if not torch.equal(value, other)
     }
     for layer in range(layers):
-        assert changed.pop(f"layers.{layer}.attention.qkv.weight")[:, 0].max() < 256  # queries and keys
+        # queries and keys
+        assert changed.pop(f"layers.{layer}.attention.qkv.weight")[:, 0].max() < 256
     assert set(changed) == {f"embeddings.{table}.weight" for table in tables}
     if tables:  # what positions, or a constant, take of a word
         assert changed["embeddings.word.weight"][:, 1].min() >= 96
@@ -95,5 +111,9 @@ def test_neighbours_need_words_as_wide_as_the_layers():
         sentence = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
         with pytest.raises(BadConfig, match=sentence):
             build(kind, {"kind": name, **SHAPE, "init": "neighbours"}, "encoder")
-    with pytest.raises(BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"):
-        build(ModernConfig, {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"}, "encoder")
+    with pytest.raises(
+        BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"
+    ):
+        build(
+            ModernConfig, {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"}, "encoder"
+        )

@@ -1,4 +1,6 @@
-"""Initial values as published, what a folder says of them, and one forward pass of ordinary modules."""
+"""Initial values as published, what a folder says of them, and one forward pass of ordinary
+modules.
+"""
 
 from functools import partial
 
@@ -30,7 +32,12 @@ def networks(**changes):
 def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_gave_no_initializer():
     discriminator, generator = networks()
     layer = discriminator.encoder.layers[0]
-    cut = [discriminator.encoder.embeddings.word, layer.attention.qkv, layer.expand, discriminator.head.dense]
+    cut = [
+        discriminator.encoder.embeddings.word,
+        layer.attention.qkv,
+        layer.expand,
+        discriminator.head.dense,
+    ]
     for part in [*cut, generator.head.dense]:
         assert part.weight.abs().max() <= 0.04 and part.weight.abs().max() > 0.039
         assert part.weight.std().item() == pytest.approx(0.0176, rel=0.03)  # nominal 0.02
@@ -52,14 +59,22 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
         config = EncoderConfig(**SHAPE | {"embedding": 256}, init=init)
         write_json(tmp_path / "config.json", config_json(config, 500, "ElectraModel"))
         assert read_config(tmp_path) == (config, 500)
-    write_json(tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"})
-    with pytest.raises(BadInput, match="init: is 'magic', should be 'published', 'mimetic' or 'neighbours'"):
+    write_json(
+        tmp_path / "config.json", {**config_json(config, 500, "ElectraModel"), "init": "magic"}
+    )
+    with pytest.raises(
+        BadInput, match="init: is 'magic', should be 'published', 'mimetic' or 'neighbours'"
+    ):
         read_config(tmp_path)
 
 
 KINDS = {
-    "bert": EncoderConfig(layers=3, hidden=32, heads=2, ffn=64, embedding=16, dropout=0.0, attention_dropout=0.0),
-    "modern": ModernConfig(kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, window=4),
+    "bert": EncoderConfig(
+        layers=3, hidden=32, heads=2, ffn=64, embedding=16, dropout=0.0, attention_dropout=0.0
+    ),
+    "modern": ModernConfig(
+        kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, window=4
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""The modern encoder is ModernBERT: with its weights transformers gives the same outputs, losses and gradients."""
+"""The modern encoder is ModernBERT: with its weights transformers gives the same outputs, losses
+and gradients.
+"""
 
 import json
 
@@ -23,7 +25,9 @@ PIECES, LENGTH = 997, 40
 
 @pytest.mark.parametrize("embedding", [32, 64])
 def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
-    settings = ModernConfig(kind="modern", layers=3, hidden=64, heads=2, ffn=96, embedding=embedding)
+    settings = ModernConfig(
+        kind="modern", layers=3, hidden=64, heads=2, ffn=96, embedding=embedding
+    )
     encoder, ids = make_encoder(settings, PIECES), torch.randint(5, PIECES, (2, 8))
     seen = list[torch.dtype]()
     for layer in encoder.layers:
@@ -35,7 +39,9 @@ def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
 
 
 def test_first_weights_are_spread_as_in_transformers():
-    settings = ModernConfig(kind="modern", layers=4, hidden=256, heads=4, ffn=384, embedding=256, window=16)
+    settings = ModernConfig(
+        kind="modern", layers=4, hidden=256, heads=4, ffn=384, embedding=256, window=16
+    )
     ours = Discriminator(make_encoder(settings, PIECES))
     torch.manual_seed(0)
     initialise(ours, settings)
@@ -47,13 +53,16 @@ def test_first_weights_are_spread_as_in_transformers():
     for name, theirs in peer.state_dict().items():
         if theirs.numel() > 10_000:
             assert float(mine[name].std()) == pytest.approx(float(theirs.std()), rel=0.03), name
-            assert float(mine[name].abs().max()) == pytest.approx(float(theirs.abs().max()), rel=0.02), name
+            assert float(mine[name].abs().max()) == pytest.approx(
+                float(theirs.abs().max()), rel=0.02
+            ), name
         elif theirs.numel() == 1 or theirs.std() == 0:
             assert torch.equal(mine[name], theirs), name
     shape = ModernConfig(kind="modern", layers=3, hidden=64, heads=4, ffn=96, embedding=128)
     narrow = make_encoder(shape, PIECES)
     initialise(narrow, shape)
-    assert narrow.embeddings.tables()[0].std().item() == pytest.approx(0.02 * 0.88**2, rel=0.1)  # 0.88: what is cut off
+    # 0.88: what is cut off
+    assert narrow.embeddings.tables()[0].std().item() == pytest.approx(0.02 * 0.88**2, rel=0.1)
 
 
 TOKENS = {"encoder": MODERN, "objective": {"sharing": "tokens"}}
@@ -69,12 +78,16 @@ def test_a_generators_folder_that_lacks_the_factors_of_its_words_is_refused(tmp_
     with pytest.raises(BadInput, match="holds factors of another word table"):
         load_networks(model.networks(), tmp_path)
     beside.unlink()
-    with pytest.raises(BadInput, match=r"extras\.safetensors: has no tensor embeddings\.word, embeddings\.project"):
+    with pytest.raises(
+        BadInput, match=r"extras\.safetensors: has no tensor embeddings\.word, embeddings\.project"
+    ):
         load_networks(model.networks(), tmp_path)
 
 
 def test_what_a_modern_encoder_cannot_share_is_a_sentence():
-    with pytest.raises(BadConfig, match=r"objective\.sharing: is embeddings, should be tokens: a modern encoder's"):
+    with pytest.raises(
+        BadConfig, match=r"objective\.sharing: is embeddings, should be tokens: a modern encoder's"
+    ):
         config(encoder=MODERN)
     config(encoder=MODERN, generator={"width": 1.0})
     config(encoder=MODERN, objective={"name": "mlm"})
@@ -90,18 +103,35 @@ def test_what_a_modern_encoder_cannot_share_is_a_sentence():
 
 
 def published(folder, **changes):
-    """A folder as ModernBERT's authors stored it: the old spelling of kinds and thetas, no table in the decoder."""
+    """A folder as ModernBERT's authors stored it: the old spelling of kinds and thetas, no table in
+    the decoder.
+    """
     torch.manual_seed(0)
-    old = {"global_attn_every_n_layers": 2, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2}
-    ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
+    old = {
+        "global_attn_every_n_layers": 2,
+        "global_rope_theta": 160000.0,
+        "local_rope_theta": 10000.0,
+    }
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+    }
+    ends = dict.fromkeys(
+        ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0
+    )
     peer = transformers.ModernBertForMaskedLM(
         transformers.ModernBertConfig(vocab_size=VOCAB, local_attention=6, **old, **sizes, **ends)
     ).eval()
     peer.save_pretrained(folder)
     values = json.loads((folder / "config.json").read_text())
     if changes.pop("old", False):
-        values = {key: value for key, value in values.items() if key not in {"layer_types", "rope_parameters"}} | old
+        values = {
+            key: value
+            for key, value in values.items()
+            if key not in {"layer_types", "rope_parameters"}
+        } | old
     (folder / "config.json").write_text(json.dumps(values | changes))
     return peer
 
@@ -125,7 +155,8 @@ def test_a_published_folder_is_read_for_fine_tuning_and_continued_pre_training(t
         states = encoder.eval()(ids, ids)
         assert torch.allclose(states, peer.model(ids).last_hidden_state, atol=1e-5)
         ours = model.token_head(
-            model.discriminator.encoder(ids, ids), model.discriminator.encoder.embeddings.tables()[0]
+            model.discriminator.encoder(ids, ids),
+            model.discriminator.encoder.embeddings.tables()[0],
         )
         assert torch.allclose(ours, peer(ids).logits, atol=1e-5)
 
@@ -146,14 +177,32 @@ def test_the_first_releases_of_transformers_meant_the_global_theta_by_none(tmp_p
         ),
         ({"embedding_dropout": 0.1}, r"has embedding_dropout 0\.1; expected 0\.0, as mlp_dropout"),
         ({"local_attention": 7}, "local_attention: is 7, should be even"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "yarn"}}}, "has rope_type 'yarn'; expected default"),
-        ({"rope_parameters": {"full_attention": {"type": "linear"}}}, "has rope_type 'linear'; expected default"),
-        ({"old": True, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}, "has rope_scaling .*; expected none"),
-        ({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}}, "expected those of full_attention and sli"),
-        ({"rope_parameters": {"full_attention": "x"}}, "has rope_parameters .*; expected those of full_attention"),
+        (
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "has rope_type 'yarn'; expected default",
+        ),
+        (
+            {"rope_parameters": {"full_attention": {"type": "linear"}}},
+            "has rope_type 'linear'; expected default",
+        ),
+        (
+            {"old": True, "rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+            "has rope_scaling .*; expected none",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}},
+            "expected those of full_attention and sli",
+        ),
+        (
+            {"rope_parameters": {"full_attention": "x"}},
+            "has rope_parameters .*; expected those of full_attention",
+        ),
         ({"rope_parameters": [1]}, r"has rope_parameters \[1\]; expected those of full_attention"),
         ({"layer_types": 5}, "has layer_types 5; expected the kinds of 3 layers"),
-        ({"layer_types": ["full_attention"]}, r"has layer_types \['full_attention'\]; expected the kinds of 3 layers"),
+        (
+            {"layer_types": ["full_attention"]},
+            r"has layer_types \['full_attention'\]; expected the kinds of 3 layers",
+        ),
         ({"hidden_size": "x"}, "hidden_size: is 'x', should be a valid integer"),
     ],
 )
@@ -171,7 +220,8 @@ def test_a_folder_that_transformers_has_saved_again_is_gone_on_with(tmp_path, la
     export(moved(settings), tmp_path / "ours")
     peer = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours/masked_lm")
     peer.save_pretrained(tmp_path / "theirs/masked_lm")
-    other = {"window": 32, "local_theta": 7.0} if every == 1 else {}  # of local layers, which there are none of
+    # of local layers, which there are none of
+    other = {"window": 32, "local_theta": 7.0} if every == 1 else {}
     again = config(encoder={**shape, **other}, objective={"name": "mlm"})
     load_networks(Pretraining(again, VOCAB, SPECIAL).networks(), tmp_path / "theirs")
 
@@ -181,10 +231,15 @@ def test_weights_that_compute_something_else_under_these_settings_are_refused(tm
     for changes, told in (
         ({"window": 8, "global_every": 2}, "local_attention is 6; the model's parameters say 8"),
         ({"global_every": 3}, "global_attn_every_n_layers is 2; the model's parameters say 3"),
-        ({"global_every": 2}, r"global_rope_theta is 160000\.0; the model's parameters say 10000\.0"),
+        (
+            {"global_every": 2},
+            r"global_rope_theta is 160000\.0; the model's parameters say 10000\.0",
+        ),
     ):
         settings = config(encoder={**MODERN, **changes}, objective={"name": "mlm"})
         with pytest.raises(BadInput, match=told):
             load_networks(Pretraining(settings, VOCAB, SPECIAL).networks(), tmp_path)
     with pytest.raises(BadInput, match="is of an encoder of the kind modern; the model's is bert"):
-        load_networks(Pretraining(config(objective={"name": "mlm"}), VOCAB, SPECIAL).networks(), tmp_path)
+        load_networks(
+            Pretraining(config(objective={"name": "mlm"}), VOCAB, SPECIAL).networks(), tmp_path
+        )

@@ -1,4 +1,6 @@
-"""The same weights in transformers give the same logits, losses and every gradient, for both kinds of encoder."""
+"""The same weights in transformers give the same logits, losses and every gradient, for both kinds
+of encoder.
+"""
 
 import pytest
 import torch
@@ -17,8 +19,12 @@ SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 
 SHAPES = {
     "small": EncoderConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
     "one width": EncoderConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
-    "modern": ModernConfig(kind="modern", layers=4, hidden=192, heads=3, ffn=288, embedding=192, window=8),
-    "factorised": ModernConfig(**SMALL_MODERN, embedding=128, window=64, global_every=2, global_theta=500.0),
+    "modern": ModernConfig(
+        kind="modern", layers=4, hidden=192, heads=3, ffn=288, embedding=192, window=8
+    ),
+    "factorised": ModernConfig(
+        **SMALL_MODERN, embedding=128, window=64, global_every=2, global_theta=500.0
+    ),
     "all global": ModernConfig(**SMALL_MODERN, embedding=64, global_every=1),
 }
 CLASSES = {
@@ -45,7 +51,9 @@ def networks(kind, shape):
             parameter.add_(torch.randn_like(parameter) * 0.02)
     theirs = CLASSES[config.kind, kind]
     peer = theirs(theirs.config_class(**config_json(config, VOCAB, name)))
-    missing, unexpected = peer.load_state_dict(network_tensors(network.encoder, network.head), strict=False)
+    missing, unexpected = peer.load_state_dict(
+        network_tensors(network.encoder, network.head), strict=False
+    )
     assert not unexpected and set(missing) <= TIED
     peer.tie_weights()
     return network.eval(), peer.eval()
@@ -64,13 +72,19 @@ def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
     ids = torch.randint(5, VOCAB, (3, LENGTH), generator=torch.Generator().manual_seed(1))
     lengths = torch.tensor([LENGTH, 27, 9] if padded else [LENGTH] * 3)
     real = torch.arange(LENGTH) < lengths[:, None]
-    ids, segments, given = ids * real, ((torch.arange(LENGTH) >= 8) & real).long(), lengths if padded else None
+    ids, segments, given = (
+        ids * real,
+        ((torch.arange(LENGTH) >= 8) & real).long(),
+        lengths if padded else None,
+    )
     more = {"token_type_ids": segments} if SHAPES[shape].kind == "bert" else {}
     theirs = peer(ids, attention_mask=real.long(), **more).logits
     if kind == "discriminator":
         logits, theirs = network(ids, segments, given), theirs.view(3, LENGTH)
     else:
-        logits = network(ids, segments, given, torch.arange(LENGTH).expand(3, LENGTH))[0].view(3, LENGTH, -1)
+        logits = network(ids, segments, given, torch.arange(LENGTH).expand(3, LENGTH))[0].view(
+            3, LENGTH, -1
+        )
     torch.testing.assert_close(logits[real], theirs[real], atol=1e-5, rtol=1e-5)
     losses, targets = [], (ids * 3 + 5) % VOCAB
     for each in (logits[real], theirs[real]):
@@ -92,8 +106,13 @@ def compare_gradients(network, peer):
             close(block.word.weight.grad[1:], folded[1:], "words")
             block.word.weight.zero_()
         for parameter in network.parameters():
-            parameter.data = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-    ours, words = network_tensors(network.encoder, network.head), ("word_embeddings.weight", "tok_embeddings.weight")
+            parameter.data = (
+                parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            )
+    ours, words = (
+        network_tensors(network.encoder, network.head),
+        ("word_embeddings.weight", "tok_embeddings.weight"),
+    )
     for name, expected in peer.named_parameters():
         if not (name.endswith(words) and block.factors()):
             first = int(name.endswith(words))
@@ -101,12 +120,18 @@ def compare_gradients(network, peer):
 
 
 def test_gradients_of_a_long_row_equal_transformers():
-    """Large initial weights make sharp attention, which shows how the angles of far positions are rounded."""
-    settings = ModernConfig(kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2)
+    """Large initial weights make sharp attention, which shows how the angles of far positions are
+    rounded.
+    """
+    settings = ModernConfig(
+        kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2
+    )
     torch.manual_seed(0)
     ours = make_encoder(settings, VOCAB).eval()
     initialise(ours, settings)
-    peer = transformers.ModernBertModel(transformers.ModernBertConfig(**config_json(settings, VOCAB, "ElectraModel")))
+    peer = transformers.ModernBertModel(
+        transformers.ModernBertConfig(**config_json(settings, VOCAB, "ElectraModel"))
+    )
     peer.eval().load_state_dict(encoder_tensors(ours, ""))
     ids, weight = torch.randint(5, VOCAB, (1, 1024)), torch.randn(1, 1024, 128)
     for states in (ours(ids, ids), peer(ids).last_hidden_state):

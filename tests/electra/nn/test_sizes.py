@@ -12,7 +12,12 @@ from electra.pretraining.model import Pretraining
 from pipelines.config.params import load
 from tests.electra.helpers import MadeUpRows
 
-SIZES = [("small", 13.48, 14.2), ("small_plus", 13.48, 23.1), ("base", 108.89, 119.4), ("large", 334.09, 354.7)]
+SIZES = [
+    ("small", 13.48, 14.2),
+    ("small_plus", 13.48, 23.1),
+    ("base", 108.89, 119.4),
+    ("large", 334.09, 354.7),
+]
 
 
 @pytest.mark.parametrize(("size", "backbone", "joint"), SIZES)
@@ -31,7 +36,9 @@ def test_the_first_loss_of_small_is_the_published_45():
     small = replace(small, pretrain=replace(small.pretrain, batch=8))
     model = Pretraining(small, 30522, SpecialIds(pad=0, cls=2, sep=3, mask=4))
     with torch.no_grad():
-        loss = model(Feed(MadeUpRows(8, 128), small, torch.device("cpu"), "noise").batch(0)).loss.item()
+        loss = model(
+            Feed(MadeUpRows(8, 128), small, torch.device("cpu"), "noise").batch(0)
+        ).loss.item()
     assert loss == pytest.approx(
         math.log(30522) + 50 * math.log(2), abs=2.5
     )  # the original's logs start at 44.2 to 47.1

@@ -12,7 +12,9 @@ from electra.optim.schedule import learning_rate
 def test_adamw_follows_the_formula(correction):
     torch.manual_seed(0)
     weight, bias = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4))
-    optimizer = build_optimizer([("weight", weight), ("bias", bias)], weight_decay=0.01, bias_correction=correction)
+    optimizer = build_optimizer(
+        [("weight", weight), ("bias", bias)], weight_decay=0.01, bias_correction=correction
+    )
     p = [weight.detach().double().clone(), bias.detach().double().clone()]
     m, v = [torch.zeros_like(x) for x in p], [torch.zeros_like(x) for x in p]
     for step in range(1, 30):
@@ -25,7 +27,9 @@ def test_adamw_follows_the_formula(correction):
             g = g.double()
             m[i] = 0.9 * m[i] + 0.1 * g
             v[i] = 0.999 * v[i] + 0.001 * g * g
-            first, second = (m[i] / (1 - 0.9**step), v[i] / (1 - 0.999**step)) if correction else (m[i], v[i])
+            first, second = (
+                (m[i] / (1 - 0.9**step), v[i] / (1 - 0.999**step)) if correction else (m[i], v[i])
+            )
             p[i] = p[i] - rate * (first / (second.sqrt() + 1e-6) + decay * p[i])
     # 29 fp32 updates of size 1e-2 round to about 1e-7 each
     torch.testing.assert_close(weight.detach().double(), p[0], atol=2e-6, rtol=1e-5)
@@ -45,9 +49,13 @@ def test_what_is_not_finite_changes_nothing():
 
 
 def test_biases_and_norms_are_not_decayed_but_embeddings_are():
-    module = nn.ModuleDict({"table": nn.Embedding(5, 4), "norm": nn.LayerNorm(4), "line": nn.Linear(4, 2)})
+    module = nn.ModuleDict(
+        {"table": nn.Embedding(5, 4), "norm": nn.LayerNorm(4), "line": nn.Linear(4, 2)}
+    )
     optimizer = build_optimizer(module.named_parameters(), weight_decay=0.1)
-    decayed = {id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]}
+    decayed = {
+        id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]
+    }
     assert decayed == {id(module["table"].weight), id(module["line"].weight)}
 
 
@@ -62,7 +70,8 @@ def test_layer_scale_published_has_one_power_more():
     for name, power in names.items():
         assert plain(name) == pytest.approx(0.8**power)
         assert published(name) == pytest.approx(0.8 ** (power + 1))
-    above = "encoder.layers.12.expand.weight"  # a layer that fine-tuning adds learns at the head's rate
+    # a layer that fine-tuning adds learns at the head's rate
+    above = "encoder.layers.12.expand.weight"
     assert published("head.weight") == plain("head.weight") == published(above) == plain(above) == 1
 
 
@@ -70,7 +79,9 @@ def test_layer_scale_published_has_one_power_more():
 def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(held):
     scaled, plain = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
     named = [("scaled", scaled), ("plain", plain)]
-    optimizer = build_optimizer(named, weight_decay=0.0, scale=lambda name: 4.0 if name == "scaled" else 1.0)
+    optimizer = build_optimizer(
+        named, weight_decay=0.0, scale=lambda name: 4.0 if name == "scaled" else 1.0
+    )
     if held:  # as on a GPU, where a captured update reads the rate from the device
         for group in optimizer.param_groups:
             group["lr"] = torch.zeros(())

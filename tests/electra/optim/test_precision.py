@@ -26,7 +26,11 @@ def test_auto_takes_half_the_bits_where_the_processor_multiplies_them(monkeypatc
 
 def test_what_is_asked_for_is_taken(monkeypatch):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: pytest.fail("looked"))
-    assert [precision.choose(kind, CPU) for kind in ("fp32", "bf16", "default")] == ["fp32", "bf16", "fp32"]
+    assert [precision.choose(kind, CPU) for kind in ("fp32", "bf16", "default")] == [
+        "fp32",
+        "bf16",
+        "fp32",
+    ]
 
 
 @pytest.mark.parametrize("asked", ["default", "auto"])
@@ -35,6 +39,8 @@ def test_gpus_take_half_the_bits_if_they_multiply_them(monkeypatch, asked, major
     """Before Ampere torch has bf16 all the same, emulated: slower than fp32."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(major=major)
+    )
     monkeypatch.setattr(torch.cuda, "_check_bf16_tensor_supported", lambda device: True)
     assert precision.choose(asked, torch.device("cuda")) == expected

@@ -13,11 +13,17 @@ def test_product_schedule():
 
 def test_warmup_stable_decay_is_flat_and_ends_by_a_root():
     rates = [
-        learning_rate(t, peak=2.0, warmup=4, steps=20, form="warmup_stable_decay", decay_share=0.25) for t in range(20)
+        learning_rate(t, peak=2.0, warmup=4, steps=20, form="warmup_stable_decay", decay_share=0.25)
+        for t in range(20)
     ]
-    expected = [2 * (t + 1) / 4 for t in range(4)] + [2.0] * 11 + [2 * (1 - (i / 5) ** 0.5) for i in range(5)]
+    expected = (
+        [2 * (t + 1) / 4 for t in range(4)]
+        + [2.0] * 11
+        + [2 * (1 - (i / 5) ** 0.5) for i in range(5)]
+    )
     assert rates == pytest.approx(expected)
     longer = [
-        learning_rate(t, peak=2.0, warmup=4, steps=40, form="warmup_stable_decay", decay_share=0.25) for t in range(15)
+        learning_rate(t, peak=2.0, warmup=4, steps=40, form="warmup_stable_decay", decay_share=0.25)
+        for t in range(15)
     ]
     assert longer == rates[:15]  # a longer run begins with the same steps

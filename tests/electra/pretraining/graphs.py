@@ -16,7 +16,9 @@ class Rerun(Graphs):
 
 
 class Again:
-    """A graph does its work at its first replay, not while it is captured: here the other way round."""
+    """A graph does its work at its first replay, not while it is captured: here the other way
+    round.
+    """
 
     def __init__(self, work):
         self.work, self.results, self.replays = work, work(), 0

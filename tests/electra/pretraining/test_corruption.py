@@ -5,7 +5,17 @@ import pytest
 import torch
 
 from electra.pretraining.config import ObjectiveConfig
-from electra.pretraining.corruption import Masked, Noise, SpecialIds, chosen_per_row, draw, mask, replace, sample, slots
+from electra.pretraining.corruption import (
+    Masked,
+    Noise,
+    SpecialIds,
+    chosen_per_row,
+    draw,
+    mask,
+    replace,
+    sample,
+    slots,
+)
 from electra.seeds import torch_generator
 
 SPECIAL = SpecialIds(pad=0, cls=2, sep=3, mask=4)
@@ -28,7 +38,9 @@ def masked(config, ids, lengths, step=0):
     return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
 
 
-@pytest.mark.parametrize(("rate", "length", "expected"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)])
+@pytest.mark.parametrize(
+    ("rate", "length", "expected"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
+)
 def test_slots_are_the_published_numbers(rate, length, expected):
     assert slots(rate, length) == expected
 
@@ -43,9 +55,13 @@ def test_masking_never_touches_specials_or_padding_and_chooses_k():
     ids, lengths = rows()
     found = masked(ObjectiveConfig(), ids, lengths)
     changed = found.ids_BT != ids
-    assert not (changed & ((ids == SPECIAL.cls) | (ids == SPECIAL.sep) | (ids == SPECIAL.pad))).any()
+    assert not (
+        changed & ((ids == SPECIAL.cls) | (ids == SPECIAL.sep) | (ids == SPECIAL.pad))
+    ).any()
     assert torch.equal(found.weights_BN.sum(1).long(), chosen_per_row(lengths, 0.15, 32))
-    assert torch.equal(found.targets_M.view_as(found.positions_BN), ids.gather(1, found.positions_BN))
+    assert torch.equal(
+        found.targets_M.view_as(found.positions_BN), ids.gather(1, found.positions_BN)
+    )
     for row in range(len(ids)):
         chosen = found.positions_BN[row][found.weights_BN[row] > 0]
         assert all(0 < p < lengths[row] - 1 for p in chosen.tolist())
@@ -84,7 +100,12 @@ def test_sampling_follows_the_softmax():
         drawn = sample(logits.expand(200_000, -1), uniform, config, targets)
         share = torch.bincount(drawn, minlength=12).double() / 200_000
         assert (share - expected).abs().max() < 5 * (0.25 / 200_000) ** 0.5
-    never = sample(logits.expand(2000, -1), uniform[:2000], ObjectiveConfig(disallow_correct=True), targets[:2000] + 3)
+    never = sample(
+        logits.expand(2000, -1),
+        uniform[:2000],
+        ObjectiveConfig(disallow_correct=True),
+        targets[:2000] + 3,
+    )
     assert not (never == 3).any()
 
 
@@ -92,13 +113,17 @@ def test_sampling_follows_the_softmax():
 def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
     logits = torch.zeros(3, width)
     logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
-    drawn = sample(logits, torch.tensor([0.1, 0.5, 0.999]), ObjectiveConfig(), torch.zeros(3, dtype=torch.long))
+    drawn = sample(
+        logits, torch.tensor([0.1, 0.5, 0.999]), ObjectiveConfig(), torch.zeros(3, dtype=torch.long)
+    )
     assert ((drawn >= 0) & (drawn < width)).all()
 
 
 def test_replaced_only_where_the_sample_differs():
     ids = torch.tensor([[2, 10, 11, 12, 3]])
-    one = Masked(ids, torch.tensor([[1, 3, 0]]), torch.tensor([[1.0, 1, 0]]), torch.tensor([10, 12, 2]))
+    one = Masked(
+        ids, torch.tensor([[1, 3, 0]]), torch.tensor([[1.0, 1, 0]]), torch.tensor([10, 12, 2])
+    )
     corrupted, replaced, counts = replace(ids, one, torch.tensor([10, 40, 33]))
     assert corrupted.tolist() == [[2, 10, 11, 40, 3]]
     assert replaced.tolist() == [[False, False, False, True, False]]
@@ -110,8 +135,11 @@ def test_draw_inverts_the_cumulative_distribution(size):
     generator = torch.Generator().manual_seed(1)
     p = torch.rand(1, size, generator=generator).softmax(-1)
     uniform = torch.rand(4000, generator=generator)
-    expected = torch.searchsorted(p[0].double().cumsum(0), uniform.double(), right=True).clamp(max=size - 1)
-    assert (draw(p.expand(4000, -1), uniform) == expected).float().mean() > 0.995  # the rest lies on a rounded border
+    expected = torch.searchsorted(p[0].double().cumsum(0), uniform.double(), right=True).clamp(
+        max=size - 1
+    )
+    # the rest lies on a rounded border
+    assert (draw(p.expand(4000, -1), uniform) == expected).float().mean() > 0.995
 
 
 def test_draw_never_takes_what_has_no_probability():

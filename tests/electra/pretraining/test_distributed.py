@@ -1,4 +1,6 @@
-"""Several processes train as one: the same rows, masks, samples, dropout, losses; checkpoints fit any number."""
+"""Several processes train as one: the same rows, masks, samples, dropout, losses; checkpoints fit
+any number.
+"""
 
 import json
 import multiprocessing
@@ -20,12 +22,22 @@ from tests.electra.pretraining.graphs import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
-SHORT = {"pretrain__accumulate": 2, "pretrain__steps": 6, "pretrain__eval_every": 3, "pretrain__save_every": 100}
+SHORT = {
+    "pretrain__accumulate": 2,
+    "pretrain__steps": 6,
+    "pretrain__eval_every": 3,
+    "pretrain__save_every": 100,
+}
 
 
 def work(rank, size, port, run, settings, before):
     """One process, as torchrun would start it; its exit code is its error's."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     torch.set_num_threads(1)
     if before:
         before(rank)
@@ -50,7 +62,9 @@ def train(run, size=1, before=None, **changes):
     for process in processes:
         process.kill()  # one that hangs would keep pytest from ending
     path = run / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [], codes
+    return [
+        json.loads(line) for line in path.read_text().splitlines()
+    ] if path.exists() else [], codes
 
 
 def at_step(step, action):
@@ -68,14 +82,19 @@ def at_step(step, action):
 def agree(found, expected):
     assert len(found) == len(expected) == 3
     for ours, theirs in zip(found, expected, strict=True):
-        one_pair = pytest.approx(theirs.get("disc_auc"), abs=1e-4)  # another order of one pair moves it by 3e-5
+        # another order of one pair moves it by 3e-5
+        one_pair = pytest.approx(theirs.get("disc_auc"), abs=1e-4)
         assert ours.get("disc_auc") == one_pair
-        assert ours == pytest.approx(theirs | {key: ours[key] for key in ours if key == "disc_auc"}, **CLOSE)
+        assert ours == pytest.approx(
+            theirs | {key: ours[key] for key in ours if key == "disc_auc"}, **CLOSE
+        )
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """One process's curve, the batch in two slices; what a compiler imports is imported once, before any fork."""
+    """One process's curve, the batch in two slices; what a compiler imports is imported once,
+    before any fork.
+    """
 
     return train(tmp_path_factory.mktemp("alone"))[0]
 
@@ -87,7 +106,9 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
 
 
 def test_gradients_that_are_summed_in_bf16_give_nearly_the_curve_of_fp32(tmp_path, alone):
-    """A gradient is off by up to 2^-8 of itself, the loss of six small steps by less than a thousandth."""
+    """A gradient is off by up to 2^-8 of itself, the loss of six small steps by less than a
+    thousandth.
+    """
     found, codes = train(tmp_path, 2, pretrain__all_reduce="bf16")
     assert codes == [0, 0] and found[0] == pytest.approx(alone[0], **CLOSE)
     assert 1e-8 < abs(found[-1]["loss"] / alone[-1]["loss"] - 1) < 1e-3
@@ -96,7 +117,9 @@ def test_gradients_that_are_summed_in_bf16_give_nearly_the_curve_of_fp32(tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize("slices", [2, 4])
 def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
-    """Gradients are summed between the captured slices and the captured update: no collective is in a capture."""
+    """Gradients are summed between the captured slices and the captured update: no collective is in
+    a capture.
+    """
 
     def capture(rank):
         trainer.Step = lambda *args, **options: Step(*args, **options | {"graphs": Rerun()})
@@ -125,9 +148,15 @@ def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
         worlds = [World(rank, size, torch.device("cpu")) for rank in range(size)]
         return [list(world.slices([32], accumulate)[1]) for world in worlds]
 
-    assert cut(1, 4) == [[0, 1, 2, 3]] and cut(2, 4) == [[0, 1], [2, 3]] and cut(4, 4) == [[0], [1], [2], [3]]
+    assert (
+        cut(1, 4) == [[0, 1, 2, 3]]
+        and cut(2, 4) == [[0, 1], [2, 3]]
+        and cut(4, 4) == [[0], [1], [2], [3]]
+    )
     assert cut(2, 1) == [[0], [1]]
-    with pytest.raises(BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"):
+    with pytest.raises(
+        BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"
+    ):
         World(0, 3, torch.device("cpu")).slices([33, 32], 1)
 
 
@@ -158,14 +187,20 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
 
 
 def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alone):
-    changes = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    changes = {
+        "objective__training": "two_stage",
+        "objective__sharing": "none",
+        "generator__width": 1.0,
+    }
     expected, _ = train(tmp_path / "one", 1, **changes)
     found, codes = train(tmp_path / "two", 2, **changes)
     assert codes == [0, 0]
     agree(found, expected)
 
 
-@pytest.mark.parametrize(("device", "expected"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])])
+@pytest.mark.parametrize(
+    ("device", "expected"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
+)
 def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, expected):
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)

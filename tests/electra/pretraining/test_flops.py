@@ -1,4 +1,6 @@
-"""FLOPs against the figures that the authors' script prints and the matmul table of the literature study."""
+"""FLOPs against the figures that the authors' script prints and the matmul table of the literature
+study.
+"""
 
 import pytest
 
@@ -19,7 +21,9 @@ def config(size, steps=None, warmup=0, **objective):
     return build(ElectraConfig, values, size)
 
 
-@pytest.mark.parametrize(("size", "expected"), [("small", 1.29e18), ("base", 6.43e19), ("large", 7.12e20)])
+@pytest.mark.parametrize(
+    ("size", "expected"), [("small", 1.29e18), ("base", 6.43e19), ("large", 7.12e20)]
+)
 def test_the_authors_convention_gives_the_authors_totals(size, expected):
     assert training_flops(config(size), VOCAB) == pytest.approx(expected, rel=5e-3)
 
@@ -31,7 +35,9 @@ def test_the_matmul_convention_counts_training_a_token(size, megaflops):
 
 
 def test_bert_small_has_the_published_total():
-    assert training_flops(config("small", steps=1_450_000, name="mlm"), VOCAB) == pytest.approx(1.42e18, rel=5e-3)
+    assert training_flops(config("small", steps=1_450_000, name="mlm"), VOCAB) == pytest.approx(
+        1.42e18, rel=5e-3
+    )
 
 
 def test_a_budget_in_flops_becomes_steps():
@@ -54,9 +60,15 @@ def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
     values["generator"]["width"] = 1.0
     assert training_steps(build(ElectraConfig, values, "here"), VOCAB) == 200
     values["pretrain"]["warmup"] = 101
-    with pytest.raises(BadConfig, match=r"here.pretrain.warmup: is 101, should be at most half of steps \(100\)"):
+    with pytest.raises(
+        BadConfig, match=r"here.pretrain.warmup: is 101, should be at most half of steps \(100\)"
+    ):
         build(ElectraConfig, values, "here")
     longer = values | {"pretrain": values["pretrain"] | {"steps": 1000}}
-    values["pretrain"]["steps"] = {"flops": 200 * step_flops(build(ElectraConfig, longer, "here"), VOCAB)}
-    with pytest.raises(BadConfig, match="pays for 200 steps, 100 in each stage, fewer than the 101"):
+    values["pretrain"]["steps"] = {
+        "flops": 200 * step_flops(build(ElectraConfig, longer, "here"), VOCAB)
+    }
+    with pytest.raises(
+        BadConfig, match="pays for 200 steps, 100 in each stage, fewer than the 101"
+    ):
         training_steps(build(ElectraConfig, values, "here"), VOCAB)

@@ -1,4 +1,6 @@
-"""On a GPU every way to compute a step gives the plain one's losses on the CPU, and a run resumes: `pytest -m gpu`."""
+"""On a GPU every way to compute a step gives the plain one's losses on the CPU, and a run resumes:
+`pytest -m gpu`.
+"""
 
 import pytest
 import torch
@@ -29,15 +31,23 @@ def test_losses_are_those_of_the_cpu(changes, precision, compiled, captured):
     before = compile_parts if compiled else lambda model: None
     found, _ = train(settings, 2, before, device=GPU, precision=precision, graphs=graphs)
     assert graphs is None or (not graphs.failed and len(graphs.captured) == 3)
-    assert [step[-1] for step in found] == pytest.approx([step[-1] for step in expected], rel=LIMITS[precision])
+    assert [step[-1] for step in found] == pytest.approx(
+        [step[-1] for step in expected], rel=LIMITS[precision]
+    )
 
 
 @pytest.mark.parametrize("training", ["joint", "two_stage"])
 def test_a_deterministic_run_resumes_with_the_same_bytes(tmp_path, training):
-    stages = {"objective__training": training, "objective__sharing": "none", "generator__width": 1.0}
+    stages = {
+        "objective__training": training,
+        "objective__sharing": "none",
+        "generator__width": 1.0,
+    }
     settings = config(**stages, pretrain__deterministic=True)
     for run, stops in {"whole": [None], "cut": [7, 13, None]}.items():
         for until in stops:
             launch = Launch(device=GPU, until=until)
-            pretrain(settings, data(), tmp_path / run, {}, log=lambda step, numbers: None, launch=launch)
+            pretrain(
+                settings, data(), tmp_path / run, {}, log=lambda step, numbers: None, launch=launch
+            )
     assert state(tmp_path / "whole") == state(tmp_path / "cut")

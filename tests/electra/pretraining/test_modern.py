@@ -1,4 +1,6 @@
-"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, is shared out."""
+"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, is
+shared out.
+"""
 
 import pytest
 import torch
@@ -27,19 +29,37 @@ CASES = {
     "embeddings": {**TOKENS, **TWIN, "objective__sharing": "embeddings"},
     "all": {**TOKENS, **TWIN, "objective__sharing": "all"},
     "gradient_disentangled": {**TOKENS, "objective__sharing": "gradient_disentangled"},
-    "two_stage": {**TOKENS, **TWIN, "objective__sharing": "none", "objective__training": "two_stage"},
+    "two_stage": {
+        **TOKENS,
+        **TWIN,
+        "objective__sharing": "none",
+        "objective__training": "two_stage",
+    },
     "adversarial": {**TOKENS, "objective__training": "adversarial"},
     "factorised": {**TOKENS, "encoder": {**MODERN, "embedding": 16}},
     "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
     "stable": {**TOKENS, "pretrain__schedule": "warmup_stable_decay"},
-    "mimetic": {**TOKENS, "encoder": {**MODERN, "init": "mimetic"}, "pretrain__generator_lr_scale": 4.0},
+    "mimetic": {
+        **TOKENS,
+        "encoder": {**MODERN, "init": "mimetic"},
+        "pretrain__generator_lr_scale": 4.0,
+    },
     "neighbours": {**TOKENS, "encoder": {**MODERN, "heads": 1, "init": "neighbours"}},
 }
-FIVE = {"steps": 6, "warmup": 1, "log_every": 1, "eval_every": 6, "save_every": 2, "learning_rate": 2e-3}
+FIVE = {
+    "steps": 6,
+    "warmup": 1,
+    "log_every": 1,
+    "eval_every": 6,
+    "save_every": 2,
+    "learning_rate": 2e-3,
+}
 
 
 def train(run, name, **more):
-    settings = config(**CASES[name], **{f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()})
+    settings = config(
+        **CASES[name], **{f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
+    )
     return pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
 
 
@@ -49,13 +69,18 @@ def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
     trained = train(tmp_path, name, steps=20, eval_every=10)
     losses = [record["loss"] for record in trained.history]
-    assert name == "two_stage" or losses[-1] < losses[0]  # which has two losses, one after the other
-    still = {key for key, value in trained.model.named_parameters() if torch.equal(value, before[key])}
+    # which has two losses, one after the other
+    assert name == "two_stage" or losses[-1] < losses[0]
+    still = {
+        key for key, value in trained.model.named_parameters() if torch.equal(value, before[key])
+    }
     unused = {"discriminator.head"} if name in {"replace_mlm", "all_tokens_mlm", "mlm"} else set()
     assert {".".join(key.split(".")[:2]) for key in still} == unused
 
 
-@pytest.mark.parametrize("name", ["gradient_disentangled", "dropout", "stable", "mimetic", "two_stage"])
+@pytest.mark.parametrize(
+    "name", ["gradient_disentangled", "dropout", "stable", "mimetic", "two_stage"]
+)
 def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
     train(tmp_path / "whole", name)
     original, calls = trainer.set_rate, iter(range(100))

@@ -24,10 +24,13 @@ def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
     advantage = [2.0 - math.log(2), 0.1 - math.log(2)]
     assert policy.tolist() == pytest.approx([a * math.log(3) for a in advantage], rel=1e-5)
-    expected = [-math.exp(-r) * math.log(0.5) - (1 - math.exp(-r)) * math.log(0.5) for r in (2.0, 0.1)]
+    expected = [
+        -math.exp(-r) * math.log(0.5) - (1 - math.exp(-r)) * math.log(0.5) for r in (2.0, 0.1)
+    ]
     assert regression.tolist() == pytest.approx(expected, rel=1e-5)
     policy.sum().backward()
-    assert logits.grad[0, 1] < 0 < logits.grad[1, 1]  # descent raises the first sample's logit and lowers the second's
+    # descent raises the first sample's logit and lowers the second's
+    assert logits.grad[0, 1] < 0 < logits.grad[1, 1]
     assert baseline.grad is None or not baseline.grad.any()  # the policy does not move the baseline
 
 
@@ -47,11 +50,15 @@ def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
     ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
     assert torch.equal(ours.tables()[0], theirs.tables()[0])
     model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
-    assert ours.word.weight.grad.any() and (theirs.word.weight.grad is None or not theirs.word.weight.grad.any())
+    assert ours.word.weight.grad.any() and (
+        theirs.word.weight.grad is None or not theirs.word.weight.grad.any()
+    )
 
 
 def by_hand(settings):
-    """A model, a batch, and in float64 what its networks answer, computed apart from its forward pass."""
+    """A model, a batch, and in float64 what its networks answer, computed apart from its forward
+    pass.
+    """
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).double().eval()
     batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
@@ -69,8 +76,12 @@ def by_hand(settings):
         hidden = model.discriminator.encoder(read, batch.segments_BT, batch.lengths_B)
         verdicts = model.discriminator.head(hidden).sigmoid()
         words = model.discriminator.encoder.embeddings.tables()[0]
-        tokens = model.token_head(hidden, words).softmax(-1) if hasattr(model, "token_head") else None
-        copies = model.copy_gate(hidden).squeeze(-1).sigmoid() if hasattr(model, "copy_gate") else None
+        tokens = (
+            model.token_head(hidden, words).softmax(-1) if hasattr(model, "token_head") else None
+        )
+        copies = (
+            model.copy_gate(hidden).squeeze(-1).sigmoid() if hasattr(model, "copy_gate") else None
+        )
         mlm = 0.0
         if model.generator is not None:
             every = torch.arange(batch.ids_BT.shape[1]).expand_as(batch.ids_BT)
@@ -105,7 +116,9 @@ def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
     counts = torch.arange(1.0, VOCAB + 1)
     model = Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL, counts)
     logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
-    torch.testing.assert_close(logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5
+    )
     assert not list(model.generator.parameters())
 
 
@@ -139,7 +152,8 @@ TWIN = {"generator__width": 1.0}
         ({"objective__sharing": "none"}, ()),
         ({"objective__sharing": "tokens"}, ("encoder.embeddings.word.",)),
         ({"objective__sharing": "embeddings"}, ("encoder.embeddings.",)),
-        ({"objective__sharing": "gradient_disentangled"}, ()),  # the discriminator has deltas, the generator the tables
+        # the discriminator has deltas, the generator the tables
+        ({"objective__sharing": "gradient_disentangled"}, ()),
         ({"objective__sharing": "all", **TWIN}, ("encoder.",)),
         ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, ()),
     ],
@@ -169,13 +183,22 @@ STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TW
 )
 def test_initial_attention_goes_to_the_network_that_the_discriminator_begins_as(changes, start):
     for init in ("mimetic", "neighbours"):
-        found = Pretraining(config(encoder__init=init, encoder__embedding=32, **changes), VOCAB, SPECIAL)
-        for name, network in (("discriminator", found.discriminator), ("generator", found.generator)):
-            if network is None or (name != start and network.encoder is found.discriminator.encoder):
+        found = Pretraining(
+            config(encoder__init=init, encoder__embedding=32, **changes), VOCAB, SPECIAL
+        )
+        for name, network in (
+            ("discriminator", found.discriminator),
+            ("generator", found.generator),
+        ):
+            if network is None or (
+                name != start and network.encoder is found.discriminator.encoder
+            ):
                 continue
             query, key, _ = network.encoder.layers[0].attention.qkv.weight.detach().chunk(3)
             if init == "mimetic":
-                diagonal = (query.T @ key).diagonal().mean() / len(query) * network.encoder.config.heads
+                diagonal = (
+                    (query.T @ key).diagonal().mean() / len(query) * network.encoder.config.heads
+                )
                 assert (diagonal > 0.005) == (name == start), (name, diagonal)
             else:
                 assert bool(key[:, :16].any()) == (name != start)
@@ -191,9 +214,9 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
     learning = {"generator": model.generator, "discriminator": model.discriminator}
     for stage in learning:
         model.begin_stage(stage, copy=stage == "discriminator")
-        assert {name: {p.requires_grad for p in of.parameters()} for name, of in learning.items()} == {
-            name: {name == stage} for name in learning
-        }
+        assert {
+            name: {p.requires_grad for p in of.parameters()} for name, of in learning.items()
+        } == {name: {name == stage} for name in learning}
     for ours, theirs in zip(
         model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
     ):
@@ -207,11 +230,16 @@ def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
     """Weight decay, too, moves what learns alone."""
     settings = config(**STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
-    first = {name: value.clone() for name, value in Pretraining(settings, VOCAB, SPECIAL).state_dict().items()}
+    first = {
+        name: value.clone()
+        for name, value in Pretraining(settings, VOCAB, SPECIAL).state_dict().items()
+    }
     runs = {}
     for until in (10, 20):
         launch = Launch(until=until)
-        trained = pretrain(settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
+        trained = pretrain(
+            settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch
+        )
         runs[until] = trained.model.state_dict()
     for name, value in first.items():
         if name.startswith("discriminator"):

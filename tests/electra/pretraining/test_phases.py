@@ -1,4 +1,6 @@
-"""Rows of one length, then of another, within one run: rates, counts, and the same bytes after a stop at the change."""
+"""Rows of one length, then of another, within one run: rates, counts, and the same bytes after a
+stop at the change.
+"""
 
 import dataclasses
 import os
@@ -23,7 +25,12 @@ SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5
 def phased(*phases, steps=None, **changes):
     """The small network with phases in place of one length and a number of steps."""
     values = plain(config(**changes))
-    values["pretrain"] |= {"phases": list(phases or (SHORT, LONG)), "eval_every": 4, "save_every": 3, "log_every": 2}
+    values["pretrain"] |= {
+        "phases": list(phases or (SHORT, LONG)),
+        "eval_every": 4,
+        "save_every": 3,
+        "log_every": 2,
+    }
     del values["pretrain"]["length"], values["pretrain"]["steps"]
     values["pretrain"] |= {"steps": steps} if steps else {}
     return build(ElectraConfig, values, "test")
@@ -41,27 +48,48 @@ def train(run, settings=None, log=lambda step, numbers: None):
 
 def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
     settings = phased()
-    assert (settings.pretrain.length, settings.pretrain.steps, settings.pretrain.lengths) == (24, 12, (12, 24))
+    assert (settings.pretrain.length, settings.pretrain.steps, settings.pretrain.lengths) == (
+        24,
+        12,
+        (12, 24),
+    )
     first, second = phases_of(settings.pretrain, 12)
-    assert [(p.first, p.last, p.length, p.batch) for p in (first, second)] == [(0, 7, 12, 16), (7, 12, 24, 8)]
-    assert [phase_at((first, second), step) for step in (0, 6, 7, 11)] == [first, first, second, second]
+    assert [(p.first, p.last, p.length, p.batch) for p in (first, second)] == [
+        (0, 7, 12, 16),
+        (7, 12, 24, 8),
+    ]
+    assert [phase_at((first, second), step) for step in (0, 6, 7, 11)] == [
+        first,
+        first,
+        second,
+        second,
+    ]
     history = train(tmp_path, settings).history
     costs = [phase_flops(settings, phase, VOCAB) for phase in (first, second)]
     read = [rows().rows(phase.length, phase.batch) for phase in (first, second)]
-    short, long = (phase.batch * each.tokens / len(each) for phase, each in zip((first, second), read, strict=True))
+    short, long = (
+        phase.batch * each.tokens / len(each)
+        for phase, each in zip((first, second), read, strict=True)
+    )
     assert long < 8 * 24  # padding does not count
     assert [(at["step"], at["tokens"]) for at in history] == [
         (0, 0), (4, round(4 * short)), (8, round(7 * short + long)), (12, round(7 * short + 5 * long))
     ]  # fmt: skip
     assert history[2]["flops"] == 7 * costs[0] + costs[1]
     assert history[-1]["flops"] == training_flops(settings, VOCAB) == 7 * costs[0] + 5 * costs[1]
-    assert step_flops(settings, VOCAB) == pytest.approx(training_flops(settings, VOCAB) / 12, rel=1e-12)
+    assert step_flops(settings, VOCAB) == pytest.approx(
+        training_flops(settings, VOCAB) / 12, rel=1e-12
+    )
     told = capsys.readouterr().err
-    assert "phase 1 of 2 (rows of 12)" in told and "1 steps in about" in told  # of its own seven, six of them timed
+    # of its own seven, six of them timed
+    assert "phase 1 of 2 (rows of 12)" in told and "1 steps in about" in told
 
 
 def test_a_phase_costs_what_a_run_of_its_length_does():
-    alone = [config(pretrain__length=length, pretrain__batch=batch) for length, batch in ((12, 16), (24, 8))]
+    alone = [
+        config(pretrain__length=length, pretrain__batch=batch)
+        for length, batch in ((12, 16), (24, 8))
+    ]
     phases = phases_of(phased().pretrain, 12)
     for convention in ("authors", "matmul"):
         assert [phase_flops(phased(), phase, VOCAB, convention) for phase in phases] == [
@@ -81,7 +109,9 @@ def test_a_budget_is_spent_over_all_phases():
 @pytest.mark.parametrize("stop", [6, 7, 8])
 def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_path, stop):
     settings = phased()
-    settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, log_every=1))
+    settings = dataclasses.replace(
+        settings, pretrain=dataclasses.replace(settings.pretrain, log_every=1)
+    )
 
     def end(step, numbers):
         if step == stop:
@@ -141,6 +171,8 @@ def test_a_length_beside_phases_is_that_of_the_last():
 
 def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
     few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
-    with pytest.raises(BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"):
+    with pytest.raises(
+        BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"
+    ):
         pretrain(phased(), few, tmp_path, {}, log=lambda step, numbers: None)
     assert not checkpoint.steps(tmp_path)

@@ -1,4 +1,6 @@
-"""When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at its end."""
+"""When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at
+its end.
+"""
 
 import pytest
 
@@ -21,7 +23,13 @@ def slow_steps(monkeypatch):
 
 
 def train(run, **settings):
-    return pretrain(config(pretrain__keep_checkpoints=10, **settings), data(), run, {}, log=lambda step, numbers: None)
+    return pretrain(
+        config(pretrain__keep_checkpoints=10, **settings),
+        data(),
+        run,
+        {},
+        log=lambda step, numbers: None,
+    )
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
@@ -31,14 +39,20 @@ def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
 
 
 def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
-    """The curve has other points; shared ones, the networks and all that a resume reads are the same to the byte."""
+    """The curve has other points; shared ones, the networks and all that a resume reads are the
+    same to the byte.
+    """
     often = train(tmp_path / "often", pretrain__eval_every=3)
     rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__min_eval_interval_minutes=0.5)
     found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
     assert list(found[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(found[1]) == [0, 9, 18, 20]
     for step, record in found[1].items():
-        assert all(value == found[0][step][name] for name, value in record.items() if name != "train_loss")
+        assert all(
+            value == found[0][step][name] for name, value in record.items() if name != "train_loss"
+        )
     for step in checkpoint.steps(tmp_path / "rare"):
         for file in ("model", "optimizer"):
-            ours, theirs = (tmp_path / run / f"step-{step}/{file}.safetensors" for run in ("often", "rare"))
+            ours, theirs = (
+                tmp_path / run / f"step-{step}/{file}.safetensors" for run in ("often", "rare")
+            )
             assert ours.read_bytes() == theirs.read_bytes()

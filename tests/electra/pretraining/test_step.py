@@ -1,5 +1,5 @@
-"""The step: a captured one and one in halves do what the plain one does, it compiles in whole parts, and it never reads
-the device.
+"""The step: a captured one and one in halves do what the plain one does, it compiles in whole
+parts, and it never reads the device.
 """
 
 import contextlib
@@ -38,7 +38,9 @@ def build(settings, device=CPU, precision="fp32", **options):
 
 
 def train(settings, slices=1, before=lambda model: None, feeds=None, device=CPU, **options):
-    """Numbers of each step, its loss last, and the weights in the end; batches are drawn on the CPU."""
+    """Numbers of each step, its loss last, and the weights in the end; batches are drawn on the
+    CPU.
+    """
     model, step = build(settings, device, **options)
     before(model)
     feeds = feeds or [Feed(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
@@ -72,8 +74,12 @@ def test_captured_steps_do_what_plain_ones_do(slices, precision):
 
 
 def test_rows_of_another_length_are_captured_again():
-    """In a phase of other rows the fixed memory, and all that was captured on it, has the wrong shape."""
-    short, long = (Feed(MadeUpRows(64, length=length), config(), CPU, "noise") for length in (12, 24))
+    """In a phase of other rows the fixed memory, and all that was captured on it, has the wrong
+    shape.
+    """
+    short, long = (
+        Feed(MadeUpRows(64, length=length), config(), CPU, "noise") for length in (12, 24)
+    )
     feeds = [short] * (WARM_UP + 2) + [long] * (WARM_UP + 2)
     graphs = Rerun()
     agree(train(config(), 4, feeds=feeds, graphs=graphs), train(config(), 4, feeds=feeds))
@@ -82,9 +88,13 @@ def test_rows_of_another_length_are_captured_again():
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, capsys, monkeypatch):
-    """Each step sums gradients once: a second time would take another process's next step for this one."""
+    """Each step sums gradients once: a second time would take another process's next step for this
+    one.
+    """
     calls, add = [], World.sum_in_place
-    monkeypatch.setattr(World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named))
+    monkeypatch.setattr(
+        World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named)
+    )
     graphs = Failing(number)
     agree(train(config(), 4, graphs=graphs), train(config(), 4))
     assert graphs.failed and len(calls) == 2 * 2 * (WARM_UP + 4)
@@ -93,7 +103,9 @@ def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, caps
 
 @pytest.mark.slow
 def test_all_is_compiled_before_the_capture():
-    """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same buffers."""
+    """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same
+    buffers.
+    """
     compiled, graphs = [], Rerun()
 
     def backend(graph, inputs):
@@ -108,7 +120,9 @@ def test_all_is_compiled_before_the_capture():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, {"objective__sharing": "tokens"}, TWIN])
+@pytest.mark.parametrize(
+    "changes", [{}, {"objective__name": "replace_mlm"}, {"objective__sharing": "tokens"}, TWIN]
+)
 @pytest.mark.parametrize("slices", [2, 4])
 def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, precision):
     met = threading.Barrier(2)  # a slice that no other joins is an error here
@@ -124,9 +138,14 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
 
 def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
     found = {}
-    for name, changes in {"threads": {"pretrain__threads": 2}, "slices": {"pretrain__accumulate": 2}}.items():
+    for name, changes in {
+        "threads": {"pretrain__threads": 2},
+        "slices": {"pretrain__accumulate": 2},
+    }.items():
         settings = config(**QUIET | changes)
-        found[name] = pretrain(settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None)
+        found[name] = pretrain(
+            settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None
+        )
     assert found["threads"].history == found["slices"].history
     ours, expected = (run.model.state_dict() for run in found.values())
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
@@ -159,17 +178,24 @@ def test_a_parameter_that_is_not_connected_to_the_loss_is_an_error():
     def disconnect(model):
         model.lost = torch.nn.Linear(2, 2)
 
-    with pytest.raises(AssertionError, match=r"not connected to the loss: lost\.weight, lost\.bias"):
+    with pytest.raises(
+        AssertionError, match=r"not connected to the loss: lost\.weight, lost\.bias"
+    ):
         train(config(), before=disconnect)
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, MODERN_TOKENS])
 def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
-    """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an error."""
-    monkeypatch.setattr(model, "initialise", lambda model, settings: None)  # drawing weights looks at them
+    """On tensors that have a shape but no numbers, a host read (item, bool, a boolean index) is an
+    error.
+    """
+    # drawing weights looks at them
+    monkeypatch.setattr(model, "initialise", lambda model, settings: None)
     monkeypatch.setattr(clip_grad, "_device_has_foreach_support", lambda device: True)
     settings = config(**changes)
-    batch = tree_map(lambda tensor: tensor.to(META), Feed(data().train, settings, CPU, "noise").batch(0))
+    batch = tree_map(
+        lambda tensor: tensor.to(META), Feed(data().train, settings, CPU, "noise").batch(0)
+    )
     _, step = build(settings, META)
     sums, norm = step([batch], [1], "joint")
     assert norm.device == META and {value.device for value in sums.values()} == {META}
@@ -184,12 +210,15 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
 @pytest.mark.parametrize(
     ("changes", "most"),
     [
-        ({"encoder__layers": 5}, 10),  # five functions, two heads, the embeddings, one layer of each network
+        # five functions, two heads, the embeddings, one layer of each network
+        ({"encoder__layers": 5}, 10),
         (MODERN_TOKENS, 15),  # a layer is one of three kinds, the embeddings are one of two
     ],
 )
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most):
-    """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced graphs as they are."""
+    """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced
+    graphs as they are.
+    """
     settings = config(**{**QUIET, **changes})
     batch = Feed(data().train, settings, CPU, "noise").batch(0)
     found, graphs = [], []
@@ -221,7 +250,9 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
         (False, "gcc", True, "Triton"),
     ],
 )
-def test_what_the_compiler_lacks_is_known_before_the_first_step(triton, found, headers, lacking, monkeypatch, tmp_path):
+def test_what_the_compiler_lacks_is_known_before_the_first_step(
+    triton, found, headers, lacking, monkeypatch, tmp_path
+):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: triton or None)
     monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == found else None)

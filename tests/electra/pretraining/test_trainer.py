@@ -26,7 +26,9 @@ FORK = multiprocessing.get_context("fork")
 
 def train(run, settings=None):
     settings = settings or config()
-    return pretrain(settings, data(), run, {"config": of_config(settings)}, log=lambda step, numbers: None)
+    return pretrain(
+        settings, data(), run, {"config": of_config(settings)}, log=lambda step, numbers: None
+    )
 
 
 def train_and_leave(run):
@@ -51,15 +53,26 @@ def expected(reference):
 
 def test_both_networks_learn(tmp_path):
     easy = {"generator__width": 1.0, "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
-    length = {"batch": 32, "steps": 160, "warmup": 20, "learning_rate": 3e-3, "eval_every": 80, "save_every": 160}
-    found = train(tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()}))
+    length = {
+        "batch": 32,
+        "steps": 160,
+        "warmup": 20,
+        "learning_rate": 3e-3,
+        "eval_every": 80,
+        "save_every": 160,
+    }
+    found = train(
+        tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
+    )
     first, last = found.history[0], found.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
     assert last["disc_loss"] < 0.5 * last["disc_baseline"]
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
 
 
-def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(tmp_path, capsys, monkeypatch):
+def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(trainer, "weakness", lambda record, text: "too weak")
     train(tmp_path / "short", config(pretrain__warmup=1, pretrain__eval_every=2))
     assert "WARNING at step 20: too weak" in capsys.readouterr().err
@@ -127,7 +140,9 @@ def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
             train(tmp_path)
 
 
-@pytest.mark.parametrize(("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)])
+@pytest.mark.parametrize(
+    ("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)]
+)
 def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, number, when):
     original, calls = trainer.add_sums, iter(range(1000))
 
@@ -205,7 +220,11 @@ def test_too_little_room_is_refused_before_the_first_step(tmp_path, monkeypatch)
     ],
 )
 def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
-    stages = {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0}
+    stages = {
+        "objective__training": "two_stage",
+        "objective__sharing": "none",
+        "generator__width": 1.0,
+    }
     length = {"steps": steps, "warmup": 2, "learning_rate": 1.0, "schedule": form}
     settings = config(**stages, **{f"pretrain__{key}": value for key, value in length.items()})
     assert [rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)

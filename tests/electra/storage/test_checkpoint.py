@@ -1,4 +1,6 @@
-"""Checkpoints on disk: whole after a crash at any moment, every damage found, nothing wrong ever saved."""
+"""Checkpoints on disk: whole after a crash at any moment, every damage found, nothing wrong ever
+saved.
+"""
 
 import multiprocessing
 import os
@@ -42,7 +44,9 @@ def save_step(run, step):
 
 
 def save_and_crash(run, number):
-    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th file operation."""
+    """Save step 3, prune step 1, and leave the process, without a goodbye, before its `number`-th
+    file operation.
+    """
     calls = iter(range(1000))
 
     def count(*arguments):
@@ -51,14 +55,21 @@ def save_and_crash(run, number):
 
     def watch(event, arguments):
         if event in {"os.rename", "os.remove", "os.rmdir", "os.mkdir"} or (
-            event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+            event == "open"
+            and isinstance(arguments[2], int)
+            and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         ):
             count()
 
     fsync, write = os.fsync, tensors.write_tensors
     os.fsync = lambda handle: (count(), fsync(handle))
     # the library writes out of Python's sight: before it, and after half of the bytes
-    tensors.write_tensors = lambda path, of: (count(), path.write_bytes(b"half"), count(), write(path, of))
+    tensors.write_tensors = lambda path, of: (
+        count(),
+        path.write_bytes(b"half"),
+        count(),
+        write(path, of),
+    )
     sys.addaudithook(watch)
     save_step(run, 3)
     os._exit(0)
@@ -77,8 +88,12 @@ def test_every_flipped_bit_is_found(tmp_path):
         path.write_bytes(good)
 
 
-@pytest.mark.parametrize("error", [OSError(116, "Stale file handle"), SafetensorError("I/O error (os error 5)")])
-def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(tmp_path, monkeypatch, error):
+@pytest.mark.parametrize(
+    "error", [OSError(116, "Stale file handle"), SafetensorError("I/O error (os error 5)")]
+)
+def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(
+    tmp_path, monkeypatch, error
+):
     for step in (1, 2):
         save_step(tmp_path, step)
 
@@ -95,7 +110,9 @@ def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(tmp_path,
 
 def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
     for step in (1, 2):
-        checkpoint.save(tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2)
+        checkpoint.save(
+            tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2
+        )
     (tmp_path / "step-1").rename(tmp_path / "x")
     (tmp_path / "step-2").rename(tmp_path / "step-1")
     (tmp_path / "x").rename(tmp_path / "step-2")

@@ -25,7 +25,14 @@ def test_differences_are_read_as_dotted_keys():
     old = {"config": {"pretrain": {"steps": 800, "steps_": {}}, "x": None}, "train": "1"}
     new = {"config": {"pretrain": {"steps": {"flops": 1.5}, "steps_": {}}, "x": None}, "train": "2"}
     changes = differences(old, new)
-    assert changes == {"pretrain.steps": [800, None], "train": ["1", "2"], "pretrain.steps.flops": [None, 1.5]}
-    assert describe(changes) == "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
+    assert changes == {
+        "pretrain.steps": [800, None],
+        "train": ["1", "2"],
+        "pretrain.steps.flops": [None, 1.5],
+    }
+    assert (
+        describe(changes)
+        == "pretrain.steps 800 -> none, train 1 -> 2, pretrain.steps.flops none -> 1.5"
+    )
     assert differences(old, old) == {}
     assert describe({"train": ["0" * 64, "1" * 64]}) == f"train {'0' * 12}… -> {'1' * 12}…"

@@ -76,7 +76,9 @@ def test_a_link_on_the_way_to_a_file_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
-def test_what_cannot_be_read_is_told(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_told(
+    folder: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = Path.open
 
     def refuse(path: Path, *arguments: object, **more: object) -> object:
@@ -112,7 +114,8 @@ def test_a_manifest_without_its_own_hash_is_damaged(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "[]", '{"files": []}', '{"files": {"a": 1}}', '{"files": {"": {}}}', "\ud800"]
+    "text",
+    ["[" * 100_000, "[]", '{"files": []}', '{"files": {"a": 1}}', '{"files": {"": {}}}', "\ud800"],
 )
 def test_a_manifest_of_nonsense_is_a_sentence(folder: Path, text: str) -> None:
     (folder / MANIFEST).write_text(text, errors="surrogatepass")
@@ -120,7 +123,9 @@ def test_a_manifest_of_nonsense_is_a_sentence(folder: Path, text: str) -> None:
         verify_manifest(folder)
 
 
-def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_hashed_once_a_process_unless_the_file_changes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, hashed = folder / "weights", []
     monkeypatch.setattr(manifests, "_SETTLED", -1)
     real = manifests.sha256_file
@@ -128,6 +133,7 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder: Path, m
     assert sha256_once(path) == sha256_once(path) and hashed == [path]
     path.write_bytes(b"0")
     assert sha256_once(path) == real(path) and hashed == [path, path]
-    monkeypatch.setattr(manifests, "_SETTLED", 10**12)  # times that may be those of a change to come are not trusted
+    # times that may be those of a change to come are not trusted
+    monkeypatch.setattr(manifests, "_SETTLED", 10**12)
     path.write_bytes(b"1")
     assert sha256_once(path) == sha256_once(path) and len(hashed) == 4

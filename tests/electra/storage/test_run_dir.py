@@ -1,4 +1,6 @@
-"""A run's folder: named by settings and data, what may change under it, foreign and bad checkpoints."""
+"""A run's folder: named by settings and data, what may change under it, foreign and bad
+checkpoints.
+"""
 
 import json
 import shutil
@@ -37,7 +39,9 @@ def bytes_of(run):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Runs of a few steps: `a` as it is, `seed` and `wide` of other settings, `long` half-way through more steps."""
+    """Runs of a few steps: `a` as it is, `seed` and `wide` of other settings, `long` half-way
+    through more steps.
+    """
     folder = tmp_path_factory.mktemp("made")
     train(folder / "a")
     train(folder / "seed", pretrain__seed=2, pretrain__steps=9)
@@ -53,7 +57,13 @@ def run(made, tmp_path):
 
 def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
     before = bytes_of(run)
-    changes = {"log_every": 3, "keep_checkpoints": 5, "save_every": 1, "threads": 2, "compile": "off"}
+    changes = {
+        "log_every": 3,
+        "keep_checkpoints": 5,
+        "save_every": 1,
+        "threads": 2,
+        "compile": "off",
+    }
     train(run, **{f"pretrain__{key}": value for key, value in changes.items()})
     assert bytes_of(run) == before and names(run.parent) == ["run"]
     assert "resuming at step 4 of 4" in capsys.readouterr().err
@@ -88,10 +98,15 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
     run_dir.name_run(run, "tiny", {"config": of_config(config(**SHORT))})
     first = bytes_of(run)
     done = train(run, code=OTHER)
-    assert run_dir.entry_of(run) == "tiny", "the new run is listed, and can be continued, under its entry"
+    assert run_dir.entry_of(run) == "tiny", (
+        "the new run is listed, and can be continued, under its entry"
+    )
     old = run.with_name("run.old")
     assert bytes_of(old) == first and done.code == [[0, OTHER]]
-    assert f"finished under other code, so it is trained again; the old run is {old}" in capsys.readouterr().err
+    assert (
+        f"finished under other code, so it is trained again; the old run is {old}"
+        in capsys.readouterr().err
+    )
     train(run, code=OTHER)
     assert names(run.parent) == ["run", "run.old"]
     train(run, code=CODE)
@@ -107,13 +122,18 @@ def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path,
     new, before = tmp_path / "new", bytes_of(run)
     more = {"pretrain__steps": 6, "pretrain__batch": 16, "pretrain__save_every": 1}
     done = train(new, run, **more)
-    assert "continues run from step 4, with pretrain.batch 8 -> 16, pretrain.steps 4 -> 6" in capsys.readouterr().err
+    assert (
+        "continues run from step 4, with pretrain.batch 8 -> 16, pretrain.steps 4 -> 6"
+        in capsys.readouterr().err
+    )
     (change,) = done.continued
     assert change["step"] == 4 and change["run"] == "run"
     assert change["changed"] == {"pretrain.batch": [8, 16], "pretrain.steps": [4, 6]}
     assert [record["step"] for record in done.history] == [0, 2, 4, 6]
     rows = data().train
-    assert done.history[-1]["tokens"] == round(4 * 8 * rows.tokens / 64) + round(2 * 16 * rows.tokens / 64)
+    assert done.history[-1]["tokens"] == round(4 * 8 * rows.tokens / 64) + round(
+        2 * 16 * rows.tokens / 64
+    )
     flops = [record["flops"] for record in done.history]
     assert flops[-1] - flops[-2] == pytest.approx(2 * (flops[-2] - flops[-3]))
     # a kill, then the same command with and without the wish: the run continues as the one it is
@@ -129,11 +149,21 @@ def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path,
     [
         ({"encoder__hidden": 64, "pretrain__steps": 6}, {}, "of shape"),
         ({"pretrain__steps": 3}, {}, r"cannot go on at step 4 \(joint\) of 3"),
-        ({"pretrain__steps": 6}, {"tokenizer": "other"}, "cannot be continued under another tokenizer"),
-        ({"pretrain__steps": 6, "pretrain__bias_correction": True}, {}, "under another pretrain.bias_correction"),
+        (
+            {"pretrain__steps": 6},
+            {"tokenizer": "other"},
+            "cannot be continued under another tokenizer",
+        ),
+        (
+            {"pretrain__steps": 6, "pretrain__bias_correction": True},
+            {},
+            "under another pretrain.bias_correction",
+        ),
     ],
 )
-def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(run, tmp_path, changes, of, error):
+def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(
+    run, tmp_path, changes, of, error
+):
     before = bytes_of(run)
     with pytest.raises(UserError, match=error):
         train(tmp_path / "new", run, of, **changes)
@@ -153,7 +183,10 @@ def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made, capsys):
     shutil.copytree(made / "seed" / "step-9", run / "step-9")
     train(run)
     assert names(run, "*step-*") == ["foreign-step-9", "step-2", "step-4"]
-    assert "it is of another run: pretrain.seed 2 -> 1, pretrain.steps 9 -> 4" in capsys.readouterr().err
+    assert (
+        "it is of another run: pretrain.seed 2 -> 1, pretrain.steps 9 -> 4"
+        in capsys.readouterr().err
+    )
     assert {name: of for name, of in bytes_of(run).items() if "foreign" not in name} == expected
 
 
@@ -176,7 +209,9 @@ def test_the_curve_beside_the_checkpoints_is_a_copy_that_is_not_trusted(run, how
     path.unlink() if how == "delete" else path.write_bytes(damaged[how])
     shutil.rmtree(run / "step-4")
     found = train(run)
-    assert path.read_bytes() == raw and found.history == [json.loads(line) for line in raw.splitlines()]
+    assert path.read_bytes() == raw and found.history == [
+        json.loads(line) for line in raw.splitlines()
+    ]
 
 
 def test_bad_checkpoints_of_one_step_are_all_kept(run):
@@ -189,7 +224,10 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
 def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")
-        write_json(run / f"step-{step}" / "progress.json", {key: progress[key] for key in ("step", "precision")})
+        write_json(
+            run / f"step-{step}" / "progress.json",
+            {key: progress[key] for key in ("step", "precision")},
+        )
         write_manifest(run / f"step-{step}", step=step)
     train(run)
     assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]

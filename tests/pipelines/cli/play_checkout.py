@@ -15,7 +15,9 @@ CONTEXT = "The home of Mopol is Dornwick. Mopol does eat corn each day."
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """params.yaml with the model smoke; all that its stages leave; `made` has a fine-tuned model of each kind."""
+    """params.yaml with the model smoke; all that its stages leave; `made` has a fine-tuned model of
+    each kind.
+    """
     root = tmp_path_factory.mktemp("checkout")
     (root / "params.yaml").write_text(SMOKE)
     models = root / "build/models/smoke"
@@ -29,7 +31,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for place, name in places.items():
         shutil.copytree(root / "made" / name, root / "build" / place)
     rte = {"id": "1", "a": "the cat is red.", "b": "the cat is black.", "label": "not_entailment"}
-    question = {"id": "1", "question": "what does Mopol eat?", "context": CONTEXT, "impossible": False}
+    question = {
+        "id": "1",
+        "question": "what does Mopol eat?",
+        "context": CONTEXT,
+        "impossible": False,
+    }
     answered = question | {"answers": [{"text": "corn", "start": CONTEXT.index("corn")}]}
     write_jsonl(root / "build/tasks/smoke/rte/dev.jsonl", [rte])
     write_jsonl(root / "build/tasks/smoke/squad2/dev.jsonl", [answered])

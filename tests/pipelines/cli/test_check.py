@@ -1,4 +1,6 @@
-"""`check` refuses what a later stage would, and hints at what is hardly meant, before anything runs."""
+"""`check` refuses what a later stage would, and hints at what is hardly meant, before anything
+runs.
+"""
 
 import gzip
 import json
@@ -33,10 +35,15 @@ def change(old: str, new: str) -> None:
     Path("params.yaml").write_text(text.replace(old, new))
 
 
-def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_right_passes_without_a_hint(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", "smoke"]) == 0
     said = capsys.readouterr()
-    assert said.out == "smoke: every data source is there, and its beginning can be read (1 of 1 files looked at)\n"
+    assert (
+        said.out
+        == "smoke: every data source is there, and its beginning can be read (1 of 1 files looked at)\n"
+    )
     assert said.err == ""
 
 
@@ -46,10 +53,10 @@ def test_what_is_right_passes_without_a_hint(here: Path, capsys: pytest.CaptureF
         ("text/a.txt", "one document", {}, 65, "has 1 documents, none for valid"),
         ("text/a.txt", TEXT, {"vocab_size: 200": "vocab_size: 20"}, 65, "letters of the text alone need"),
         ("text/a.jsonl", '{"body": "a"}\n', {"text/*.txt": "text/*.jsonl"}, 65, "no field 'text'"),
-        ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),  # noqa: E501
-        ("text/a.txt", TEXT, {"length: 16, batch": "init_from: gone, length: 16, batch"}, 65, "init_from: there is no folder gone"),  # noqa: E501
-        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {language: xx}"}, 64, "cleaning.language: has 'xx'"),  # noqa: E501
-        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {decontaminate: {tasks: other}}", "tasks:\n": "tasks:\n  other: {kind: local, squad: gone}\n"}, 69, "tasks.other: there is no folder gone"),  # noqa: E501
+        ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),
+        ("text/a.txt", TEXT, {"length: 16, batch": "init_from: gone, length: 16, batch"}, 65, "init_from: there is no folder gone"),
+        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {language: xx}"}, 64, "cleaning.language: has 'xx'"),
+        ("text/a.txt", TEXT, {"blank_lines}]": "blank_lines}], cleaning: {decontaminate: {tasks: other}}", "tasks:\n": "tasks:\n  other: {kind: local, squad: gone}\n"}, 69, "tasks.other: there is no folder gone"),
         ("train.jsonl", '{"text": "a", "label": true}\n', {}, 65, "no field 'sentence'"),
         ("dev.jsonl", ROWS.replace("true", "1"), {}, 65, "unknown label '1', not one of true, false"),
         ("dev.jsonl", "", {}, 65, "has no rows in mood dev"),
@@ -68,12 +75,16 @@ def test_what_a_later_stage_refuses(
 
 
 def messy(here: Path) -> None:
-    """Files that cannot be read, between and behind more good rows than `check` reads for its hints."""
+    """Files that cannot be read, between and behind more good rows than `check` reads for its
+    hints.
+    """
     good = "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
     (here / "text/a.jsonl").write_text(good)
     (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 30)
     (here / "text/c.jsonl").write_text("hello\n" * 30)
-    (here / "text/d.txt").write_bytes("Früh übt sich, wer ein Meister werden will.\n".encode("latin-1") * 30)
+    (here / "text/d.txt").write_bytes(
+        "Früh übt sich, wer ein Meister werden will.\n".encode("latin-1") * 30
+    )
     (here / "text/e.jsonl.gz").write_bytes(gzip.compress(good.encode())[:-100])
     (here / "text/f.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 30)
     (here / "text/g.txt").write_bytes(b"PK\x03\x04")
@@ -87,7 +98,11 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
     messy(here)
     assert main([command, "smoke"]) == 65
     said = capsys.readouterr().err
-    assert "corpora.smoke: 6 files cannot be read" in said and "text/a." not in said and not Path("build").exists()
+    assert (
+        "corpora.smoke: 6 files cannot be read" in said
+        and "text/a." not in said
+        and not Path("build").exists()
+    )
     for each in (
         "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}'; set `text`",
         "c.jsonl:1: not JSON: 'hello'",
@@ -104,16 +119,26 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
     assert main([command, "smoke"]) == 0
 
 
-def test_few_bad_rows_are_left_to_the_quarantine(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_bad_rows_are_left_to_the_quarantine(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 5)
     change("text/*.txt", "text/*")
-    assert main(["check", "smoke"]) == 0 and "b.jsonl:1: no field 'text' (5 bad rows" in capsys.readouterr().err
+    assert (
+        main(["check", "smoke"]) == 0
+        and "b.jsonl:1: no field 'text' (5 bad rows" in capsys.readouterr().err
+    )
     assert main(["corpus", "smoke"]) == 0
     (here / "text/c.jsonl").write_text('{"body": "a text"}\n')
     assert main(["check", "smoke"]) == 65 and "2 files cannot be read" in capsys.readouterr().err
     assert main(["corpus", "smoke"]) == 65
-    (here / "text/d.jsonl").write_text("".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000)))
-    change("documents: blank_lines}]", "documents: blank_lines}], quarantine: {fraction: 0.002, handful: 0}")
+    (here / "text/d.jsonl").write_text(
+        "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
+    )
+    change(
+        "documents: blank_lines}]",
+        "documents: blank_lines}], quarantine: {fraction: 0.002, handful: 0}",
+    )
     assert main(["check", "smoke"]) == 0, "6 of some 3,000 rows"
     assert main(["corpus", "smoke"]) == 0
 
@@ -132,15 +157,19 @@ def test_a_part_of_very_many_files_is_looked_at(
     ("content", "settings", "hint"),
     [
         ("A line of text.\n" * 10_000, {", documents: blank_lines": ""}, "one document of 159,999 characters"),
-        ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),  # noqa: E501
+        ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),
         (TEXT.replace("of", "&amp;"), {}, "cleaning: {markup: true}"),
-        ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),  # noqa: E501
-        (f"{TEXT}\n\nFrüh übt sich.", {"blank_lines": "blank_lines, encoding: latin-1"}, "1 files seem to be UTF-8, the first text/a.txt"),  # noqa: E501
+        ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),
+        (f"{TEXT}\n\nFrüh übt sich.", {"blank_lines": "blank_lines, encoding: latin-1"}, "1 files seem to be UTF-8, the first text/a.txt"),
         (TEXT, {"labels: [true, false]": "labels: [true, false, maybe]"}, "no row of train.jsonl has the label maybe"),
     ],
 )  # fmt: skip
 def test_what_is_hardly_meant(
-    here: Path, content: str, settings: dict[str, str], hint: str, capsys: pytest.CaptureFixture[str]
+    here: Path,
+    content: str,
+    settings: dict[str, str],
+    hint: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (here / "text/a.txt").write_text(content, encoding="utf-8")
     (here / "text/b.txt").write_text("\n\n".join(f"Another text, {n}." for n in range(60)))
@@ -150,8 +179,12 @@ def test_what_is_hardly_meant(
     assert hint in capsys.readouterr().err
 
 
-def test_headings_part_a_text_and_lose_their_signs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    articles = "\n\n".join(f" = Title {n} = \n\n Text {n}. \n\n = = Part = = \n\n More." for n in range(30))
+def test_headings_part_a_text_and_lose_their_signs(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    articles = "\n\n".join(
+        f" = Title {n} = \n\n Text {n}. \n\n = = Part = = \n\n More." for n in range(30)
+    )
     (here / "text/a.txt").write_text(articles)
     change("documents: blank_lines", "documents: headings")
     assert main(["check", "smoke"]) == 0 and capsys.readouterr().err == ""

@@ -1,4 +1,6 @@
-"""What a name of params.yaml would take, from settings alone and, of a user's own tasks, their files."""
+"""What a name of params.yaml would take, from settings alone and, of a user's own tasks, their
+files.
+"""
 
 import json
 import re
@@ -24,21 +26,33 @@ def shipped() -> Params:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The smoke model with two ablations, a task of one's own, and a published folder that is not there."""
+    """The smoke model with two ablations, a task of one's own, and a published folder that is not
+    there.
+    """
     monkeypatch.chdir(tmp_path)
     copy_text(tmp_path)
     values = YAML(typ="safe").load(SMOKE)
     mood = {"train": "t.jsonl", "dev": "t.jsonl", "labels": [0, 1]}
     values["tasks"]["own"] = {"kind": "own", "tasks": {"mood": mood}}
-    values["recipes"]["own"] = {"defaults": {"length": 16, "epochs": 2, "seeds": [1, 2, 3], "both_orders": True}}
+    values["recipes"]["own"] = {
+        "defaults": {"length": 16, "epochs": 2, "seeds": [1, 2, 3], "both_orders": True}
+    }
     values["published"]["elsewhere"] = {"folder": "nowhere"}
     arms = ["pretrained", "scratch"]
     values["finetunings"]["own"] = {"model": "smoke", "tasks": "own", "recipe": "own", "arms": arms}
     values["finetunings"]["elsewhere"] = {"model": "elsewhere", "tasks": "own", "recipe": "own"}
     few = {"tasks": ["cola"], "seeds": 2, "finetune": {"defaults": {"length": 16}}}
     base = {"model": "smoke", "tokens": "smoke", "data": "smoke", "recipe": "smoke"}
-    for name, changed in {"objectives": {"objective.name": "mlm"}, "weights": {"encoder.layers": 2}}.items():
-        entry = {"title": name, "base": base, "protocol": few, "arms": {"same": {}, "other": changed}}
+    for name, changed in {
+        "objectives": {"objective.name": "mlm"},
+        "weights": {"encoder.layers": 2},
+    }.items():
+        entry = {
+            "title": name,
+            "base": base,
+            "protocol": few,
+            "arms": {"same": {}, "other": changed},
+        }
         values["ablations"][name] = entry
     Path("params.yaml").write_text(json.dumps(values))
     rows = ({"sentence": f"row {n}", "label": n % 2} for n in range(ROWS))
@@ -50,7 +64,9 @@ def test_time_is_operations_by_the_published_range_of_utilisation(shipped: Param
     config = shipped.models["base"].electra()
     flops = training_flops(config, 30_522, "matmul")
     low, high = (flops / (989e12 * share) / 3600 for share in UTILISATION)
-    assert f"\n  H100: {low:.0f} hours to {high / 24:.1f} days\n" in estimate.pretraining("base", shipped)
+    assert f"\n  H100: {low:.0f} hours to {high / 24:.1f} days\n" in estimate.pretraining(
+        "base", shipped
+    )
     assert "12,000 steps read at most 25 M tokens" in estimate.pretraining("mini", shipped)
 
 
@@ -62,15 +78,22 @@ def test_small_cards_are_given_slices(shipped: Params) -> None:
 
 def test_time_here_is_that_of_the_cores(shipped: Params) -> None:
     last = estimate.pretraining("base", shipped).splitlines()[-1]
-    assert re.fullmatch(r"on this machine's (.* GPU|\d+ CPU cores|.*): [\d.]+( \w+)? to [\d.]+ \w+", last)
+    assert re.fullmatch(
+        r"on this machine's (.* GPU|\d+ CPU cores|.*): [\d.]+( \w+)? to [\d.]+ \w+", last
+    )
 
 
 def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) -> None:
     params = load()
-    flops = 3 * ROWS * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
+    flops = (
+        3 * ROWS * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
+    )
     said = estimate.estimate_finetuning("own", params)
     assert f"at most {flops:.2g} floating" in said and "kept: 1" in said
-    assert estimate.rows_of("mood", "own", params) == ROWS and estimate.rows_of("rte", "smoke", params) == 1_000
+    assert (
+        estimate.rows_of("mood", "own", params) == ROWS
+        and estimate.rows_of("rte", "smoke", params) == 1_000
+    )
     assert estimate.text_bytes(params, "smoke") == Path("text/a.txt").stat().st_size
     assert estimate.text_bytes(params, "absent") == 0
 
@@ -88,7 +111,9 @@ def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, caps
     assert main(["estimate", "absent"]) == 64
 
 
-def test_an_ablation_is_a_line_with_all_of_its_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ablation_is_a_line_with_all_of_its_runs(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     params = load()
     arms = plan_arms("objectives", params, 200)
     flops = sum(training_flops(arm.config, 200, "matmul") for arm in arms)

@@ -1,4 +1,6 @@
-"""The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy for `--help`."""
+"""The command line: a sentence and an exit code for a user, a traceback for a bug, nothing heavy
+for `--help`.
+"""
 
 import errno
 import json
@@ -30,12 +32,16 @@ def installed(tmp_path: Path) -> list[str]:
     module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")
     script = tmp_path / "bin" / "electra"
     script.parent.mkdir()
-    script.write_text(f"import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n")
+    script.write_text(
+        f"import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
+    )
     return [sys.executable, str(script)]
 
 
 def run(words: list[str], folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, cwd=folder, env=environment(ROOT), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        words, cwd=folder, env=environment(ROOT), capture_output=True, text=True, check=False
+    )
 
 
 def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -63,12 +69,17 @@ def test_help_imports_nothing_heavy_and_lists_commands_by_group() -> None:
     listed = ("Set up", " new ", "Train", " pretrain ", "Use", " play ", "Maintain")
     places = [done.stdout.index(word) for word in listed]
     assert places == sorted(places)
-    assert " sync " not in done.stdout and run([*MODULE, "sync", "--help"]).returncode == 0, "hidden"
+    assert " sync " not in done.stdout and run([*MODULE, "sync", "--help"]).returncode == 0, (
+        "hidden"
+    )
 
 
 def test_stages_on_text_do_without_torch() -> None:
     modules = "pipelines.cli.run_stage, pipelines.stages.corpus, pipelines.stages.tasks, pipelines.stages.tokens"
-    assert run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout == "False\n"
+    assert (
+        run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout
+        == "False\n"
+    )
 
 
 def test_a_bare_call_is_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,17 +113,24 @@ def test_finetune_runs_glue_then_squad(here: Path, monkeypatch: pytest.MonkeyPat
     assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
 
 
-def test_the_script_is_the_command_line_under_its_own_name(installed: list[str], here: Path) -> None:
+def test_the_script_is_the_command_line_under_its_own_name(
+    installed: list[str], here: Path
+) -> None:
     assert run([*installed, "--version"]).stdout == f"electra {electra.__version__}\n"
     assert "Usage: electra params " in run([*installed, "params", "--help"]).stdout
     assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
     ours, same = (run([*words, "params", "smoke"], here) for words in (installed, MODULE))
     assert ours.returncode == 0 and ours.stdout == same.stdout != ""
     wrong = run([*installed, "corpus", "smokey"], here)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (64, 1) and "did you mean smoke?" in wrong.stderr
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (
+        64,
+        1,
+    ) and "did you mean smoke?" in wrong.stderr
 
 
-def test_a_stage_runs_and_its_duration_is_noted(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_runs_and_its_duration_is_noted(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran = stage_that(None, monkeypatch)
     assert main(["tasks", "smoke"]) == 0
     assert ran == ["smoke"]
@@ -131,8 +149,15 @@ REFUSALS = [(errno.ENAMETOOLONG, "File name too long"), (errno.ENOENT, "No such 
         (BadConfig("a.b: is 1"), 64, "a.b: is 1"),
         (BadInput("file: is empty"), 65, "file: is empty"),
         (Stopped("run: was stopped"), 75, "run: was stopped"),
-        (MemoryError(), 71, "tasks: the system says: out of memory; fix that and run the same command again"),
-        *((OSError(n, text, "a file"), 71, f"a file: the system says: {text}; fix that") for n, text in REFUSALS),
+        (
+            MemoryError(),
+            71,
+            "tasks: the system says: out of memory; fix that and run the same command again",
+        ),
+        *(
+            (OSError(n, text, "a file"), 71, f"a file: the system says: {text}; fix that")
+            for n, text in REFUSALS
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_its_code(error, code, sentence, here, monkeypatch, capsys):
@@ -146,10 +171,18 @@ def test_a_mistake_is_one_line_and_its_code(error, code, sentence, here, monkeyp
 
 
 def test_a_python_without_our_packages_is_told_what_to_do(here: Path) -> None:
-    """As of `.venv/bin/dvc repro` without the environment: DVC starts whatever `python` is on the path."""
+    """As of `.venv/bin/dvc repro` without the environment: DVC starts whatever `python` is on the
+    path.
+    """
     command = [sys.executable, "-S", "-m", "pipelines", "runs"]
-    done = subprocess.run(command, env=environment(ROOT), capture_output=True, text=True, check=False)
-    assert done.returncode == 69 and "source .venv/bin/activate" in done.stderr and "Traceback" not in done.stderr
+    done = subprocess.run(
+        command, env=environment(ROOT), capture_output=True, text=True, check=False
+    )
+    assert (
+        done.returncode == 69
+        and "source .venv/bin/activate" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -167,7 +200,9 @@ def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, 
         (["check", "base"], {65, 69}, "nowhere/*.jsonl"),
     ],
 )
-def test_a_wrong_name_is_one_line(words: list[str], codes: set[int], sentence: str, here: Path, capsys) -> None:
+def test_a_wrong_name_is_one_line(
+    words: list[str], codes: set[int], sentence: str, here: Path, capsys
+) -> None:
     (here / "runs").mkdir()
     assert main(words) in codes
     said = capsys.readouterr().err
@@ -195,7 +230,9 @@ def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypa
     (here / "mine.yaml").write_text(MINE)
     assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
     ((flow, model, settings),) = started
-    assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"]["steps"] == 9  # type: ignore[index]
+    assert (flow, model) == ("pretrain", "mine") and settings["models"]["mine"]["pretrain"][
+        "steps"
+    ] == 9  # type: ignore[index]
     (here / "mine.yaml").write_text(MINE.replace("batch", "bach"))
     assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 64
     said = capsys.readouterr().err
@@ -221,27 +258,38 @@ def test_signals_are_left_to_others_once_the_command_is_no_stage(
 
 
 @pytest.mark.parametrize("module", [False, True], ids=["electra", "python -m pipelines"])
-def test_a_stop_while_it_is_loaded_is_a_sentence(module: bool, installed: list[str], here: Path) -> None:
+def test_a_stop_while_it_is_loaded_is_a_sentence(
+    module: bool, installed: list[str], here: Path
+) -> None:
     (here / "slow" / "ruamel").mkdir(parents=True)
     slow = "import time\nprint('here', flush=True)\ntime.sleep(60)\n"
     (here / "slow" / "ruamel" / "__init__.py").write_text(slow)
     where = environment(ROOT, PYTHONPATH=f"{here / 'slow'}{os.pathsep}{ROOT}")
     words = [*(MODULE if module else installed), "corpus", "smoke"]
-    with subprocess.Popen(words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+    with subprocess.Popen(
+        words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as started:
         assert started.stdout is not None and started.stdout.readline() == "here\n"
         time.sleep(0.1)
         started.send_signal(signal.SIGTERM)
         _, said = started.communicate(timeout=30)
-    assert (started.returncode, said) == (75, "error: stopped by signal 15; run the same command to go on\n")
+    assert (started.returncode, said) == (
+        75,
+        "error: stopped by signal 15; run the same command to go on\n",
+    )
 
 
 def offered(folder: Path, words: str) -> set[str]:
-    """What bash would offer for the last of the words, asked of the completion as Typer's script asks it."""
+    """What bash would offer for the last of the words, asked of the completion as Typer's script
+    asks it.
+    """
     count = str(len(words.split(" ")) - 1)
     asked = {"_ELECTRA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
     code = "import sys; sys.argv[0] = 'electra'; from pipelines.cli import main; main()"
     where = environment(ROOT) | asked
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=where, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=where, capture_output=True, text=True
+    )
     return set(done.stdout.split())
 
 
@@ -256,8 +304,12 @@ def offered(folder: Path, words: str) -> set[str]:
         ("electra flow ", {"pretrain", "finetune", "ablations", "workflow"}),
     ],
 )
-def test_completion_offers_commands_options_and_names(words: str, expected: set[str], here: Path) -> None:
-    (here / "params.yaml").write_text(SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}"))
+def test_completion_offers_commands_options_and_names(
+    words: str, expected: set[str], here: Path
+) -> None:
+    (here / "params.yaml").write_text(
+        SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}")
+    )
     assert offered(here, words) == expected
 
 
@@ -278,9 +330,18 @@ def test_completion_without_settings_offers_no_name(tmp_path: Path) -> None:
 )
 def test_help_and_errors_survive_any_terminal(more: dict[str, str], here: Path) -> None:
     (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"), encoding="utf-8")
-    for words, code in ((["--help"], 0), (["pretrain", "--help"], 0), (["params"], 64), (["corpus", "größer"], 64)):
+    for words, code in (
+        (["--help"], 0),
+        (["pretrain", "--help"], 0),
+        (["params"], 64),
+        (["corpus", "größer"], 64),
+    ):
         done = subprocess.run(
-            [*MODULE, *words], cwd=here, env=environment(ROOT, **more), capture_output=True, check=False
+            [*MODULE, *words],
+            cwd=here,
+            env=environment(ROOT, **more),
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == code and b"Traceback" not in done.stderr, done.stderr
         assert done.stderr.count(b"\n") == int(code > 0), done.stderr
@@ -297,9 +358,16 @@ def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("words", "origin"),
-    [(["--continue"], ""), (["--continue", "1a2b"], "1a2b"), (["--continue", "--restart"], ""), ([], None)],
+    [
+        (["--continue"], ""),
+        (["--continue", "1a2b"], "1a2b"),
+        (["--continue", "--restart"], ""),
+        ([], None),
+    ],
 )
-def test_continue_takes_a_run_or_nothing(words: list[str], origin: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continue_takes_a_run_or_nothing(
+    words: list[str], origin: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[dict[str, object]] = []
     monkeypatch.setattr(run_stage, "run", lambda *_, **options: given.append(options) or 0)
     assert main(["pretrain", "smoke", *words]) == 0

@@ -1,4 +1,6 @@
-"""`electra play`: how it marks words and answers, where it listens, and its page in a browser without a network."""
+"""`electra play`: how it marks words and answers, where it listens, and its page in a browser
+without a network.
+"""
 
 import contextlib
 import json
@@ -35,10 +37,19 @@ def judge(text: str, *suspected: str, length: int = 99) -> Judged:
 
 
 def test_words_are_caught_missed_or_false_alarms() -> None:
-    marked = play_page.mark_words(judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)]))
-    assert [part for part in marked if part[1]] == [("chef", "missed"), ("ate", "caught"), ("meal", "false alarm")]
+    marked = play_page.mark_words(
+        judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)])
+    )
+    assert [part for part in marked if part[1]] == [
+        ("chef", "missed"),
+        ("ate", "caught"),
+        ("meal", "false alarm"),
+    ]
     assert play_page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
-    assert play_page.mark_words(judge("one two three four", length=2))[-1] == (" three four", "not read")
+    assert play_page.mark_words(judge("one two three four", length=2))[-1] == (
+        " three four",
+        "not read",
+    )
 
 
 @pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
@@ -51,7 +62,12 @@ def test_marked_parts_are_the_whole_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("task", "answer", "row", "mark"),
     [
-        ("squad2", {"prediction": "corn"}, {"answers": [{"text": "bread"}, {"text": "corn"}]}, "right"),
+        (
+            "squad2",
+            {"prediction": "corn"},
+            {"answers": [{"text": "bread"}, {"text": "corn"}]},
+            "right",
+        ),
         ("squad2", {"prediction": ""}, {"answers": []}, "right"),
         ("squad2", {"prediction": "corn"}, {"answers": []}, "wrong"),
         ("cola", {"prediction": "1"}, {"label": "1"}, "right"),
@@ -60,7 +76,9 @@ def test_marked_parts_are_the_whole_text(text: str) -> None:
         ("cola", {"prediction": "1"}, None, "answer"),
     ],
 )
-def test_an_answer_is_marked_right_or_wrong(task: str, answer: dict, row: dict | None, mark: str) -> None:
+def test_an_answer_is_marked_right_or_wrong(
+    task: str, answer: dict, row: dict | None, mark: str
+) -> None:
     if row is not None:
         row = {"a": "", "b": None, "question": "", "context": ""} | row
     assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
@@ -78,7 +96,12 @@ def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
     with subprocess.Popen(
-        command, cwd=folder, env=environment(ROOT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=environment(ROOT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
@@ -107,7 +130,11 @@ def test_what_cannot_be_served(checkout: Path, monkeypatch, capsys) -> None:  # 
         port = str(taken.getsockname()[1])
         for words, code, sentence in (
             (("base",), 65, "run dvc repro pipelines/dvc.yaml:pretrain@base"),
-            (("smoke", "--port", port), 73, f"127.0.0.1:{port}: Address already in use; give another --port"),
+            (
+                ("smoke", "--port", port),
+                73,
+                f"127.0.0.1:{port}: Address already in use; give another --port",
+            ),
             (("nobody",), 64, "nobody"),
         ):
             assert main(["play", *words]) == code
@@ -126,20 +153,33 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
             assert "caught" in said or "missed" in said, said
             tab.run(WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600))
             tab.run(PRESS % "'Detect'")
-            tab.wait("document.querySelector('.marked').innerText.toLowerCase().includes('not read')")
-            said = tab.run("[...document.querySelectorAll('.marked .text')].map(e => e.textContent).join('')")
+            tab.wait(
+                "document.querySelector('.marked').innerText.toLowerCase().includes('not read')"
+            )
+            said = tab.run(
+                "[...document.querySelectorAll('.marked .text')].map(e => e.textContent).join('')"
+            )
             assert said.startswith(EMOJI), said[:99]
-            assert tab.run("document.documentElement.scrollWidth <= innerWidth"), "no sideways scrolling"
-            assert tab.run("document.querySelector('.marked').clientHeight < 500"), "a long text scrolls in its box"
+            assert tab.run("document.documentElement.scrollWidth <= innerWidth"), (
+                "no sideways scrolling"
+            )
+            assert tab.run("document.querySelector('.marked').clientHeight < 500"), (
+                "a long text scrolls in its box"
+            )
         tab.run(f"({TAB % repr('Tasks')}).click()")
         tab.wait("document.body.innerText.includes('Predict')")
         assert tab.said == []
-        assert {url for url in tab.asked if not url.startswith((address, "data:", "blob:"))} == set()
+        assert {
+            url for url in tab.asked if not url.startswith((address, "data:", "blob:"))
+        } == set()
 
 
 @needs_browser
 @pytest.mark.slow
-def test_a_task_opens_with_an_example_that_is_answered_correctly(checkout: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_task_opens_with_an_example_that_is_answered_correctly(
+    checkout: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
     rows = checkout / "build/tasks/smoke/rte/dev.jsonl"
     (row,) = read_jsonl(rows)
     other = {**row, "id": "2", "label": "entailment", "a": "the cat is red too."}

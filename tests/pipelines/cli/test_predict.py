@@ -36,7 +36,9 @@ def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_text_tsv_and_json_lines_give_the_same_answers(folders, tmp_path, capsys, monkeypatch) -> None:
+def test_text_tsv_and_json_lines_give_the_same_answers(
+    folders, tmp_path, capsys, monkeypatch
+) -> None:
     texts = ["the cat runs.", "a dog is red"]
     text = "\n".join(texts).encode() + b"\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
@@ -47,26 +49,49 @@ def test_text_tsv_and_json_lines_give_the_same_answers(folders, tmp_path, capsys
     write_jsonl(tmp_path / "b.jsonl", [{"id": "0", "a": texts[0]}, {"sentence": texts[1], "id": 1}])
     assert ask(capsys, folders / "cola", tmp_path / "a.tsv") == plain
     assert ask(capsys, folders / "cola", tmp_path / "b.jsonl") == plain
-    assert main(["predict", str(folders / "cola"), str(tmp_path / "a.tsv"), "--output", str(tmp_path / "o.jsonl")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(folders / "cola"),
+                str(tmp_path / "a.tsv"),
+                "--output",
+                str(tmp_path / "o.jsonl"),
+            ]
+        )
+        == 0
+    )
     assert [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()] == plain
 
 
 def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
     (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\nthe cat\ta cat\n")
-    assert ask(capsys, folders / "rte", tmp_path / "pairs.tsv")[0]["prediction"] in {"entailment", "not_entailment"}
+    assert ask(capsys, folders / "rte", tmp_path / "pairs.tsv")[0]["prediction"] in {
+        "entailment",
+        "not_entailment",
+    }
     assert isinstance(ask(capsys, folders / "stsb", tmp_path / "pairs.tsv")[0]["prediction"], float)
     write_jsonl(tmp_path / "w.jsonl", [{"tokens": ["the", "cat"]}, {"words": "a dog runs"}])
-    assert [len(row["tags"]) for row in ask(capsys, folders / "chunks", tmp_path / "w.jsonl")] == [2, 3]
+    assert [len(row["tags"]) for row in ask(capsys, folders / "chunks", tmp_path / "w.jsonl")] == [
+        2,
+        3,
+    ]
     draw = random.Random(1)
     context = " ".join(draw.choice(["the cat", "a dog", "is red."]) for _ in range(30))
     write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "question": "what is red?", "context": context}])
     (found,) = ask(capsys, folders / "squad2", tmp_path / "q.jsonl")
-    assert found["id"] == "q" and found["best"] in context and isinstance(found["null_score"], float)
+    assert (
+        found["id"] == "q" and found["best"] in context and isinstance(found["null_score"], float)
+    )
     spans = found["n_best"]
     assert spans[0]["text"] == found["best"] and all(span["text"] in context for span in spans)
-    assert len(spans) > 1 and sum(span["probability"] for span in spans) == pytest.approx(1, abs=1e-4)
+    assert len(spans) > 1 and sum(span["probability"] for span in spans) == pytest.approx(
+        1, abs=1e-4
+    )
     scores = [span["start_logit"] + span["end_logit"] for span in spans]
-    assert scores == sorted(scores, reverse=True) and all(span["start_logit"] <= 0 for span in spans)
+    assert scores == sorted(scores, reverse=True) and all(
+        span["start_logit"] <= 0 for span in spans
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +100,12 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
         ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
         ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; fix the row"),
         ("cola", "the cat\nthe \udcff cat\n", 65, ":2: invalid UTF-8"),
-        ("cola", "text\nthe cat\n", 65, ":1: begins with 'text'; it should have a header with the columns sentence"),
+        (
+            "cola",
+            "text\nthe cat\n",
+            65,
+            ":1: begins with 'text'; it should have a header with the columns sentence",
+        ),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),
@@ -84,10 +114,15 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_row_that_cannot_be_answered_is_named(folders, tmp_path, capsys, model, text, code, sentence) -> None:
+def test_a_row_that_cannot_be_answered_is_named(
+    folders, tmp_path, capsys, model, text, code, sentence
+) -> None:
     (tmp_path / "in.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
     output = tmp_path / "out.jsonl"
-    assert main(["predict", str(folders / model), str(tmp_path / "in.txt"), "--output", str(output)]) == code
+    assert (
+        main(["predict", str(folders / model), str(tmp_path / "in.txt"), "--output", str(output)])
+        == code
+    )
     said = capsys.readouterr().err
     assert sentence in said and said.count("\n") == 1
     assert not output.exists()
@@ -104,14 +139,30 @@ def test_rows_come_in_the_forms_of_training(folders, tmp_path, capsys) -> None:
     (tmp_path / "w.conll").write_text("-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n")
     answers = ask(capsys, folders / "chunks", tmp_path / "w.conll")
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
-    records = [{"number": 7, "mood": True, "body": "the cat"}, {"number": 9, "mood": False, "body": "a dog"}]
+    records = [
+        {"number": 7, "mood": True, "body": "the cat"},
+        {"number": 9, "mood": False, "body": "a dog"},
+    ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "rows.parquet")
     write_jsonl(tmp_path / "rows.jsonl.gz", [])
-    (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress("".join(map(dump_line, records)).encode("utf-16")))
+    (tmp_path / "rows.jsonl.gz").write_bytes(
+        gzip.compress("".join(map(dump_line, records)).encode("utf-16"))
+    )
     (tmp_path / "rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
-    found = [ask(capsys, folders / "mood", tmp_path / f"rows.{kind}") for kind in ("parquet", "jsonl.gz", "tsv")]
+    found = [
+        ask(capsys, folders / "mood", tmp_path / f"rows.{kind}")
+        for kind in ("parquet", "jsonl.gz", "tsv")
+    ]
     assert found[0] == found[1] == found[2] and [row["id"] for row in found[0]] == ["7", "9"]
-    official = {"data": [{"paragraphs": [{"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}]}]}
+    official = {
+        "data": [
+            {
+                "paragraphs": [
+                    {"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}
+                ]
+            }
+        ]
+    }
     (tmp_path / "dev.json").write_text(json.dumps(official))
     assert [row["id"] for row in ask(capsys, folders / "squad2", tmp_path / "dev.json")] == ["q"]
 
@@ -129,7 +180,9 @@ def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, 
         assert json.loads(reader.result())["id"] == "0"
     assert (tmp_path / "pipe").is_fifo()
     assert main([*call, str(tmp_path / "link")]) == 0
-    assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "old.jsonl").read_text())["id"] == "0"
+    assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "old.jsonl").read_text())[
+        "id"
+    ] == "0"
     assert main([*call, os.devnull]) == 0 and not Path(os.devnull).is_file()
     capsys.readouterr()
     for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 74)):
@@ -148,7 +201,9 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
 )
 def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> None:
     words = f"{sys.executable} -m pipelines {command.replace('MODEL', str(folders / 'cola'))}"
-    done = subprocess.run(["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr.count(b"\n")) == (code, lines), done.stderr
 
 
@@ -165,7 +220,10 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
     assert main(["score", "mine", "sst2", "p.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out) == {"accuracy": 50.0}
-    write_jsonl(Path("good.jsonl"), [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows])
+    write_jsonl(
+        Path("good.jsonl"),
+        [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows],
+    )
     assert main(["score", "mine", "chunks", "good.jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["entity_f1"] == 100
     Path("folder.json").mkdir()

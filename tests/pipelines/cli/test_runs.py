@@ -1,4 +1,6 @@
-"""The command that lists and removes runs: it asks, it stays inside of runs/, it leaves alone what is in use."""
+"""The command that lists and removes runs: it asks, it stays inside of runs/, it leaves alone what
+is in use.
+"""
 
 import io
 import os
@@ -16,7 +18,12 @@ from pipelines.cli import main
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with some runs."""
     monkeypatch.chdir(tmp_path)
-    for name in ("pretrain/1a2b3c4d/step-20", "pretrain/1a2b3c4d.old/step-9", "corpus/5e6f7a8b", "finetune/77aa1122"):
+    for name in (
+        "pretrain/1a2b3c4d/step-20",
+        "pretrain/1a2b3c4d.old/step-9",
+        "corpus/5e6f7a8b",
+        "finetune/77aa1122",
+    ):
         (tmp_path / "runs" / name).mkdir(parents=True)
     (tmp_path / "runs/pretrain/1a2b3c4d/step-20/file").write_bytes(b"x" * 2_000_000)
     name_run(tmp_path / "runs/pretrain/1a2b3c4d", "a", {})
@@ -40,39 +47,59 @@ def test_the_list_names_size_step_and_state(capsys: pytest.CaptureFixture[str]) 
     assert lines[4] == ["pretrain/1a2b3c4d.old", "0.0", "MB", "9", "archived"]
 
 
-def test_control_characters_of_names_are_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_names_are_shown_and_not_obeyed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
     name_run(run, "\x1b[31mred", {})
     assert main(["runs"]) == 0
-    assert main(["runs", "remove", *["pretrain/\x1b[2J\udcff"] * 2, "--yes"]) == 0 and not run.exists()
+    assert (
+        main(["runs", "remove", *["pretrain/\x1b[2J\udcff"] * 2, "--yes"]) == 0 and not run.exists()
+    )
     told = capsys.readouterr().out
     assert r"pretrain/\x1b[2J\udcff" in told and r"\x1b[31mred" in told and "\x1b" not in told
 
 
 def test_remove_archived_removes_what_was_archived(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    assert main(["runs", "remove", "--archived"]) == 0 and Path("runs/pretrain/1a2b3c4d.old").is_dir()
-    assert main(["runs", "remove", "--archived", "--yes"]) == 0 == main(["runs", "remove", "--archived", "--yes"])
+    assert (
+        main(["runs", "remove", "--archived"]) == 0 and Path("runs/pretrain/1a2b3c4d.old").is_dir()
+    )
+    assert (
+        main(["runs", "remove", "--archived", "--yes"])
+        == 0
+        == main(["runs", "remove", "--archived", "--yes"])
+    )
     assert [path.name for path in Path("runs/pretrain").iterdir()] == ["1a2b3c4d"]
     assert capsys.readouterr().out.endswith("there are no archived runs\n")
 
 
-@pytest.mark.parametrize(("answer", "left"), [("y", False), ("yes", False), ("", True), ("n", True)])
+@pytest.mark.parametrize(
+    ("answer", "left"), [("y", False), ("yes", False), ("", True), ("n", True)]
+)
 def test_it_asks(answer: str, left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
     assert main(["runs", "remove", "pretrain/1a2b3c4d.old"]) == 0
-    assert Path("runs/pretrain/1a2b3c4d.old").exists() is left and Path("runs/pretrain/1a2b3c4d").is_dir()
+    assert (
+        Path("runs/pretrain/1a2b3c4d.old").exists() is left
+        and Path("runs/pretrain/1a2b3c4d").is_dir()
+    )
 
 
 def test_without_a_terminal_only_the_option_says_yes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main(["runs", "remove", "pretrain/1a2b3c4d"]) == 65
-    assert "add --yes if you are sure" in capsys.readouterr().err and Path("runs/pretrain/1a2b3c4d").is_dir()
+    assert (
+        "add --yes if you are sure" in capsys.readouterr().err
+        and Path("runs/pretrain/1a2b3c4d").is_dir()
+    )
     assert main(["runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes"]) == 0
     assert [path.name for path in Path("runs").glob("[!f]*/*")] == ["1a2b3c4d.old"]
 
 
-@pytest.mark.parametrize("name", ["../kept", "..", ".", "", "pretrain/1a2b3c4d/step-20", "nobody", "link"])
+@pytest.mark.parametrize(
+    "name", ["../kept", "..", ".", "", "pretrain/1a2b3c4d/step-20", "nobody", "link"]
+)
 def test_what_is_no_folder_of_runs_is_refused(name: str, here: Path) -> None:
     Path("runs/link").symlink_to(here / "kept")
     assert main(["runs", "remove", "pretrain/1a2b3c4d", name, "--yes"]) == 65

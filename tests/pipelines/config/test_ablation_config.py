@@ -18,7 +18,10 @@ def made(**values) -> AblationConfig:
 
 
 def test_a_grid_is_every_value_with_every_value() -> None:
-    grid = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "generator.width": [0.25, 1.0]}
+    grid = {
+        "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
+        "generator.width": [0.25, 1.0],
+    }
     config = made(grid=grid, common={"pretrain.eval_batches": 4}, labels={"mlm": "BERT"})
     common = {"pretrain.eval_batches": 4}
     assert config.settings == {
@@ -61,10 +64,14 @@ def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:
 def test_the_example_in_the_documentation_is_one(tmp_path) -> None:
     page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
     example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
-    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text(encoding="utf-8") + example)
+    (tmp_path / "params.yaml").write_text(
+        (ROOT / "params.yaml").read_text(encoding="utf-8") + example
+    )
     params = load(tmp_path / "params.yaml")
     names = list(params.ablations["my_grid"].settings)
-    assert names == [f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")]
+    assert names == [
+        f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")
+    ]
     assert params.arm("my_grid", "mask_rate0.3-large").generator.depth == 0.5
 
 

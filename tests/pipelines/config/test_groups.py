@@ -1,4 +1,6 @@
-"""Named groups: what is said once stands wherever it is named, and a mistake is told where it was written."""
+"""Named groups: what is said once stands wherever it is named, and a mistake is told where it was
+written.
+"""
 
 from pathlib import Path
 
@@ -34,7 +36,10 @@ def test_arms_are_the_model_with_their_settings(tmp_path: Path) -> None:
     assert params.arm("a", "one") == params.models["smoke"]
     assert params.arm("a", "two").objective.name == "mlm"
     assert params.arm("a", "two").pretrain == params.models["smoke"].pretrain
-    assert (params.ablations["a"].label("one"), params.ablations["a"].label("two")) == ("one", "BERT")
+    assert (params.ablations["a"].label("one"), params.ablations["a"].label("two")) == (
+        "one",
+        "BERT",
+    )
 
 
 ARMS = "arms: {one: {}, two: {objective.name: mlm}}, labels: {two: BERT}"
@@ -48,25 +53,55 @@ MISTAKES = [
     ("tokens: smoke, data", "tokens: absent, data", "ablations.a.base.tokens"),
     ("base: {model: smoke, ", "base: {", "ablations.a.base.model: is missing"),
     ("base: {model: smoke, ", "model: smoke, base: {", "ablations.a.model: no such setting"),
-    ("protocol: {}", "protocol: {sedes: 2}", "ablations.a.protocol.sedes: no such setting; did you mean seeds?"),
-    ("protocol: {}", "protocol: {common: {pretrain.clip: 0}}", "ablations.a.arms.one.pretrain.clip: is 0,"),
-    ("protocol: {}", "protocol: {finetune: {defaults: {clip: 0}}}", "ablations.a.finetune.defaults.clip: is 0,"),
-    ("protocol: {}", "protocol: {tasks: [cola, cola]}", "tasks: is ['cola', 'cola'], should name each entry once"),
+    (
+        "protocol: {}",
+        "protocol: {sedes: 2}",
+        "ablations.a.protocol.sedes: no such setting; did you mean seeds?",
+    ),
+    (
+        "protocol: {}",
+        "protocol: {common: {pretrain.clip: 0}}",
+        "ablations.a.arms.one.pretrain.clip: is 0,",
+    ),
+    (
+        "protocol: {}",
+        "protocol: {finetune: {defaults: {clip: 0}}}",
+        "ablations.a.finetune.defaults.clip: is 0,",
+    ),
+    (
+        "protocol: {}",
+        "protocol: {tasks: [cola, cola]}",
+        "tasks: is ['cola', 'cola'], should name each entry once",
+    ),
     ("protocol: {}", "protocol: {points: [0.5, 1.0]}", "ablations.a.protocol.points[1]: is 1.0"),
-    ("protocol: {}", "protocol: {common: {encoder.positions: 100}, tasks: [cola]}", "a.finetune: has rows of 128"),
-    ("protocol: {}", "protocol: {finetune: {squad: {stride: 500}}, tasks: [squad2]}", "a.finetune.squad.stride"),
+    (
+        "protocol: {}",
+        "protocol: {common: {encoder.positions: 100}, tasks: [cola]}",
+        "a.finetune: has rows of 128",
+    ),
+    (
+        "protocol: {}",
+        "protocol: {finetune: {squad: {stride: 500}}, tasks: [squad2]}",
+        "a.finetune.squad.stride",
+    ),
     ("protocols: {smoke: {}}", "protocols: {smoke: {seeds: 0}}", "protocols.smoke.seeds: is 0"),
     (
         "protocols: {smoke: {}}",
         "protocols: {other: {}}",
         "ablations.a.base.model: no protocols entry 'smoke'; there are other",
     ),
-    ("tokenizer: smoke, lengths: [16], v", "tokenizer: smok, lengths: [16], v", "did you mean smoke"),
+    (
+        "tokenizer: smoke, lengths: [16], v",
+        "tokenizer: smok, lengths: [16], v",
+        "did you mean smoke",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), MISTAKES)
-def test_a_mistake_is_told_where_it_was_written(old: str, new: str, expected: str, tmp_path: Path) -> None:
+def test_a_mistake_is_told_where_it_was_written(
+    old: str, new: str, expected: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadConfig) as caught:
         load(written(tmp_path, with_ablation((old, new))))
     assert expected in str(caught.value)
@@ -77,12 +112,24 @@ def test_what_is_said_once_stands_wherever_it_is_named(tmp_path: Path) -> None:
     text = with_ablation(
         ("protocols: {smoke: {}}", shared),
         ("protocol: {}", "protocol: {seeds: 2, common: {encoder.layers: 2}}"),
-        ("two: {objective.name: mlm}}, labels: {two: BERT}", "two: {label: BERT, objective.name: mlm}}"),
+        (
+            "two: {objective.name: mlm}}, labels: {two: BERT}",
+            "two: {label: BERT, objective.name: mlm}}",
+        ),
     )
     params = load(written(tmp_path, text))
     ablation = params.ablations["a"]
-    assert (ablation.model, ablation.tokens, ablation.tasks, ablation.seeds) == ("smoke", "smoke", ("cola",), 2)
-    assert ablation.settings["two"] == {"pretrain.eval_batches": 1, "encoder.layers": 2, "objective.name": "mlm"}
+    assert (ablation.model, ablation.tokens, ablation.tasks, ablation.seeds) == (
+        "smoke",
+        "smoke",
+        ("cola",),
+        2,
+    )
+    assert ablation.settings["two"] == {
+        "pretrain.eval_batches": 1,
+        "encoder.layers": 2,
+        "objective.name": "mlm",
+    }
     assert (ablation.label("one"), ablation.label("two")) == ("one", "BERT")
     assert params.tokens["smoke"].tokenizer == params.tokenizers["smoke"]
     assert params.models["smoke"].encoder == params.encoders["smoke"]
@@ -98,4 +145,6 @@ def test_the_sections_of_a_list_may_have_names(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"corpora\.smoke\.sources\[0\]\.kind: is 'lokal'"):
         load(written(tmp_path, SMOKE.replace(listed, named.replace("local", "lokal"))))
     with pytest.raises(BadConfig, match=r"tokens\.smoke\.lengths: is .*should be a valid array"):
-        load(written(tmp_path, SMOKE.replace("lengths: [16], valid", "lengths: {short: 16}, valid")))
+        load(
+            written(tmp_path, SMOKE.replace("lengths: [16], valid", "lengths: {short: 16}, valid"))
+        )

@@ -11,11 +11,24 @@ from pipelines.config.params import Params
 
 NOTHING = {  # settings for which 0 makes sense
     *("dropout", "attention_dropout", "head_dropout", "weight_decay", "warmup", "beta1", "beta2"),
-    *("min_save_interval_minutes", "min_eval_interval_minutes", "mask_token_rate", "random_token_rate"),
-    *("single_segment_rate", "short_rate", "fraction", "handful", "generator_weight", "answerability_weight"),
+    *(
+        "min_save_interval_minutes",
+        "min_eval_interval_minutes",
+        "mask_token_rate",
+        "random_token_rate",
+    ),
+    *(
+        "single_segment_rate",
+        "short_rate",
+        "fraction",
+        "handful",
+        "generator_weight",
+        "answerability_weight",
+    ),
     *("seed", "seeds", "workers", "null_threshold"),
 }
-FACTS = {"train_rows", "scale", "fresh_layers"}  # of official tasks, which no file sets; one of three numbers
+# of official tasks, which no file sets; one of three numbers
+FACTS = {"train_rows", "scale", "fresh_layers"}
 
 
 def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,11 +14,15 @@ def section(**values) -> PaperRecipe:
 
 def test_later_layers_win_and_sections_within_are_merged():
     finetune = section(
-        defaults={"learning_rate": 1e-4, "epochs": 3, "scratch": {"layer_decay": 1.0}}, tasks={"rte": {"epochs": 10}}
+        defaults={"learning_rate": 1e-4, "epochs": 3, "scratch": {"layer_decay": 1.0}},
+        tasks={"rte": {"epochs": 10}},
     )
     assert finetune.resolve("cola", {}).epochs == 3
     assert finetune.resolve("rte", {}).epochs == 10
-    model = {"defaults": {"epochs": 5, "scratch": {"learning_rate": 1e-3}}, "tasks": {"rte": {"batch": 8}}}
+    model = {
+        "defaults": {"epochs": 5, "scratch": {"learning_rate": 1e-3}},
+        "tasks": {"rte": {"batch": 8}},
+    }
     rte = finetune.resolve("rte", model)
     assert (rte.epochs, rte.batch, rte.learning_rate) == (5, 8, 1e-4)
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
@@ -31,7 +35,10 @@ def test_the_papers_recipe_holds_under_a_change_that_names_it():
 
 
 def test_squad_has_its_own_section():
-    finetune = section(defaults={"length": 128, "epochs": 3}, squad={"length": 384, "epochs": 2, "head": "independent"})
+    finetune = section(
+        defaults={"length": 128, "epochs": 3},
+        squad={"length": 384, "epochs": 2, "head": "independent"},
+    )
     config = finetune.resolve_squad({"squad": {"beam": 5}})
     assert isinstance(config, SquadConfig)
     assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
@@ -41,12 +48,24 @@ def test_squad_has_its_own_section():
     ("values", "sentence"),
     [
         ({"tasks": {"colla": {}}}, r"finetune\.tasks\.colla: no such task; did you mean cola"),
-        ({"defaults": {"learningrate": 1}}, r"finetune\.defaults\.learningrate: no such setting.*learning_rate"),
-        ({"tasks": {"rte": {"epochs": "ten"}}}, r"finetune\.tasks\.rte\.epochs: is 'ten', should be a valid number"),
+        (
+            {"defaults": {"learningrate": 1}},
+            r"finetune\.defaults\.learningrate: no such setting.*learning_rate",
+        ),
+        (
+            {"tasks": {"rte": {"epochs": "ten"}}},
+            r"finetune\.tasks\.rte\.epochs: is 'ten', should be a valid number",
+        ),
         ({"defaults": {"seeds": [1, 1]}}, r"finetune\.defaults\.seeds"),
-        ({"defaults": {"layer_decay_exponent": "publishd"}}, "is 'publishd', should be 'published' or 'plain'"),
+        (
+            {"defaults": {"layer_decay_exponent": "publishd"}},
+            "is 'publishd', should be 'published' or 'plain'",
+        ),
         ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
-        ({"defaults": {"fresh_layers": 3}}, r"finetune\.defaults\.fresh_layers: is 3, should be 0, 1 or 2"),
+        (
+            {"defaults": {"fresh_layers": 3}},
+            r"finetune\.defaults\.fresh_layers: is 3, should be 0, 1 or 2",
+        ),
         (
             {"tasks": {"wnli": {"pooling": "min"}}},
             r"finetune\.tasks\.wnli\.pooling: is 'min', should be 'cls', 'mean', 'max', 'pair'",
@@ -69,7 +88,10 @@ def test_windows_that_would_skip_text_are_refused():
     ("overrides", "sentence"),
     [
         ({"tasks": {"colla": {}}}, r"m\.finetune\.tasks\.colla: no such task; did you mean cola"),
-        ({"learning_rate": 1e-3}, r"m\.finetune\.learning_rate: no such setting; it belongs to another section"),
+        (
+            {"learning_rate": 1e-3},
+            r"m\.finetune\.learning_rate: no such setting; it belongs to another section",
+        ),
         ({"tasks": {"cola": {"bach": 3}}}, r"m\.finetune\.tasks\.cola\.bach"),
         ({"tasks": ["cola"]}, r"m\.finetune\.tasks: is \['cola'\]"),
         ({"defaults": None}, r"m\.finetune\.defaults: is None"),
@@ -89,27 +111,44 @@ def test_published_values_of_params_yaml():
     finetune = load().finetune
     cola, rte, mrpc, stsb = (finetune.resolve(task, {}) for task in ("cola", "rte", "mrpc", "stsb"))
     assert (cola.learning_rate, cola.layer_decay, cola.epochs, cola.warmup) == (1e-4, 0.8, 3, 0.1)
-    assert (cola.weight_decay, cola.batch, cola.length, cola.loss, cola.clip) == (0.0, 32, 128, "summed", 1.0)
+    assert (cola.weight_decay, cola.batch, cola.length, cola.loss, cola.clip) == (
+        0.0,
+        32,
+        128,
+        "summed",
+        1.0,
+    )
     assert not cola.bias_correction and cola.layer_decay_exponent == "published"
     assert rte.epochs == stsb.epochs == 10 and mrpc.epochs == 3
     assert mrpc.both_orders and stsb.both_orders and not cola.both_orders
     squad = finetune.resolve_squad({})
-    assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (512, 128, 2, 20, -2.75)
+    assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (
+        512,
+        128,
+        2,
+        20,
+        -2.75,
+    )
 
 
 def test_a_task_that_starts_from_another_has_its_layers():
-    finetune = section(tasks={"rte": {"start": "mnli"}, "mnli": {"fresh_layers": 1}}, run=["rte", "mnli"])
+    finetune = section(
+        tasks={"rte": {"start": "mnli"}, "mnli": {"fresh_layers": 1}}, run=["rte", "mnli"]
+    )
     with pytest.raises(BadConfig, match=r"rte\.fresh_layers: is 0, should be 1 as for mnli"):
         finetune.selected({})
     assert finetune.selected({"defaults": {"fresh_layers": 1}}) == ("mnli", "rte")
 
 
-@pytest.mark.parametrize(("key", "value", "kept"), [("pooling", "max", "cls"), ("head_layers", "all", "last")])
+@pytest.mark.parametrize(
+    ("key", "value", "kept"), [("pooling", "max", "cls"), ("head_layers", "all", "last")]
+)
 def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, kept):
     finetune = section(defaults={key: value})
     assert getattr(finetune.resolve("wnli", {}), key) == value
     with pytest.raises(
-        BadConfig, match=rf"squad\.{key}: is {value}, should be {kept}, since an answer is looked for among"
+        BadConfig,
+        match=rf"squad\.{key}: is {value}, should be {kept}, since an answer is looked for among",
     ):
         finetune.resolve_squad({})
     assert getattr(finetune.resolve_squad({"squad": {key: kept}}), key) == kept

@@ -26,7 +26,14 @@ def test_the_shipped_settings_are_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["modles", "models.tiny.encodr", "models.tiny.pretrain.step", "ablations.table5.base.modle", "run.model"]
+    "path",
+    [
+        "modles",
+        "models.tiny.encodr",
+        "models.tiny.pretrain.step",
+        "ablations.table5.base.modle",
+        "run.model",
+    ],
 )
 def test_a_misspelt_key_is_not_valid(path: str) -> None:
     values = copy.deepcopy(SHIPPED)

@@ -21,11 +21,16 @@ from tests.pipelines import bad_params
         (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
         (b'run: {"models\\n": 1}', "run.models : no such setting"),
         (b"1: 2", "has the key 1, which is not text"),
-        (b"run: 2001-01-01", "params.yaml: run: holds datetime.date(2001, 1, 1); put text in quotes"),
+        (
+            b"run: 2001-01-01",
+            "params.yaml: run: holds datetime.date(2001, 1, 1); put text in quotes",
+        ),
         (b"run: {a: [x, !!binary eA==]}", "params.yaml: run.a.1: holds b'x'"),
     ],
 )
-def test_yaml_that_cannot_be_settings_is_one_sentence(content: bytes | None, expected: str, tmp_path: Path) -> None:
+def test_yaml_that_cannot_be_settings_is_one_sentence(
+    content: bytes | None, expected: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(BadConfig) as caught:
@@ -33,10 +38,14 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(content: bytes | None, exp
     assert expected in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["https://me:s3cret@host/a.txt", "s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"])
+@pytest.mark.parametrize(
+    "url", ["https://me:s3cret@host/a.txt", "s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"]
+)
 def test_a_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
-    with pytest.raises(BadConfig, match=r"files\.0: holds the URL '.*\*\*\*.*dvc import-url") as caught:
+    with pytest.raises(
+        BadConfig, match=r"files\.0: holds the URL '.*\*\*\*.*dvc import-url"
+    ) as caught:
         load(tmp_path / "params.yaml")
     assert "s3cret" not in str(caught.value)
 
@@ -62,4 +71,8 @@ def test_every_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path_factor
     path = tmp_path_factory.getbasetemp() / "params.yaml"
     path.write_bytes(content)
     found = bad_params.outcome(path)
-    assert found == "accepted" if content == bad_params.whole().encode() else found in {"accepted", "refused"}
+    assert (
+        found == "accepted"
+        if content == bad_params.whole().encode()
+        else found in {"accepted", "refused"}
+    )

@@ -1,4 +1,6 @@
-"""The params.yaml that is shipped: the paper's values, what DVC asks for, and lines that `dvc exp run -S` leaves be."""
+"""The params.yaml that is shipped: the paper's values, what DVC asks for, and lines that `dvc exp
+run -S` leaves be.
+"""
 
 import dataclasses
 import json
@@ -20,7 +22,9 @@ SHIPPED = ROOT / "params.yaml"
 
 def test_the_published_models_carry_all_of_their_published_settings() -> None:
     """Paper, Table 6, and the released small (small_plus): never only the size."""
-    published = {  # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate, warm-up
+    # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate,
+    # warm-up
+    published = {
         "small": (12, 256, 4, 1024, 128, 0.25, 0.15, 128, 128, 1_000_000, 5e-4, 10_000),
         "small_plus": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
         "base": (12, 768, 12, 3072, 768, 1 / 3, 0.15, 512, 256, 766_000, 2e-4, 10_000),
@@ -29,17 +33,47 @@ def test_the_published_models_carry_all_of_their_published_settings() -> None:
     models = load(ROOT / "params.yaml").models
     for name, values in published.items():
         model = models[name]
-        encoder, generator, objective, pretrain = model.encoder, model.generator, model.objective, model.pretrain
+        encoder, generator, objective, pretrain = (
+            model.encoder,
+            model.generator,
+            model.objective,
+            model.pretrain,
+        )
         size = (encoder.layers, encoder.hidden, encoder.heads, encoder.ffn, encoder.embedding)
-        recipe = (pretrain.length, pretrain.batch, pretrain.steps, pretrain.learning_rate, pretrain.warmup)
-        assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(values, rel=1e-4), name
+        recipe = (
+            pretrain.length,
+            pretrain.batch,
+            pretrain.steps,
+            pretrain.learning_rate,
+            pretrain.warmup,
+        )
+        assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(
+            values, rel=1e-4
+        ), name
         assert (encoder.dropout, encoder.attention_dropout, encoder.init_std) == (0.1, 0.1, 0.02)
         assert encoder.init == "published"
         adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
-        assert adam == (0.9, 0.999, 1e-6, 0.01, 1.0) and not pretrain.bias_correction and pretrain.schedule == "product"
-        assert (objective.name, objective.sharing, objective.training) == ("electra", "embeddings", "joint")
-        assert (objective.discriminator_weight, objective.written, objective.temperature) == (50, (0.85, 0.0), 1)
-        assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == ("network", 1, 512, 2)
+        assert (
+            adam == (0.9, 0.999, 1e-6, 0.01, 1.0)
+            and not pretrain.bias_correction
+            and pretrain.schedule == "product"
+        )
+        assert (objective.name, objective.sharing, objective.training) == (
+            "electra",
+            "embeddings",
+            "joint",
+        )
+        assert (objective.discriminator_weight, objective.written, objective.temperature) == (
+            50,
+            (0.85, 0.0),
+            1,
+        )
+        assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == (
+            "network",
+            1,
+            512,
+            2,
+        )
 
 
 def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone() -> None:
@@ -50,11 +84,17 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
             with torch.device("meta"):
                 networks = Pretraining(models[name].electra(), 30522, SpecialIds(0, 101, 102, 103))
             encoder = networks.discriminator.encoder
-            counts.append([sum(p.numel() for p in part.parameters()) for part in (encoder, networks)])
+            counts.append(
+                [sum(p.numel() for p in part.parameters()) for part in (encoder, networks)]
+            )
         assert counts[1] == pytest.approx(counts[0], rel=0.02)
         ours, theirs = models[f"modern-{paper}"], models[paper]
         whole = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
-        assert (whole, ours.generator, ours.tokens) == (theirs.pretrain, theirs.generator, theirs.tokens)
+        assert (whole, ours.generator, ours.tokens) == (
+            theirs.pretrain,
+            theirs.generator,
+            theirs.tokens,
+        )
         assert dataclasses.replace(ours.objective, sharing="embeddings") == theirs.objective
         assert isinstance(ours.encoder, ModernConfig)
         longer = dataclasses.replace(ours.electra().pretrain, length=1024)
@@ -62,7 +102,9 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
 
 
 def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
-    """What an ablation says of fine-tuning or takes from its recipe is one; what none sees, and a title, is none."""
+    """What an ablation says of fine-tuning or takes from its recipe is one; what none sees, and a
+    title, is none.
+    """
 
     def told(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
         values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
@@ -74,7 +116,11 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -
 
     stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
     written_out = told(three | {"tasks": stsb})
-    assert written_out == told({}, **three, tasks=stsb) == told(three, tasks=stsb | {"wnli": {"epochs": 9}})
+    assert (
+        written_out
+        == told({}, **three, tasks=stsb)
+        == told(three, tasks=stsb | {"wnli": {"epochs": 9}})
+    )
     assert written_out == told({}, "Another", **three, tasks=stsb)
     assert written_out != told({}, tasks=stsb)
 
@@ -90,11 +136,15 @@ def overridden(text: str, override: str, tmp_path: Path) -> str:
 
 def changed(before: str, after: str) -> list[str]:
     """The lines that are others now."""
-    return [new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
+    return [
+        new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new
+    ]
 
 
 def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
-    """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting that is tried."""
+    """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting
+    that is tried.
+    """
     text = SHIPPED.read_text(encoding="utf-8")
     assert overridden(text, "tracking=mlflow", tmp_path) == text
     (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))

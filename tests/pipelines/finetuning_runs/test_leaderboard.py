@@ -20,7 +20,11 @@ def test_files_have_the_names_and_forms_of_the_leaderboard():
 
 
 def test_seeds_answer_together_by_mean_probability_or_score():
-    runs = [[line("0", "0", [2.0, 0.0])], [line("0", "1", [0.0, 1.0])], [line("0", "1", [0.0, 0.1])]]
+    runs = [
+        [line("0", "0", [2.0, 0.0])],
+        [line("0", "1", [0.0, 1.0])],
+        [line("0", "1", [0.0, 0.1])],
+    ]
     assert ensemble(GLUE["cola"], runs)[0]["prediction"] == "0"  # 0.88 + 0.27 + 0.47 of 3
     numbers = ensemble(GLUE["stsb"], [[line("7", 2.5, [0.5])], [line("7", 5.0, [1.0])]])
     assert numbers[0]["prediction"] == 3.75 and numbers[0]["id"] == "7"

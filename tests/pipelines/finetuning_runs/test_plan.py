@@ -24,7 +24,9 @@ from pipelines.finetuning_runs.plan import Plan, finished, run, run_all
 from tests.conftest import files_of
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
-SQUAD = SquadConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,))
+SQUAD = SquadConfig(
+    learning_rate=1e-3, epochs=2, batch=16, length=40, stride=12, question_length=10, seeds=(1,)
+)
 
 
 def alike(one, other) -> bool:
@@ -32,7 +34,9 @@ def alike(one, other) -> bool:
 
 
 @pytest.mark.parametrize("task", GLUE)
-def test_every_glue_task_trains_predicts_and_scores_with_both_arms(task, task_rows, model, tmp_path):
+def test_every_glue_task_trains_predicts_and_scores_with_both_arms(
+    task, task_rows, model, tmp_path
+):
     jobs = Plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path).jobs()
     assert [job.arm for job in jobs] == ["pretrained", "scratch"]
     for job in jobs:
@@ -55,7 +59,11 @@ def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_pa
     assert ("best_f1" in record["metrics"]) == (version == "squad2")
     answers = json.loads((job.folder / "dev.json").read_text())
     contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
-    assert set(answers) == set(contexts) == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
+    assert (
+        set(answers)
+        == set(contexts)
+        == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
+    )
     assert all(text in contexts[key] for key, text in answers.items())
 
 
@@ -65,7 +73,9 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
     config = dataclasses.replace(CONFIG, fresh_layers=1, keep="all")
     before = Plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path).jobs()
     started = dataclasses.replace(config, start="mnli")
-    after = Plan("rte", started, rows=task_rows / "rte", model=model, state=tmp_path, before=before).jobs()
+    after = Plan(
+        "rte", started, rows=task_rows / "rte", model=model, state=tmp_path, before=before
+    ).jobs()
     for job in (*before, *after):
         encoder = job_module._encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
@@ -75,10 +85,14 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
     pretrained, scratch = (job_module._encoder(job) for job in before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
     assert alike(bare.layers, pretrained.layers[:2])
-    assert alike(pretrained.layers[2], scratch.layers[2]), "both arms begin with the same fresh layer"
+    assert alike(pretrained.layers[2], scratch.layers[2]), (
+        "both arms begin with the same fresh layer"
+    )
 
 
-@pytest.mark.parametrize("name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"])
+@pytest.mark.parametrize(
+    "name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"]
+)
 def test_files_that_change_between_plan_and_work_are_noticed(task_rows, model, tmp_path, name):
     rows, weights = tmp_path / "rows" / "mrpc", tmp_path / "model"
     shutil.copytree(task_rows / "mrpc", rows)
@@ -96,8 +110,12 @@ def test_seeds_differ_and_half_the_precision_gives_much_the_same_losses(task_row
     for task, base in (("mrpc", CONFIG), ("squad2", SQUAD)):
         losses = []
         for precision in ("fp32", "bf16"):
-            config = dataclasses.replace(base, precision=precision, arms=("pretrained",), seeds=(1, 2))
-            jobs = Plan(task, config, rows=task_rows / task, model=model, state=tmp_path / precision).jobs()
+            config = dataclasses.replace(
+                base, precision=precision, arms=("pretrained",), seeds=(1, 2)
+            )
+            jobs = Plan(
+                task, config, rows=task_rows / task, model=model, state=tmp_path / precision
+            ).jobs()
             losses.append([[loss for _, loss in run(job)["loss"]] for job in jobs])
         (first, second), (half, _) = losses
         assert first != second and first != half == pytest.approx(first, rel=0.05)
@@ -159,11 +177,15 @@ def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path, monkeypa
     # no setting that is allowed diverges so soon
     monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: set_rate(optimizer, 1e30))
     config = dataclasses.replace(CONFIG, clip=1e9, arms=("pretrained",))
-    record = run(Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0])
+    record = run(
+        Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0]
+    )
     assert record["failed"] == "the loss or the outputs stopped being finite"
     assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
     squad = dataclasses.replace(SQUAD, clip=1e9, arms=("pretrained",))
-    record = run(Plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path).jobs()[0])
+    record = run(
+        Plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path).jobs()[0]
+    )
     assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
 
 
@@ -182,7 +204,9 @@ def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
     (rows / "train.jsonl").write_text(text.replace('"label": "1"', '"label": "maybe"', 1))
     (rows / "dev.jsonl").write_text(text)
     jobs = Plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state").jobs()
-    with pytest.raises(BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"):
+    with pytest.raises(
+        BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"
+    ):
         run_all(jobs, 2)
 
 
@@ -196,15 +220,24 @@ def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
 
 
 @pytest.mark.parametrize(("task", "config"), [("cola", CONFIG), ("squad2", SQUAD)])
-def test_rows_beyond_what_pre_training_has_seen_are_counted(task, config, task_rows, model, tmp_path):
+def test_rows_beyond_what_pre_training_has_seen_are_counted(
+    task, config, task_rows, model, tmp_path
+):
     longer = tmp_path / "longer"
     shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
     settings = read_json(model / "config.json")
     write_json(longer / "config.json", settings | {"trained_positions": 3})
     few = dataclasses.replace(config, max_train_rows=16, epochs=1)
-    records = [run(job) for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()]
+    records = [
+        run(job)
+        for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
+    ]
     told = summary.of_task(find(task_rows / task, task), records)
-    assert told["beyond_pretraining"] == records[0]["beyond_pretraining"] == {"positions": 3, "share": 1.0}
+    assert (
+        told["beyond_pretraining"]
+        == records[0]["beyond_pretraining"]
+        == {"positions": 3, "share": 1.0}
+    )
     assert "beyond_pretraining" not in records[1]  # nothing is said of the scratch arm
     job, *_ = Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
     splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]

@@ -11,9 +11,9 @@ from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import Outcome, StageFailed
 from tests.conftest import SMOKE, copy_text
 
-ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "ablations: [a]").removesuffix(
-    "ablations: {}\n"
-) + (
+ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace(
+    "ablations: []", "ablations: [a]"
+).removesuffix("ablations: {}\n") + (
     "ablations:\n  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
     "  b: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke},"
     " arms: {same: {}, two: {generator.width: 1.0}}}\n"
@@ -21,7 +21,9 @@ ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace("ablations: []", "abl
 
 
 class Dvc:
-    """In place of DVC: records targets, answers, and fails as it is set to: stage -> its next failures."""
+    """In place of DVC: records targets, answers, and fails as it is set to: stage -> its next
+    failures.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -35,7 +37,9 @@ class Dvc:
         name = target.rpartition(":")[2]
         self.calls.append(name)
         self.parents.append(environment.get(tracking.PARENT))
-        self.processes.append({key: value for key, value in environment.items() if key.startswith("PET_")})
+        self.processes.append(
+            {key: value for key, value in environment.items() if key.startswith("PET_")}
+        )
         log(f"Running stage '{name}':")
         if left := self.failures.get(name):
             raise left.pop(0)
@@ -76,4 +80,6 @@ def artifacts() -> dict[str, str]:
 
     with get_client(sync_client=True) as client:
         pages = client.read_artifacts()
-    return {str(page.key): str(page.data) for page in sorted(pages, key=lambda page: str(page.created))}
+    return {
+        str(page.key): str(page.data) for page in sorted(pages, key=lambda page: str(page.created))
+    }

@@ -31,5 +31,8 @@ def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(gone, tmp_path, mo
         log("a line")
     assert said == ["nothing yet", *["a line"] * 3], "a server that has gone stops nothing"
     key = "ablation-a-b-progress"
-    expected = [[key, "", "a_b: 0 of 1 runs have ended"], [key, "41.3", "a_b: 1 of 1 runs have ended"]]
+    expected = [
+        [key, "", "a_b: 0 of 1 runs have ended"],
+        [key, "41.3", "a_b: 1 of 1 runs have ended"],
+    ]
     assert shown == ([] if gone else expected)

@@ -22,7 +22,9 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.Monkey
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     own = PREFECT_API_URL.value()
-    monkeypatch.setattr(flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(
+        flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext()
+    )
     with flows.chosen_server():
         assert PREFECT_API_URL.value() == own
     monkeypatch.setattr(flows.socket, "create_connection", refuse)
@@ -31,9 +33,20 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"[api", b"[api]\nurl = 7", b"[apj]\n", b"api = 1", b"\xff", b'[api]\nurl = "http://a:b/api"\n']
+    "content",
+    [
+        None,
+        b"[api",
+        b"[api]\nurl = 7",
+        b"[apj]\n",
+        b"api = 1",
+        b"\xff",
+        b'[api]\nurl = "http://a:b/api"\n',
+    ],
 )
-def test_a_damaged_prefect_toml_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+def test_a_damaged_prefect_toml_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
         (tmp_path / "prefect.toml").write_bytes(content)
@@ -46,16 +59,32 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path:
     """A stranger's shell, no server: exit code 0, and nothing that looks like a fault."""
     folder = git_project(tmp_path / "project")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])
-    values = {"HOME": str(tmp_path), "PATH": path, "LANG": "C.UTF-8", "TERM": "xterm", "PYTHONPATH": str(folder)}
+    values = {
+        "HOME": str(tmp_path),
+        "PATH": path,
+        "LANG": "C.UTF-8",
+        "TERM": "xterm",
+        "PYTHONPATH": str(folder),
+    }
 
     def flow(name: str) -> SimpleNamespace:
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
-        done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=values,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         return SimpleNamespace(code=done.returncode, text=done.stdout + done.stderr)
 
     done = flow("smoke")
     assert done.code == 0, done.text
-    assert not {word for word in ("Traceback", "ERROR", "error:", "dvc push") if word in done.text}, done.text
+    assert not {
+        word for word in ("Traceback", "ERROR", "error:", "dvc push") if word in done.text
+    }, done.text
     assert "20/20 steps" in done.text and "Finished in state Completed()" in done.text
     done = flow("base")
     assert done.code == 69 and done.text.count("nowhere/*.jsonl") == 1, done.text

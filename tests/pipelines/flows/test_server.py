@@ -1,4 +1,6 @@
-"""A Prefect server that vanishes: the flow's work is done, and one sentence and an exit code of its own say so."""
+"""A Prefect server that vanishes: the flow's work is done, and one sentence and an exit code of its
+own say so.
+"""
 
 import http.server
 import os
@@ -31,7 +33,9 @@ def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised() -
         raise error
 
     server.send(create, httpx.ConnectError("refused"))
-    busy = httpx.HTTPStatusError("busy", request=httpx.Request("POST", "http://x"), response=httpx.Response(503))
+    busy = httpx.HTTPStatusError(
+        "busy", request=httpx.Request("POST", "http://x"), response=httpx.Response(503)
+    )
     server.send(create, busy)
     with pytest.raises(ValueError, match="of its own"):
         server.send(create, ValueError("of its own"))
@@ -51,7 +55,9 @@ if {answers}:
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_reads(read: bool) -> None:
+def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_reads(
+    read: bool,
+) -> None:
     values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api")
     command = [sys.executable, "-c", STUCK.format(answers=False)]
     with subprocess.Popen(command, env=values, stderr=subprocess.PIPE, text=True) as process:
@@ -60,7 +66,9 @@ def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_read
             process.stderr.close()
         try:
             assert process.wait(60) == 69
-            assert not read or re.fullmatch(r"error: http://127.0.0.1:9/api: the server .*\n", process.stderr.read())
+            assert not read or re.fullmatch(
+                r"error: http://127.0.0.1:9/api: the server .*\n", process.stderr.read()
+            )
         finally:
             process.kill()
 
@@ -99,7 +107,9 @@ def test_a_deleted_run_is_not_a_server_out_of_reach() -> None:
         server.why(client(httpx.ConnectError("refused")), "x")
 
 
-def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from pipelines import flows
     from pipelines.flows import training
 

@@ -30,7 +30,9 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
         return f"parent of {name}"
 
     monkeypatch.setattr(recorder, "open_parent", open_parent)
-    monkeypatch.setattr(tracking, "end_workflow", lambda run, status, *_: closed.append((run, status)))
+    monkeypatch.setattr(
+        tracking, "end_workflow", lambda run, status, *_: closed.append((run, status))
+    )
     with prefect.tags("user:anna", "trial"):
         finetune("smoke")
     assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
@@ -39,7 +41,9 @@ def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPat
         dvc.failures = {"pretrain@smoke": failures}
         with pytest.raises(StageFailed):
             finetune("smoke")
-    assert closed == [("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")]
+    assert closed == [
+        ("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")
+    ]
 
     def dead(*_: Any, **__: Any) -> str:
         raise OSError("no store")
@@ -65,22 +69,33 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
 
 
 def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = steps.Run(workspace.Request("tiny", "", {}), dvc_runner.Place(Path()), {}, parent="1f")
+    running = steps.Run(
+        workspace.Request("tiny", "", {}), dvc_runner.Place(Path()), {}, parent="1f"
+    )
     for uri, page, expected in (
         ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000/#/runs/1f"),
         ("http://me:s3cret@mlflow:5000/", "", "http://***@mlflow:5000/#/runs/1f"),
-        ("http://mlflow:5000", "https://team.example/mlflow", "https://team.example/mlflow/#/runs/1f"),
+        (
+            "http://mlflow:5000",
+            "https://team.example/mlflow",
+            "https://team.example/mlflow/#/runs/1f",
+        ),
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         monkeypatch.setenv(steps.MLFLOW_PAGE, page)
         assert running.origin == [f"- [its run in MLflow]({expected})"]
 
 
-def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_for_the_user_is_logged_once_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     log = logging.getLogger("prefect.flow_runs")
     with caplog.at_level("INFO"):
         for error in (StageFailed("base: no 'GPU' here", 69), ValueError("a bug")):
-            for message in ("Task run failed with exception", "Encountered exception during execution: %r"):
+            for message in (
+                "Task run failed with exception",
+                "Encountered exception during execution: %r",
+            ):
                 try:
                     raise error
                 except Exception as raised:
@@ -93,5 +108,10 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog: pytest
 
 
 def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1"))
-    assert steps.tags(workspace.Request("smoke", "", {}))["prefect.url"] == "http://***@host:4200/runs/1"
+    monkeypatch.setattr(
+        steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1")
+    )
+    assert (
+        steps.tags(workspace.Request("smoke", "", {}))["prefect.url"]
+        == "http://***@host:4200/runs/1"
+    )

@@ -20,14 +20,18 @@ from tests.pipelines.flows.conftest import Dvc
 
 
 @pytest.mark.slow
-def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(
+    dvc: Dvc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipelines.flows.team import team
 
     asked: list[tuple[str, str, str]] = []
     keys: set[str] = set()
     bad: set[str] = set()
 
-    def elsewhere(name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **more: Any) -> FlowRun:
+    def elsewhere(
+        name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **more: Any
+    ) -> FlowRun:
         assert name == "part/electra" and parameters["model"] == "smoke"
         assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
         asked.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
@@ -39,11 +43,18 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
     monkeypatch.setattr(workspace, "resolve", lambda commit: "")
     whole = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
     assert team("smoke") == [*whole, "report"]
-    parts = {(stage, "cpu") for stage in ("tokens@smoke", "tasks@smoke", *whole, ",".join([*whole, "report"]))}
-    assert {(stages, queue) for stages, _, queue in asked} == parts and len(asked) == len(parts) == len(keys)
+    parts = {
+        (stage, "cpu")
+        for stage in ("tokens@smoke", "tasks@smoke", *whole, ",".join([*whole, "report"]))
+    }
+    assert {(stages, queue) for stages, _, queue in asked} == parts and len(asked) == len(
+        parts
+    ) == len(keys)
     order = [stages for stages, _, _ in asked]
     assert order.index("tokens@smoke") < order.index("pretrain@smoke") < order.index("glue@smoke")
-    assert [stages for stages, part, _ in asked if not part] == [order[-1]], "the last part's results are the run's"
+    assert [stages for stages, part, _ in asked if not part] == [order[-1]], (
+        "the last part's results are the run's"
+    )
 
     asked.clear()
     bad |= {"glue@smoke"}
@@ -61,7 +72,9 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc: Dvc, m
 def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code: int, waits: bool) -> None:
     """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
     request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")
-    error = httpx.HTTPStatusError("", request=request, response=httpx.Response(code, request=request))
+    error = httpx.HTTPStatusError(
+        "", request=request, response=httpx.Response(code, request=request)
+    )
     state = Failed(data=PrefectHTTPStatusError.from_httpx_error(error))
     assert module.is_server_gone(None, None, state) is waits
 

@@ -11,12 +11,16 @@ from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import Dvc, artifacts
 
 
-def test_the_models_of_the_checkout_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_models_of_the_checkout_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipelines.flows import training
 
     monkeypatch.setattr(training, "ROOT", tmp_path)
     assert training.models() == []  # the run itself says what is wrong with params.yaml
-    (tmp_path / "params.yaml").write_text(SMOKE.replace("published: {}", "published: {theirs: {folder: x}}"))
+    (tmp_path / "params.yaml").write_text(
+        SMOKE.replace("published: {}", "published: {theirs: {folder: x}}")
+    )
     assert training.models() == ["smoke", "base", "theirs"]
     (tmp_path / "params.yaml").write_text("models: [")
     assert training.models() == []
@@ -27,13 +31,21 @@ def test_each_flow_has_its_stages() -> None:
 
     ablations = {"a": {"model": "m"}, "b": {"model": "other"}}
     tuned = {"m": {"model": "m"}, "m2": {"model": "m"}, "x": {"model": "other"}}
-    params = {"published": {}, "finetunings": tuned, "ablations": ablations, "run": {"models": ["m"]}}
+    params = {
+        "published": {},
+        "finetunings": tuned,
+        "ablations": ablations,
+        "run": {"models": ["m"]},
+    }
     road = ["pretrain@m", "glue@m", "squad@m", "glue@m2", "squad@m2"]
     assert stages_of("pretrain", "m", params) == road[:1]
     assert stages_of("finetune", "m", params) == road
     assert stages_of("ablations", "m", params) == ["ablation@a"]
     assert stages_of("workflow", "m", params) == [*road, "ablation@a", "report"]
-    assert stages_of("finetune", "other", params | {"published": {"other": {}}})[0] == "published@other"
+    assert (
+        stages_of("finetune", "other", params | {"published": {"other": {}}})[0]
+        == "published@other"
+    )
     assert "report" not in stages_of("workflow", "other", params)
     with pytest.raises(BadConfig, match="none of the model 'third'"):
         stages_of("ablations", "third", params)
@@ -49,18 +61,24 @@ def test_a_flow_has_five_parameters() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(
+    dvc: Dvc, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipelines.flows import steps
     from pipelines.flows.training import pretrain
 
     Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
     monkeypatch.setattr(
-        steps, "time_here", lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year"
+        steps,
+        "time_here",
+        lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
     )
     monkeypatch.setattr(steps.lineage, "gpus", list)
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     dvc.would_run = ["pretrain@smoke"]
-    with pytest.raises(StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"):
+    with pytest.raises(
+        StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
+    ):
         pretrain("smoke", commit="")
     monkeypatch.setattr(steps.lineage, "gpus", lambda: ["H100"])
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
@@ -103,15 +121,21 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
 
 
 @pytest.mark.slow
-def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc: Dvc) -> None:
+def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(
+    dvc: Dvc,
+) -> None:
     from pipelines.flows.training import finetune, workflow
 
     road = ["corpus@smoke", "tokens@smoke"]
-    dvc.failures = {"pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]}
+    dvc.failures = {
+        "pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]
+    }
     finetune("smoke")
     assert dvc.calls == [*road, *["pretrain@smoke"] * 3, "tasks@smoke", "glue@smoke", "squad@smoke"]
     dvc.calls.clear()
-    dvc.failures = {"pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]}
+    dvc.failures = {
+        "pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]
+    }
     with pytest.raises(StageFailed, match="is not a parameter"):
         finetune("smoke")
     assert dvc.calls == [*road, "pretrain@smoke"]

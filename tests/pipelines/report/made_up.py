@@ -35,7 +35,9 @@ def params(*models: str, ablations: tuple[str, ...] = (), **more: Any) -> Params
     return replace(shipped(), run=run, **more)
 
 
-def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14) -> None:
+def write(
+    root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14
+) -> None:
     """Everything that one model and one ablation leave behind."""
     chance = random.Random(f"{model}")
     shutil.copytree(ROOT / "results/tiny", root / "results" / model, dirs_exist_ok=True)
@@ -50,8 +52,16 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         for arm, middle, width in (("pretrained", low + gain, 0.9), ("scratch", low, 1.1)):
             scores = [middle + chance.gauss(0, width) for _ in range(seeds)]
             tasks[name][arm] = {"scores": scores, "mean": sum(scores) / seeds, "failed": []}
-            tasks[name][arm] |= {"all": dict.fromkeys(task.metrics, scores), "train": [score + 2 for score in scores]}
-        tasks[name]["baselines"] = {"chance": 41.25, "majority": 42.25, "bag_of_words": 43.25, "word_overlap": 44.25}
+            tasks[name][arm] |= {
+                "all": dict.fromkeys(task.metrics, scores),
+                "train": [score + 2 for score in scores],
+            }
+        tasks[name]["baselines"] = {
+            "chance": 41.25,
+            "majority": 42.25,
+            "bag_of_words": 43.25,
+            "word_overlap": 44.25,
+        }
         tasks[name]["baselines"]["replaced_tokens"] = 61.75
     average: dict[str, Any] = {"name": "mean over nine tasks (sample world)"}
     for arm in ("pretrained", "scratch"):
@@ -65,7 +75,9 @@ def write(root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3,
         f1 = [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]
         squad[arm] = {"scores": f1, "all": {"exact": exact, "f1": f1}, "failed": []}
     versions = {"2.0": squad}
-    write_json(root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions})
+    write_json(
+        root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions}
+    )
     write_predictions(root, model)
     write_examples(root, model)
 
@@ -76,14 +88,25 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
     arms = {}
     for name, (label, middle) in ARMS.items():
         means = {task: SCRATCH[task] + GAIN[task] * (middle - 56) / 15 for task in GLUE}
-        tasks = {task: [mean + chance.gauss(0, 0.8) for _ in range(seeds)] for task, mean in means.items()}
+        tasks = {
+            task: [mean + chance.gauss(0, 0.8) for _ in range(seeds)]
+            for task, mean in means.items()
+        }
         scores = [sum(tasks[task][seed] for task in GLUE) / len(GLUE) for seed in range(seeds)]
         arms[name] = {"label": label, "settings": {"objective.name": name}}
         if name == failed:
             arms[name]["status"] = "failed: loss was not finite at step 310"
         else:
-            arms[name] |= {"status": "ok", "flops": 2.1e14, "steps": 1200, "glue": tasks, "average": {"scores": scores}}
-    write_json(root / "results/table5/ablation.json", {"name": "table5", "model": "tiny", "arms": arms})
+            arms[name] |= {
+                "status": "ok",
+                "flops": 2.1e14,
+                "steps": 1200,
+                "glue": tasks,
+                "average": {"scores": scores},
+            }
+    write_json(
+        root / "results/table5/ablation.json", {"name": "table5", "model": "tiny", "arms": arms}
+    )
 
 
 def write_examples(root: Path, model: str) -> None:
@@ -96,7 +119,13 @@ def write_examples(root: Path, model: str) -> None:
         likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
         proposals = [{"place": place} | likely for place, new in enumerate(replaced) if new]
         sure = [0.9 * new for new in replaced]
-        row = {"tokens": tokens, "original": text, "replaced": replaced, "probability": sure, "proposals": proposals}
+        row = {
+            "tokens": tokens,
+            "original": text,
+            "replaced": replaced,
+            "probability": sure,
+            "proposals": proposals,
+        }
         rows.append(row)
     write_json(root / f"build/models/{model}/examples.json", rows)
     write_manifest(root / f"build/models/{model}", name=model)
@@ -105,29 +134,45 @@ def write_examples(root: Path, model: str) -> None:
 def write_predictions(root: Path, model: str) -> None:
     chance = random.Random("predictions")
     middle = "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
-    context = "Marlow lies on the river Ash. " * 4 + middle + "The bells of Marlow ring at dawn. " * 5
+    context = (
+        "Marlow lies on the river Ash. " * 4 + middle + "The bells of Marlow ring at dawn. " * 5
+    )
     questions, answers = [], {}
     for index in range(24):
-        gold = [] if index % 3 == 0 else [{"text": "two grey goats", "start": context.index("two grey goats")}]
+        gold = (
+            []
+            if index % 3 == 0
+            else [{"text": "two grey goats", "start": context.index("two grey goats")}]
+        )
         question = f"What does Maren keep behind the mill ({index})?"
         row = {"id": f"q{index}", "title": "Marlow", "question": question, "context": context}
         questions.append(row | {"answers": gold, "impossible": not gold})
         answers[f"q{index}"] = chance.choice(["", "two grey goats", "the market", "grey goats"])
     write_jsonl(root / "build/tasks/sample_world/squad2/dev.jsonl", questions)
     write_json(root / f"build/squad/{model}/2.0/pretrained-seed1.json", answers)
-    write_json(root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json", dict.fromkeys(answers, 0.0))
+    write_json(
+        root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json",
+        dict.fromkeys(answers, 0.0),
+    )
     for name, task in GLUE.items():
         rows, said = [], {"pretrained": [], "scratch": []}
         for index in range(40):
-            label: Any = round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
+            label: Any = (
+                round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
+            )
             pair = name not in {"cola", "sst2"}
-            texts = {"a": f"The weaver of <Marlow> sold bread {index}.", "b": "A baker & a goat." if pair else None}
+            texts = {
+                "a": f"The weaver of <Marlow> sold bread {index}.",
+                "b": "A baker & a goat." if pair else None,
+            }
             rows.append({"id": f"{index}", **texts, "label": label})
             for arm, skill in (("pretrained", 0.8), ("scratch", 0.6)):
                 other: Any = 2.5 if task.regression else chance.choice(task.labels)
                 guess = label if chance.random() < skill else other
                 logits = [2.5 * (of == guess) + chance.random() for of in task.labels] or [guess]
-                said[arm].append({"id": f"{index}", "prediction": guess, "label": label, "logits": logits})
+                said[arm].append(
+                    {"id": f"{index}", "prediction": guess, "label": label, "logits": logits}
+                )
         write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)
         for arm, found in said.items():
             write_jsonl(root / f"build/glue/{model}/{name}/{arm}-seed1.jsonl", found)

@@ -1,4 +1,6 @@
-"""Ablations in the report: grids and points drawn, claims judged by the rule, and each that was not run named."""
+"""Ablations in the report: grids and points drawn, claims judged by the rule, and each that was not
+run named.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +20,20 @@ BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "reci
 SIZES = {"h64": {"encoder.hidden": 64}, "h128": {}}
 AXES = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "size": SIZES}
 LABELS = {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"}
-GRID = {"title": "Sizes", **BASE, "grid": AXES, "labels": LABELS, "reference": "mlm-h128", "points": [0.5]}
-SCORES = {"electra-h64": [50.0, 50.4], "electra-h128": [52.0, 52.2], "mlm-h64": [40.0, 40.2], "mlm-h128": [51.9, 52.5]}
+GRID = {
+    "title": "Sizes",
+    **BASE,
+    "grid": AXES,
+    "labels": LABELS,
+    "reference": "mlm-h128",
+    "points": [0.5],
+}
+SCORES = {
+    "electra-h64": [50.0, 50.4],
+    "electra-h128": [52.0, 52.2],
+    "mlm-h64": [40.0, 40.2],
+    "mlm-h128": [51.9, 52.5],
+}
 
 
 def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], **facts) -> Params:
@@ -27,13 +41,30 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
     made = build(AblationConfig, config, name)
     arms = {}
     for arm, settings in made.settings.items():
-        part = {"label": made.label(arm), "settings": settings, "values": list(made.values(arm)), "failed": []}
+        part = {
+            "label": made.label(arm),
+            "settings": settings,
+            "values": list(made.values(arm)),
+            "failed": [],
+        }
         arms[arm] = part | {"status": "failed: seed 1: loss nan"}
         if of := scores.get(arm):
-            points = [{"fraction": f, "flops": f * 1e12, "scores": [f * score for score in of]} for f in (0.5, 1.0)]
+            points = [
+                {"fraction": f, "flops": f * 1e12, "scores": [f * score for score in of]}
+                for f in (0.5, 1.0)
+            ]
             size = {"discriminator": 10_000 * int("h128" in arm) + 5_000}
-            arms[arm] = part | {"status": "ok", "steps": 10, "flops": 1e12, "parameters": size, "glue": {"cola": of}}
-            arms[arm] |= {"points": points if config.get("points") else [], "average": {"scores": of}}
+            arms[arm] = part | {
+                "status": "ok",
+                "steps": 10,
+                "flops": 1e12,
+                "parameters": size,
+                "glue": {"cola": of},
+            }
+            arms[arm] |= {
+                "points": points if config.get("points") else [],
+                "average": {"scores": of},
+            }
     record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
     values = {"name": name, "arms": arms, "reference": made.compared, "record": record, **facts}
     write_json(root / f"benchmarks/results/ablations/{name}.json", values)
@@ -50,21 +81,37 @@ def only(root: Path, made: Params):
     [
         ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Figures 1, 4): came out"),
         ({}, 1, "ELECTRA, 128 wide above BERT, 128 wide (Figures 1, 4): cannot tell yet ("),
-        ({}, 2, "64 wide above 128 wide (Figure 4): came out (+10.2 points, 95 % interval +8.8 to +11.6)."),
-        ({"electra-h64": [45.0, 55.0], "electra-h128": [57.0, 58.0]}, 2, "128 wide (Figure 4): cannot tell yet ("),
+        (
+            {},
+            2,
+            "64 wide above 128 wide (Figure 4): came out (+10.2 points, 95 % interval +8.8 to +11.6).",
+        ),
+        (
+            {"electra-h64": [45.0, 55.0], "electra-h128": [57.0, 58.0]},
+            2,
+            "128 wide (Figure 4): cannot tell yet (",
+        ),
         ({"electra-h64": [50.0]}, 0, "cannot tell yet (+9.9 points)."),
         ({"electra-h128": [40.0, 40.2]}, 1, "reversed"),
     ],
 )
 def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
-    assert said in claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES | changed)))[place]
+    assert (
+        said
+        in claims.orders(only(tmp_path, write(tmp_path, "sizes", GRID, SCORES | changed)))[place]
+    )
 
 
 @pytest.mark.parametrize(
-    ("hot", "expected"), [([50.0, 50.2], "reversed"), ([40.0, 40.4], "cannot tell yet"), ([30.0, 30.2], "came out")]
+    ("hot", "expected"),
+    [([50.0, 50.2], "reversed"), ([40.0, 40.4], "cannot tell yet"), ([30.0, 30.2], "came out")],
 )
 def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, expected):
-    config = {"title": "Negatives", **BASE, "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}}}
+    config = {
+        "title": "Negatives",
+        **BASE,
+        "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}},
+    }
     made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
     assert expected in claims.orders(only(tmp_path, made))[0]
 
@@ -72,16 +119,27 @@ def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, exp
 def test_points_and_lines_are_drawn(tmp_path):
     ((name, _, figure),) = figures.of_ablation(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
     assert name == "ablation-a-points" and len(figure.axes[0].containers) == 4
-    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["5.0 × 10¹¹", "1.0 × 10¹²"]
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
+        "5.0 × 10¹¹",
+        "1.0 × 10¹²",
+    ]
     flat = only(tmp_path, write(tmp_path, "b", {**GRID, "points": []}, SCORES))
     ((name, _, figure),) = figures.of_ablation(flat)
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
-    assert [pytest.approx(list(of.lines[0].get_ydata())) for of in axes.containers] == [[50.2, 40.1], [52.1, 52.2]]
+    assert [pytest.approx(list(of.lines[0].get_ydata())) for of in axes.containers] == [
+        [50.2, 40.1],
+        [52.1, 52.2],
+    ]
 
 
 def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
-    made = write(tmp_path, "sizes", GRID, {arm: SCORES[arm] for arm in ("electra-h64", "electra-h128", "mlm-h64")})
+    made = write(
+        tmp_path,
+        "sizes",
+        GRID,
+        {arm: SCORES[arm] for arm in ("electra-h64", "electra-h128", "mlm-h64")},
+    )
     made.ablations["other"] = build(AblationConfig, {**GRID, "title": "Not yet"}, "other")
     report.build(made, tmp_path / "out", tmp_path)
     page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
@@ -91,15 +149,28 @@ def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
     assert 'id="ablation-other"' not in page
     header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
     assert "GLUE dev" in header
-    assert not [row for row in rows if "(ours)" in row]  # its mean is over other tasks than a model's
+    # its mean is over other tasks than a model's
+    assert not [row for row in rows if "(ours)" in row]
 
 
 def test_a_record_of_other_settings_is_called_so(tmp_path):
     made = write(tmp_path, "sizes", GRID, SCORES)
-    for settings, other in ((None, False), ("of another day", True), (settings_digest("sizes", made), False)):
-        made = write(tmp_path, "sizes", GRID, SCORES, provenance={"settings_digest": settings} if settings else {})
+    for settings, other in (
+        (None, False),
+        ("of another day", True),
+        (settings_digest("sizes", made), False),
+    ):
+        made = write(
+            tmp_path,
+            "sizes",
+            GRID,
+            SCORES,
+            provenance={"settings_digest": settings} if settings else {},
+        )
         report.build(made, tmp_path / "out", tmp_path)
-        page, lines = ((tmp_path / "out" / name).read_text("utf-8") for name in ("index.html", "report.md"))
+        page, lines = (
+            (tmp_path / "out" / name).read_text("utf-8") for name in ("index.html", "report.md")
+        )
         assert ("Its settings were others" in page) is other, settings
         said = "sample world, recorded with other settings" if other else "sample world, recorded"
         assert f"Sizes: each task ({said})" in page
@@ -107,12 +178,21 @@ def test_a_record_of_other_settings_is_called_so(tmp_path):
 
 
 def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
-    """A mean over nine tasks of the sample world and one over other tasks have columns of their own."""
+    """A mean over nine tasks of the sample world and one over other tasks have columns of their
+    own.
+    """
     sample = only(tmp_path, write(tmp_path, "sizes", GRID, SCORES))
     this = replace(sample, record={})
-    real = replace(sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms))
-    pair = replace(real, arms=tuple(replace(arm, tasks={"sst2": (), "own": (), "cola": ()}) for arm in real.arms))
-    same_runs = replace(sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms))
+    real = replace(
+        sample, data="GLUE", arms=tuple(replace(arm, scores=arm.scores[:1]) for arm in sample.arms)
+    )
+    pair = replace(
+        real,
+        arms=tuple(replace(arm, tasks={"sst2": (), "own": (), "cola": ()}) for arm in real.arms),
+    )
+    same_runs = replace(
+        sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms)
+    )
     old = replace(sample, record={**sample.record, "other_settings": True})
     table = claims.table([this, sample, same_runs, real, pair, old])
     assert [column.title for column in table.columns] == [
@@ -121,7 +201,10 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
         "recorded with other settings: sample world (CoLA)",
     ]
     rows = {text: tuple(cells) for text, *cells in (row.values() for row in table.rows)}
-    twice, once = "−0.1 to +10.1: came out 1×, cannot tell yet 1×", "+0.1 to +10.0: cannot tell yet 2×"
+    twice, once = (
+        "−0.1 to +10.1: came out 1×, cannot tell yet 1×",
+        "+0.1 to +10.0: cannot tell yet 2×",
+    )
     assert rows["ELECTRA above BERT"] == ("Figures 1, 4", twice, twice, once, once, twice)
 
 
@@ -129,17 +212,25 @@ def test_one_table_holds_all_statements_and_never_mixes_data_or_tasks(tmp_path):
     ("rows", "source", "expected"),
     [
         ({"cola": 8551}, LocalTasks(kind="local", glue="g"), "GLUE and SQuAD, local"),
-        ({"cola": 8551, "sst2": 8000}, LocalTasks(kind="local", glue="g"), "GLUE and SQuAD, local subsets"),
+        (
+            {"cola": 8551, "sst2": 8000},
+            LocalTasks(kind="local", glue="g"),
+            "GLUE and SQuAD, local subsets",
+        ),
         ({"sst2": 8000}, SampleTasks(kind="sample"), "sample world"),
     ],
 )
-def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(tmp_path, rows, source, expected):
+def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(
+    tmp_path, rows, source, expected
+):
     made = write(tmp_path, "sizes", GRID, SCORES, train_rows=rows)
     here = replace(made, tasks=made.tasks | {"sample_world": source})
     assert only(tmp_path, here).data == expected
 
 
 def test_the_paper_is_set_beside_its_own_arms_only():
-    table = paper.beside({"a": {"x": 1}, "b": {"x": 1, "objective.name": "mlm"}, "c": {"x": 1, "encoder.hidden": 64}})
+    table = paper.beside(
+        {"a": {"x": 1}, "b": {"x": 1, "objective.name": "mlm"}, "c": {"x": 1, "encoder.hidden": 64}}
+    )
     assert table and table.arms == {"a": ("ELECTRA", 85.0), "b": ("BERT", 82.2)}
     assert paper.beside({"a": {}, "b": {"objective.name": "mlm", "encoder.hidden": 64}}) is None

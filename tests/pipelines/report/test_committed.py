@@ -1,6 +1,7 @@
 """The report in git is the one that today's code draws of the results in git, to the byte.
 
-Where it is not, `dvc repro` draws it anew. What the page says of build/, which git does not have, is left out here.
+Where it is not, `dvc repro` draws it anew. What the page says of build/, which git does not have,
+is left out here.
 """
 
 import re
@@ -16,7 +17,9 @@ COMMITTED = ROOT / "results" / "report"
 
 
 def without_build(page: str) -> str:
-    """A page less its examples, their link, hashes of files in build/, and what is missing there, with the count."""
+    """A page less its examples, their link, hashes of files in build/, and what is missing there,
+    with the count.
+    """
     page = re.sub(r'<section><h2 id="examples">.*?</section>', "", page, flags=re.DOTALL)
     page = re.sub(r'<a href="#examples">[^<]*</a>', "", page)
     page = re.sub(r"<tr><th [^>]*>build/.*?</tr>", "", page)
@@ -39,13 +42,18 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["figures", "tables"])
 def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
-    here, there = ({path.name: path.read_bytes() for path in (root / part).iterdir()} for root in (drawn, COMMITTED))
+    here, there = (
+        {path.name: path.read_bytes() for path in (root / part).iterdir()}
+        for root in (drawn, COMMITTED)
+    )
     stale = sorted(name for name in here | there if here.get(name) != there.get(name))
     assert not stale, f"results/report/{part} is stale: dvc repro"
 
 
 @pytest.mark.parametrize("name", ["index.html", "report.md"])
 def test_pages_are_up_to_date(drawn: Path, name: str) -> None:
-    here, there = (without_build((root / name).read_text(encoding="utf-8")) for root in (drawn, COMMITTED))
+    here, there = (
+        without_build((root / name).read_text(encoding="utf-8")) for root in (drawn, COMMITTED)
+    )
     assert len(here) > 5000
     assert here == there, f"results/report/{name} is stale: dvc repro"

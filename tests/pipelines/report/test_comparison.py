@@ -5,7 +5,8 @@ from pipelines.report.comparison import decided, difference
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])]
+    ("first", "second"),
+    [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])],
 )
 def test_the_interval_is_welchs(first, second):
     found = difference(first, second)
@@ -37,10 +38,17 @@ def test_what_may_be_said_of_a_difference(first, second, verdict):
 
 @pytest.mark.parametrize(
     ("claim", "above", "below"),
-    [("above", "came out", "reversed"), ("no gain", "reversed", "came out"), ("level", "reversed", "reversed")],
+    [
+        ("above", "came out", "reversed"),
+        ("no gain", "reversed", "came out"),
+        ("level", "reversed", "reversed"),
+    ],
 )
 def test_a_claim_is_decided_by_the_same_rule(claim, above, below):
     high, low = [52.0, 53.0, 54.0], [48.0, 49.0, 50.0]
-    assert decided(difference(high, low), claim) == above and decided(difference(low, high), claim) == below
+    assert (
+        decided(difference(high, low), claim) == above
+        and decided(difference(low, high), claim) == below
+    )
     assert decided(difference([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"
     assert decided(difference([50.0], [49.0, 51.0]), claim) == "cannot tell yet"

@@ -37,7 +37,9 @@ def test_a_single_task_is_named_as_one(written, lift, said):
 
 def test_one_seed_claims_nothing(written):
     model = written(seeds=1)
-    assert findings.headline(model).startswith("We cannot tell yet whether pre-training lifts any task.")
+    assert findings.headline(model).startswith(
+        "We cannot tell yet whether pre-training lifts any task."
+    )
     (told,) = [sentence for sentence in findings.shortfalls(model) if "cannot tell yet" in sentence]
     assert told.startswith("tiny: cannot tell yet whether pre-training moves CoLA, SST-2, MRPC")
 
@@ -50,12 +52,17 @@ def test_a_weak_discriminator_chance_and_wrong_answers_fall_short(written, tmp_p
     pretrain, squad, glue = map(read_json, paths)
     weakness = "it hardly finds replaced tokens"
     pretrain |= {"disc_recall": 0.53, "disc_precision": 0.7, "weakness": weakness}
-    squad["versions"]["2.0"]["pretrained"]["all"] |= {"HasAns_exact": [60.0, 62.0], "NoAns_exact": [91.0]}
+    squad["versions"]["2.0"]["pretrained"]["all"] |= {
+        "HasAns_exact": [60.0, 62.0],
+        "NoAns_exact": [91.0],
+    }
     glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
     for path, values in zip(paths, (pretrain, squad, glue), strict=True):
         write_json(path, values)
     said = list(findings.shortfalls(load_results.load(TINY, tmp_path).models[0]))
-    assert said[0].startswith("tiny: the discriminator misses 47 % of the replaced tokens of held-out text")
+    assert said[0].startswith(
+        "tiny: the discriminator misses 47 % of the replaced tokens of held-out text"
+    )
     assert said[0].endswith("30 % of its suspicions are wrong.")
     wrong = "39 % of the questions that have an answer and 9 % of the others"
     assert said[1] == f"tiny: SQuAD 2.0 is answered wrong on {wrong}."
@@ -74,5 +81,7 @@ def test_arms_with_unequal_flops_fall_short(tmp_path):
     made_up.write_ablation(tmp_path)
     ablation = load_results.load(made_up.params(ablations=("table5",)), tmp_path).ablations[0]
     assert findings.unequal(ablation) is None
-    arms = tuple(replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms)
+    arms = tuple(
+        replace(arm, flops=1e14 * (2 if arm.name == "mlm" else 1)) for arm in ablation.arms
+    )
     assert "largest / smallest = 2.00" in findings.unequal(replace(ablation, arms=arms))

@@ -30,7 +30,9 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing(tmp_p
     for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000):
         path.write_bytes(spoilt)
         found = load_results.load(TINY, tmp_path)
-        assert found.models[0].curve == {} and any("tiny.csv: cannot be read" in line for line in found.missing)
+        assert found.models[0].curve == {} and any(
+            "tiny.csv: cannot be read" in line for line in found.missing
+        )
     path.unlink()
     path.mkdir()
     assert load_results.load(TINY, tmp_path).models[0].curve == {}
@@ -41,11 +43,16 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     own = TINY.tasks | {
         "sample_world": OwnTasks(
-            kind="own", tasks={"mood": OwnTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))}
+            kind="own",
+            tasks={"mood": OwnTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
         )
     }
-    model = load_results.load(replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path).models[0]
+    model = load_results.load(
+        replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path
+    ).models[0]
     assert model.data == "own tasks"
     captions = {name: caption for name, caption, _ in figures.curves(model)}
     assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
-    assert 50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
+    assert (
+        50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
+    )

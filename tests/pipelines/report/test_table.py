@@ -10,7 +10,12 @@ TABLE = Table(
     name="tasks",
     title="Tasks <sample world>",
     rows=(
-        {TASK: "CoLA | a", METRIC: "Matthews", SCORE: Spread((30.0, 32.0)), READING: Mark("higher", "good")},
+        {
+            TASK: "CoLA | a",
+            METRIC: "Matthews",
+            SCORE: Spread((30.0, 32.0)),
+            READING: Mark("higher", "good"),
+        },
         {TASK: "<b>", METRIC: None, SCORE: Spread(())},
     ),
     notes=("A note.",),
@@ -29,18 +34,25 @@ def test_html_escapes_and_shows_what_is_missing():
     assert "<b>" not in shown and "&lt;b&gt;" in shown
     assert "Tasks &lt;sample world&gt;" in shown
     assert "CoLA | a<small>Matthews</small>" in shown
-    assert shown.count("–") == 1 and shown.count('<td class="left"></td>') == 1  # no score; no reading at all
+    # no score; no reading at all
+    assert shown.count("–") == 1 and shown.count('<td class="left"></td>') == 1
 
 
 def test_small_columns_repeat_no_name_and_are_not_announced_where_they_are_empty():
-    columns = (Column("arm"), Column("score"), Column("score, on train", under="score"), Column("seen", under="score"))
+    columns = (
+        Column("arm"),
+        Column("score"),
+        Column("score, on train", under="score"),
+        Column("seen", under="score"),
+    )
     for seen, announced in ((None, "on train"), (3, "on train, seen")):
         table = Table("t", "t", [dict(zip(columns, ("a", 1, 2, seen), strict=True))])
         assert f"score<small>{announced}</small>" in html(table)
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(1.4e18, "1.4 × 10¹⁸"), (0.25, "0.25"), (-3.0, "−3"), (1e-7, "1.0 × 10⁻⁷"), (None, "–")]
+    ("value", "text"),
+    [(1.4e18, "1.4 × 10¹⁸"), (0.25, "0.25"), (-3.0, "−3"), (1e-7, "1.0 × 10⁻⁷"), (None, "–")],
 )
 def test_numbers_have_a_true_minus_and_no_negative_zero(value, text):
     assert flops(value) == text

@@ -22,7 +22,9 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     launch = Launch(title="demo", announce=Announcer())
     pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "tokens/s," in line]
-    assert re.fullmatch(r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about .+", line)
+    assert re.fullmatch(
+        r"demo: CPU with 1 thread, torch \S+, fp32; [\d,]+ tokens/s, 14 steps in about .+", line
+    )
 
 
 def step_done(*, world=None, captured=True, done=0, **changes):
@@ -47,7 +49,7 @@ def step_done(*, world=None, captured=True, done=0, **changes):
         ({}, r"^demo: NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, CUDA graphs;"),
         ({}, r"; 19,200 tokens/s, 1,000,000 steps in about 2\.8 hours$"),
         ({"compiler": False}, r"not compiled \(no C compiler\)"),
-        ({"compile": "off", "captured": False}, r"not compiled \(pretrain\.compile: off\), no CUDA graphs \(pretrain\.compile: off\)"),  # noqa: E501
+        ({"compile": "off", "captured": False}, r"not compiled \(pretrain\.compile: off\), no CUDA graphs \(pretrain\.compile: off\)"),
         ({"captured": False}, r"compiled, no CUDA graphs \(the capture failed\)"),
         ({"world": World(0, 8, GPU)}, r"8 × NVIDIA"),
         ({"deterministic": True}, r"graphs, deterministic;"),

@@ -45,7 +45,11 @@ def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
 def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
     with lock_folder(work):
         return work_units.finish_units(
-            work, work_units.MadeOf("f", "c"), make, jobs, work_units.Shown("x", [1] * len(jobs), "made")
+            work,
+            work_units.MadeOf("f", "c"),
+            make,
+            jobs,
+            work_units.Shown("x", [1] * len(jobs), "made"),
         )
 
 
@@ -59,21 +63,29 @@ def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
 
 
 def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int) -> str:
-    """A scheduler and workers of their own, as on several machines; returns the scheduler's address."""
+    """A scheduler and workers of their own, as on several machines; returns the scheduler's
+    address.
+    """
     known = folder / "scheduler.json"
-    words = [["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]]
+    words = [
+        ["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]
+    ]
     worker = ["worker", f"--scheduler-file={known}", "--nthreads=1", "--no-nanny", "--no-dashboard"]
     words += [[*worker, f"--local-directory={folder / str(number)}"] for number in range(workers)]
     for each in words:
         command = [sys.executable, "-m", f"distributed.cli.dask_{each[0]}", *each[1:]]
         with (folder / "log").open("ab") as log:
-            processes.append(subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log))
+            processes.append(
+                subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log)
+            )
     until(lambda: known.exists() and known.read_text().strip(), tell=(folder / "log").read_text)
     return json.loads(known.read_text())["address"]
 
 
 @pytest.mark.slow
-def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(tmp_path, processes, monkeypatch, capsys):
+def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
+    tmp_path, processes, monkeypatch, capsys
+):
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
     made = []
     for folder in ("alone", "cluster"):
@@ -110,21 +122,29 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path: Path, processes: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_scheduler_that_goes_away_is_a_sentence(
+    tmp_path: Path, processes: list["subprocess.Popen[bytes]"]
+) -> None:
     address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
     mark.write_text("here")
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
     assert next(made) == (0, None)
     processes[0].kill()
-    with pytest.raises(SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"):
+    with pytest.raises(
+        SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"
+    ):
         next(made)
 
 
-def test_no_scheduler_and_no_package_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scheduler_and_no_package_are_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dask_cluster, "SECONDS", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         monkeypatch.setenv(dask_cluster.VARIABLE, address)
-        with pytest.raises(SourceUnreachable, match=f"no scheduler answers at {address}.*; start it, or unset"):
+        with pytest.raises(
+            SourceUnreachable, match=f"no scheduler answers at {address}.*; start it, or unset"
+        ):
             finish(tmp_path, [0])
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(BadConfig, match=r"not installed; pip install 'electra-workflow\[dask\]'"):
@@ -134,11 +154,16 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("wrong", ["threads", "code", "folder", "file"])
 def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, wrong):
     state = SimpleNamespace(nthreads=2 if wrong == "threads" else 1)
-    monkeypatch.setattr("distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1", state=state))
+    monkeypatch.setattr(
+        "distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1", state=state)
+    )
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
     folder = str(tmp_path / "nowhere" if wrong == "folder" else tmp_path)
     here = (folder, ".lock", "pid 1 on this", "other" if wrong == "code" else dask_cluster._code())
     expected = {"threads": "has 2 threads; start it with --nthreads 1", "code": "runs other code"}
-    with pytest.raises(UserError, match=f"worker tcp://a:1: {expected.get(wrong, f'does not see {folder} as it is')}"):
+    with pytest.raises(
+        UserError,
+        match=f"worker tcp://a:1: {expected.get(wrong, f'does not see {folder} as it is')}",
+    ):
         dask_cluster._run(here, abs, -1)

@@ -1,4 +1,6 @@
-"""Checkpoints on a server that speaks S3: another machine goes on with a dead one's run, to the same bytes."""
+"""Checkpoints on a server that speaks S3: another machine goes on with a dead one's run, to the
+same bytes.
+"""
 
 import os
 import shutil
@@ -27,12 +29,15 @@ URL = "s3://team/electra"
 
 def save(run: Path, step: int, continued: Sequence[object] = ()) -> None:
     progress = {"step": step, "fingerprint": PRINT, "continued": list(continued)}
-    checkpoint.save(run, step, {"model": {"weight": torch.full((1000,), float(step))}}, progress, keep=2)
+    checkpoint.save(
+        run, step, {"model": {"weight": torch.full((1000,), float(step))}}, progress, keep=2
+    )
 
 
 def there() -> list[str]:
     return sorted(
-        path.partition("/runs/x")[2].partition("/")[2] for path in fsspec.filesystem("s3").find("team/electra")
+        path.partition("/runs/x")[2].partition("/")[2]
+        for path in fsspec.filesystem("s3").find("team/electra")
     )
 
 
@@ -65,7 +70,10 @@ def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, run: 
     assert there() == whole(20, 30)
     assert bring(tmp_path / "another") == [30]
     _, groups, progress = checkpoint.load(tmp_path / "another/runs/x/step-30")
-    assert torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0)) and progress["fingerprint"] == PRINT
+    assert (
+        torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0))
+        and progress["fingerprint"] == PRINT
+    )
     assert bring(tmp_path / "another") == [30]
     mirror.bring_newest(tmp_path / "third/runs/y")
     assert not (tmp_path / "third").exists()
@@ -79,7 +87,9 @@ def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, run: Path) 
     assert bring(behind) == [10, 30]
 
 
-def test_a_run_that_is_restarted_does_not_meet_its_old_checkpoints(tmp_path: Path, run: Path) -> None:
+def test_a_run_that_is_restarted_does_not_meet_its_old_checkpoints(
+    tmp_path: Path, run: Path
+) -> None:
     save_and_send(run, 50)
     archive(run)
     mirror.bring_newest(run)
@@ -115,17 +125,29 @@ def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path,
 
 
 @pytest.mark.parametrize("fault", ["short", "cut", "denied"])
-def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(tmp_path, run, s3, capsys, fault):
+def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
+    tmp_path, run, s3, capsys, fault
+):
     save_and_send(run, 20, 30)
-    (path,) = [path for path in fsspec.filesystem("s3").find("team/electra") if path.endswith("30/model.safetensors")]
+    (path,) = [
+        path
+        for path in fsspec.filesystem("s3").find("team/electra")
+        if path.endswith("30/model.safetensors")
+    ]
     s3.faults[f"/{path}"] = fault
     assert bring(tmp_path / "another") == [20]
     printed = capsys.readouterr().err
-    assert printed.count("warning:") == 1 and "step-30" in printed and "the one before is taken" in printed
+    assert (
+        printed.count("warning:") == 1
+        and "step-30" in printed
+        and "the one before is taken" in printed
+    )
     assert not list((tmp_path / "another").rglob(".*tmp*"))
 
 
-def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path: Path, run: Path, s3: S3) -> None:
+def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(
+    tmp_path: Path, run: Path, s3: S3
+) -> None:
     save_and_send(run, 20)
     save(run, 30)
     s3.faults[f"PUT {mirror.url_of(run).removeprefix('s3:/')}/step-30/progress.json"] = "denied"
@@ -135,11 +157,15 @@ def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path: Path, run: 
     assert bring(tmp_path / "another") == [20]
     s3.faults.clear()
     save_and_send(run, 40)
-    assert {path.partition("/")[0] for path in there()} == {"step-30", "step-40"} and {*whole(40)} <= {*there()}
+    assert {path.partition("/")[0] for path in there()} == {"step-30", "step-40"} and {
+        *whole(40)
+    } <= {*there()}
     assert bring(tmp_path / "third") == [40]
 
 
-def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(run, monkeypatch, capsys):
+def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
+    run, monkeypatch, capsys
+):
     for name, seconds in (("EVERY", 0.05), ("AGAIN", 0.1)):
         monkeypatch.setattr(mirror, name, seconds)
     with monkeypatch.context() as patch:
@@ -152,7 +178,10 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(ru
                 time.sleep(0.5)
     printed = capsys.readouterr().err
     assert printed.count("cannot be used") == 2  # at the beginning, and when it is to be sent
-    assert "training goes on from what is here" in printed and "are sent when the mirror answers" in printed
+    assert (
+        "training goes on from what is here" in printed
+        and "are sent when the mirror answers" in printed
+    )
     forget()
     with mirrored(run):
         pass
@@ -161,8 +190,11 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(ru
 
 def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
-    more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}  # the test's own server
-    return subprocess.Popen(command, cwd=folder, env=environment(folder, **more), stderr=subprocess.PIPE, text=True)
+    # the test's own server
+    more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return subprocess.Popen(
+        command, cwd=folder, env=environment(folder, **more), stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.slow

@@ -12,12 +12,17 @@ from pipelines.runtime.out_of_memory import enough_memory, finer_slices
 from tests.conftest import ROOT
 from tests.electra.helpers import config
 
-CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."  # noqa: E501
+CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
 
 
 @pytest.mark.parametrize(
     "error",
-    [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError(CPU), MemoryError(), OSError(errno.ENOMEM, "Cannot")],
+    [
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError(CPU),
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot"),
+    ],
 )
 def test_every_way_to_say_it_is_one_error(error):
     with pytest.raises(OutOfMemory) as told, enough_memory(config(pretrain__accumulate=2).pretrain):
@@ -33,7 +38,9 @@ def test_the_next_number_of_slices_divides_every_phases_batch() -> None:
         assert finer_slices(dataclasses.replace(base, accumulate=accumulate)) == finer
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shapes differ"), OSError(errno.ENOENT, "no file"), KeyError("x")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("shapes differ"), OSError(errno.ENOENT, "no file"), KeyError("x")]
+)
 def test_other_errors_stay_what_they_are(error):
     with pytest.raises(type(error)) as told, enough_memory(config().pretrain):
         raise error

@@ -1,4 +1,6 @@
-"""Several processes of a stage: how many, how their end is told, and the commands of docs/many-gpus.md at tiny size."""
+"""Several processes of a stage: how many, how their end is told, and the commands of
+docs/many-gpus.md at tiny size.
+"""
 
 import contextlib
 import json
@@ -32,7 +34,11 @@ def options(**given: Any) -> dict[str, Any]:
 def test_torchruns_variables_are_the_options_that_were_given() -> None:
     assert torchrun_variables(options()) == {} and not several({"PET_MAX_RESTARTS": "1"})
     variables = torchrun_variables(options(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400"))
-    assert variables == {"PET_NPROC_PER_NODE": "8", "PET_NNODES": "4", "PET_RDZV_ENDPOINT": "node1:29400"}
+    assert variables == {
+        "PET_NPROC_PER_NODE": "8",
+        "PET_NNODES": "4",
+        "PET_RDZV_ENDPOINT": "node1:29400",
+    }
     assert several(variables)
 
 
@@ -41,12 +47,19 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
     for name, value in torchrun_variables(given).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PET_MAX_RESTARTS", "")
-    params = typer.main.get_group(app).commands["pretrain"].make_context("pretrain", ["x", "--nnodes", "5"]).params
+    params = (
+        typer.main.get_group(app)
+        .commands["pretrain"]
+        .make_context("pretrain", ["x", "--nnodes", "5"])
+        .params
+    )
     assert {key: params[key] for key in given} == given | {"nnodes": 5, "max_restarts": 0}
 
 
 @pytest.mark.parametrize("words", ["--nproc-per-node many", "--nproc-per-node 0", "--nnodes 10001"])
-def test_a_number_of_processes_that_is_none_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_of_processes_that_is_none_is_refused(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["pretrain", "tiny", *words.split()]) == 64
     assert words.split()[0] in capsys.readouterr().err
 
@@ -66,17 +79,32 @@ def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: 
 
 def failure(code: int, sentence: str = "") -> Any:
     return SimpleNamespace(
-        exitcode=code, message=sentence, error_file_data={"x": 1} if sentence else {}, signal_name=lambda: "SIGKILL"
+        exitcode=code,
+        message=sentence,
+        error_file_data={"x": 1} if sentence else {},
+        signal_name=lambda: "SIGKILL",
     )
 
 
 @pytest.mark.parametrize(
     ("failures", "code", "sentence"),
     [
-        ({0: failure(75, "another process has ended"), 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
-        ({0: failure(75, "another process has ended"), 1: failure(74, "disk full")}, 74, "error: disk full"),
+        (
+            {0: failure(75, "another process has ended"), 1: failure(-9)},
+            75,
+            "process 1 was ended by SIGKILL; run the",
+        ),
+        (
+            {0: failure(75, "another process has ended"), 1: failure(74, "disk full")},
+            74,
+            "error: disk full",
+        ),
         ({0: failure(-15), 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
-        ({0: failure(75, "stopped by signal 15"), 1: failure(-15)}, 75, "error: stopped by signal 15"),
+        (
+            {0: failure(75, "stopped by signal 15"), 1: failure(-15)},
+            75,
+            "error: stopped by signal 15",
+        ),
         ({0: failure(70)}, 70, ""),  # a bug has shown its traceback
     ],
 )
@@ -95,15 +123,25 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
     processes.report(NonFinite("step 2: loss nan"))  # a variable left over: there was no launch
-    assert capsys.readouterr().err == "error: step 2: loss nan\n" and not (tmp_path / "error.json").exists()
+    assert (
+        capsys.readouterr().err == "error: step 2: loss nan\n"
+        and not (tmp_path / "error.json").exists()
+    )
     launched(monkeypatch)
     processes.report(NonFinite("step 3: loss nan"))
-    assert json.loads((tmp_path / "error.json").read_text())["message"]["message"] == "step 3: loss nan"
+    assert (
+        json.loads((tmp_path / "error.json").read_text())["message"]["message"]
+        == "step 3: loss nan"
+    )
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("error", "code"), [(BadConfig("x: is 64"), 64), (Stopped("x: another has ended"), 0)])
-def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(error, code, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "code"), [(BadConfig("x: is 64"), 64), (Stopped("x: another has ended"), 0)]
+)
+def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
+    error, code, tmp_path, monkeypatch
+):
     launched(monkeypatch)
     attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))
@@ -119,13 +157,17 @@ def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
-    (project / "params.yaml").write_text((project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1))
+    (project / "params.yaml").write_text(
+        (project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1)
+    )
     return project
 
 
 def start(project: Path, *options: str) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
-    return subprocess.Popen(words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
+    )
 
 
 def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[psutil.Process]:
@@ -133,7 +175,9 @@ def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[
     deadline = time.monotonic() + 120
     while not list(runs.glob(after)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    workers = [child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)]
+    workers = [
+        child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)
+    ]
     next(child for child in workers if rank(child) == "1").kill()
     return workers
 
@@ -148,11 +192,15 @@ def rank(process: psutil.Process) -> str:
 def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready: Path) -> None:
     lines = [line.split() for line in commands(ROOT / "docs" / "many-gpus.md")]
     one, several = (line for line in lines if line[:2] == ["electra", "pretrain"])
-    assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {*several}
+    assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {
+        *several
+    }
     process = start(ready, "--nproc-per-node", "2")
     workers = kill_second(process, ready / "runs" / "pretrain", "*/metrics.jsonl")
     said = process.communicate(timeout=120)[1]
-    assert process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in said, said
+    assert (
+        process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in said
+    ), said
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
     meet = ("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
@@ -165,16 +213,22 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
 
 @pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_closed_terminal_and_the_end_of_a_job_save(ready: Path, number: int, ignored: bool) -> None:
+def test_a_closed_terminal_and_the_end_of_a_job_save(
+    ready: Path, number: int, ignored: bool
+) -> None:
     params = ready / "params.yaml"
-    params.write_text(params.read_text().replace("steps: 60", f"steps: {60 if ignored else 100000}", 1))
-    nohup = (
-        f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    params.write_text(
+        params.read_text().replace("steps: 60", f"steps: {60 if ignored else 100000}", 1)
     )
+    nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
     words = [sys.executable, "-c", nohup, *words] if ignored else words
-    process = subprocess.Popen(words, cwd=ready, env=environment(ready), stderr=subprocess.PIPE, text=True)
-    until(lambda: list(ready.glob("runs/pretrain/*/step-5")) or process.poll() is not None, seconds=60)
+    process = subprocess.Popen(
+        words, cwd=ready, env=environment(ready), stderr=subprocess.PIPE, text=True
+    )
+    until(
+        lambda: list(ready.glob("runs/pretrain/*/step-5")) or process.poll() is not None, seconds=60
+    )
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == (0 if ignored else 75), said
@@ -185,8 +239,14 @@ def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
     params = ready / "params.yaml"
     params.write_text(params.read_text().replace("steps: 60", "steps: 100000", 1))
     process = start(ready, "--nproc-per-node", "2")
-    until(lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None, seconds=120)
-    for each in (process, *(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child))):
+    until(
+        lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None,
+        seconds=120,
+    )
+    for each in (
+        process,
+        *(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)),
+    ):
         each.send_signal(signal.SIGUSR1)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 75 and "Traceback" not in said, said
@@ -208,10 +268,16 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: st
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("waits", ["for an answer", "for the first machine", "for the second machine"])
-def test_a_stop_while_machines_wait_for_each_other_works(project: Path, silent: str, waits: str, number: int) -> None:
+@pytest.mark.parametrize(
+    "waits", ["for an answer", "for the first machine", "for the second machine"]
+)
+def test_a_stop_while_machines_wait_for_each_other_works(
+    project: Path, silent: str, waits: str, number: int
+) -> None:
     other = f"192.0.2.1:{free_port()}"  # is no address of this machine
-    endpoint = {"for an answer": silent, "for the first machine": other}.get(waits, f"127.0.0.1:{free_port()}")
+    endpoint = {"for an answer": silent, "for the first machine": other}.get(
+        waits, f"127.0.0.1:{free_port()}"
+    )
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", endpoint)
     time.sleep(8)
     process.send_signal(number)
@@ -223,7 +289,9 @@ def test_a_stop_while_machines_wait_for_each_other_works(project: Path, silent: 
 def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(ready: Path) -> None:
     three = start(ready, "--max-restarts", "1", "--nproc-per-node", "3")
     said = three.communicate(timeout=240)[1]
-    assert three.returncode == 64 and said.count("error: pretrain.batch: is 8, which 3 processes") == 1, said
+    assert (
+        three.returncode == 64 and said.count("error: pretrain.batch: is 8, which 3 processes") == 1
+    ), said
     process = start(ready, "--max-restarts", "1", "--nproc-per-node", "2")
     kill_second(process, ready / "runs" / "pretrain", "*/step-5")
     said = process.communicate(timeout=240)[1]

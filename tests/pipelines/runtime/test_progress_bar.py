@@ -46,7 +46,9 @@ def test_a_terminal_gets_one_line_that_is_drawn_again(clock: list[float]) -> Non
     assert "100%  100/100 steps  9.99/s" in text.rpartition("\r")[2]
 
 
-def test_what_is_printed_meanwhile_stands_above_the_bar(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_printed_meanwhile_stands_above_the_bar(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     with ProgressBar("tiny", 2, "steps") as bar:
@@ -57,7 +59,9 @@ def test_what_is_printed_meanwhile_stands_above_the_bar(clock: list[float], monk
         bar.update(2)
     assert sys.stderr is stream
     *_, above, last, end = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\n")
-    assert above.endswith("\rsaved step 1") and last.split("\r")[-1].startswith("tiny ━") and end == ""
+    assert (
+        above.endswith("\rsaved step 1") and last.split("\r")[-1].startswith("tiny ━") and end == ""
+    )
 
 
 def test_a_terminal_that_cannot_go_back_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +94,34 @@ def test_nothing_is_written_when_nothing_was_done() -> None:
     assert stream.getvalue() == ""
 
 
-def test_what_is_left_out_is_one_line_and_a_warning_from_five_percent(capsys: pytest.CaptureFixture[str]) -> None:
-    print_left_out("corpora.x", 0, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+def test_what_is_left_out_is_one_line_and_a_warning_from_five_percent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_left_out(
+        "corpora.x",
+        0,
+        100,
+        "rows",
+        "cannot be read",
+        "see q.jsonl, and corpora.x.quarantine to change it",
+    )
     assert capsys.readouterr().err == ""
-    print_left_out("corpora.x", 5, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+    print_left_out(
+        "corpora.x",
+        5,
+        100,
+        "rows",
+        "cannot be read",
+        "see q.jsonl, and corpora.x.quarantine to change it",
+    )
     said = "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl, and corpora.x.quarantine to change it\n"
     assert capsys.readouterr().err == said
-    print_left_out("corpora.x", 6, 100, "rows", "cannot be read", "see q.jsonl, and corpora.x.quarantine to change it")
+    print_left_out(
+        "corpora.x",
+        6,
+        100,
+        "rows",
+        "cannot be read",
+        "see q.jsonl, and corpora.x.quarantine to change it",
+    )
     assert capsys.readouterr().err.startswith("warning: corpora.x: 6 of 100 rows (6.00%)")

@@ -26,8 +26,14 @@ def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "unit-00003/MANIFEST.json").unlink()
     (tmp_path / ".unit-00002.tmp-999999999").mkdir()
     assert finish(tmp_path) == expected
-    changed = {index for index in range(5) if (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns != times[index]}
-    assert changed == {1, 3} and sorted(path.name for path in tmp_path.iterdir()) == [f"unit-0000{i}" for i in range(5)]
+    changed = {
+        index
+        for index in range(5)
+        if (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns != times[index]
+    }
+    assert changed == {1, 3} and sorted(path.name for path in tmp_path.iterdir()) == [
+        f"unit-0000{i}" for i in range(5)
+    ]
     warnings = capsys.readouterr().err
     assert warnings.count("it is made again") == 2 and "unit-00001/file: has sha256" in warnings
 
@@ -39,4 +45,7 @@ def test_units_made_before_the_code_changed_are_used_and_recorded(tmp_path, caps
     counts = finish(tmp_path, "d")
     assert [each["code"] for each in counts] == ["c", "d", "c", "c", "d"]
     assert work_units.mixed_code(counts) == {"code": ["c", "d"]}
-    assert "x: 3 of 5 units were made before the code changed, and are used; `--restart`" in capsys.readouterr().err
+    assert (
+        "x: 3 of 5 units were made before the code changed, and are used; `--restart`"
+        in capsys.readouterr().err
+    )

@@ -1,7 +1,8 @@
-"""Files as nobody wants them, generated, and what must hold for each: everything accounted for, or one sentence.
+"""Files as nobody wants them, generated, and what must hold for each: everything accounted for, or
+one sentence.
 
-`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `python -m benchmarks.reliability --only
-corpora` as many as it is told.
+`tests/pipelines/sources/test_bad_input.py` tries a few hundred, `python -m benchmarks.reliability
+--only corpora` as many as it is told.
 """
 
 import bz2
@@ -46,15 +47,40 @@ BAD_LINES = [
 ]
 
 RECORDS = [  # parts of what is delivered
-    *(b"WARC/1.0", b"WARC-Type: response", b"Content-Length: 9", b"HTTP/1.1 200 OK", b"Content-Type: text/html"),
-    *(b'<DOC id="7" type="story" >', b"<P>", b"</DOC>", b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"),
+    *(
+        b"WARC/1.0",
+        b"WARC-Type: response",
+        b"Content-Length: 9",
+        b"HTTP/1.1 200 OK",
+        b"Content-Type: text/html",
+    ),
+    *(
+        b'<DOC id="7" type="story" >',
+        b"<P>",
+        b"</DOC>",
+        b"<mediawiki>",
+        b"<page>",
+        b"</page>",
+        b"</mediawiki>",
+    ),
 ]
 VALUES = st.recursive(st.none() | st.floats() | st.text(max_size=5), st.lists, max_leaves=4)
 LINES = st.one_of(
     st.binary(max_size=30),
     st.sampled_from([line for line, _ in BAD_LINES[:-2]]),
     st.sampled_from(
-        [b"", b" ", b"\r", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85", b"\xe2\x80\xa8", b"</doc>", b'<doc id="7">', *RECORDS]
+        [
+            b"",
+            b" ",
+            b"\r",
+            b"\x00",
+            b"\xef\xbb\xbf",
+            b"\xc2\x85",
+            b"\xe2\x80\xa8",
+            b"</doc>",
+            b'<doc id="7">',
+            *RECORDS,
+        ]
     ),
     st.text(max_size=20).map(lambda text: json.dumps({"text": text}).encode()),
     VALUES.map(lambda value: json.dumps(value).encode()),
@@ -76,10 +102,14 @@ FILES = st.fixed_dictionaries(
     }
 )
 DAMAGE = st.tuples(
-    st.sampled_from(["none", "none", "cut", "flip", "append"]), st.integers(0, 2**20), st.integers(1, 255)
+    st.sampled_from(["none", "none", "cut", "flip", "append"]),
+    st.integers(0, 2**20),
+    st.integers(1, 255),
 )
 PARQUET = st.lists(
-    st.fixed_dictionaries({"text": st.text(max_size=9) | st.none(), "id": st.text(max_size=3)}), min_size=1, max_size=9
+    st.fixed_dictionaries({"text": st.text(max_size=9) | st.none(), "id": st.text(max_size=3)}),
+    min_size=1,
+    max_size=9,
 )
 
 
@@ -100,7 +130,11 @@ def damaged(data: bytes, damage: tuple[str, int, int]) -> bytes:
         return data[:place]
     if kind == "append":
         return data + bytes([value]) * (1 + place % 9)
-    return data[:place] + bytes([data[place] ^ value]) + data[place + 1 :] if kind == "flip" and data else data
+    return (
+        data[:place] + bytes([data[place] ^ value]) + data[place + 1 :]
+        if kind == "flip" and data
+        else data
+    )
 
 
 def parquet(rows: list[dict[str, Any]]) -> bytes:
@@ -113,7 +147,9 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
 
 
 def complete(file: dict[str, Any], damage: tuple[str, int, int]) -> bool:
-    """Whether a file that is read at all has to be read whole: undamaged, or compressed with checksums."""
+    """Whether a file that is read at all has to be read whole: undamaged, or compressed with
+    checksums.
+    """
     return damage[0] == "none" or (damage[0] == "flip" and file["suffix"] != "")
 
 
@@ -128,7 +164,9 @@ def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
     """What a file holds, with `data` written to it first."""
     if data is not None:
         path.write_bytes(data)
-    return list(read_documents(Piece(path), LocalCorpus(**{"kind": "local", "files": ("x",), **settings})))
+    return list(
+        read_documents(Piece(path), LocalCorpus(**{"kind": "local", "files": ("x",), **settings}))
+    )
 
 
 def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
@@ -137,10 +175,14 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
         items = read(path, **file["form"])
     except UserError as error:
         assert str(path) in str(error) and "\n" not in str(error)
-        return Counter({f"sentence: {str(error).removeprefix(str(path)).partition(' (')[0][:40]}": 1})
+        return Counter(
+            {f"sentence: {str(error).removeprefix(str(path)).partition(' (')[0][:40]}": 1}
+        )
     texts = [item.text for item in items if isinstance(item, Document)]
     rejected = [item for item in items if isinstance(item, Rejected)]
-    assert len(texts) + len(rejected) + sum(isinstance(item, LeftOut) for item in items) == len(items)
+    assert len(texts) + len(rejected) + sum(isinstance(item, LeftOut) for item in items) == len(
+        items
+    )
     for text in texts:
         text.encode()
     for item in rejected:
@@ -153,7 +195,11 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
             data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
         lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
         filled = [line for line in lines if not blank(line)]
-        kept = len(texts) if form == "jsonl" else sum(not blank(line) for text in texts for line in text.split("\n"))
+        kept = (
+            len(texts)
+            if form == "jsonl"
+            else sum(not blank(line) for text in texts for line in text.split("\n"))
+        )
         tags = 2 * len(texts) if form == "wikiextractor" else 0
         if form != "wikiextractor" or b"&" not in b"".join(lines):  # an entity may be a line's end
             assert len(filled) == kept + tags + sum(item.lines for item in rejected), (lines, items)
@@ -161,9 +207,13 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
 
 
 def run_stage(folder: Path, paths: list[Path], form: dict[str, Any]) -> Counter[str]:
-    """The whole corpus stage over some files: a corpus that adds up (collect asserts it), or a sentence, no trace."""
+    """The whole corpus stage over some files: a corpus that adds up (collect asserts it), or a
+    sentence, no trace.
+    """
     out, work = folder / "out", folder / "work"
-    config = CorpusConfig(sources=(LocalCorpus(kind="local", files=tuple(map(str, paths)), **form),))
+    config = CorpusConfig(
+        sources=(LocalCorpus(kind="local", files=tuple(map(str, paths)), **form),)
+    )
     try:
         metrics = gather(config, "corpora.x", out, work)
     except UserError as error:

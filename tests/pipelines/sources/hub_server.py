@@ -1,4 +1,6 @@
-"""A server on loopback that speaks as much of the hub's protocol as `datasets` asks for, with faults on order."""
+"""A server on loopback that speaks as much of the hub's protocol as `datasets` asks for, with
+faults on order.
+"""
 
 import hashlib
 import json
@@ -12,13 +14,16 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """`with Hub({"made/up": {"data/train-0.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts requests.
+    """`with Hub({"made/up": {"data/train-0.parquet": bytes}}) as hub: hub.url`; `hub.asked` counts
+    requests.
 
-    `faults` maps a path to what happens to its first request: 503, "cut" (the connection ends in the middle), or
-    "flip" (a wrong byte; "flips" means every time).
+    `faults` maps a path to what happens to its first request: 503, "cut" (the connection ends in
+    the middle), or "flip" (a wrong byte; "flips" means every time).
     """
 
-    def __init__(self, files: dict[str, dict[str, bytes]], faults: dict[str, int | str] | None = None) -> None:
+    def __init__(
+        self, files: dict[str, dict[str, bytes]], faults: dict[str, int | str] | None = None
+    ) -> None:
         self.files, self.faults = files, dict(faults or {})
         self.asked: Counter[str] = Counter()
         handler = type("Handler", (_Handler,), {"hub": self})
@@ -55,10 +60,14 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET
 
     def describe(self, path: str) -> None:
-        match = re.fullmatch(r"([^/]+/[^/]+?)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.*))?)?", path)
+        match = re.fullmatch(
+            r"([^/]+/[^/]+?)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.*))?)?", path
+        )
         name = match[1] if match else ""
         if name not in self.hub.files:
-            self.send_json({"error": "Repository not found"}, 404, **{"X-Error-Code": "RepoNotFound"})
+            self.send_json(
+                {"error": "Repository not found"}, 404, **{"X-Error-Code": "RepoNotFound"}
+            )
             return
         assert match
         _, kind, revision, folder = match.groups()
@@ -68,19 +77,34 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.hub.files[name]
         if kind == "tree":
             prefix = f"{folder}/" if folder else ""
-            below = {file.removeprefix(prefix): data for file, data in files.items() if file.startswith(prefix)}
+            below = {
+                file.removeprefix(prefix): data
+                for file, data in files.items()
+                if file.startswith(prefix)
+            }
             folders = {prefix + file.partition("/")[0] for file in below if "/" in file}
             self.send_json(
-                [{"type": "directory", "path": path, "oid": "0" * 40, "size": 0} for path in sorted(folders)]
+                [
+                    {"type": "directory", "path": path, "oid": "0" * 40, "size": 0}
+                    for path in sorted(folders)
+                ]
                 + [entry(prefix + file, data) for file, data in below.items() if "/" not in file]
             )
         elif kind == "paths-info":
             body = self.body.decode()
-            wanted = json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
+            wanted = (
+                json.loads(body)["paths"]
+                if body.startswith("{")
+                else parse_qs(body).get("paths", [])
+            )
             self.send_json([entry(file, data) for file, data in files.items() if file in wanted])
         else:
             siblings = [{"rfilename": file} for file in files]
-            flags = dict.fromkeys(("private", "gated", "disabled"), False) | {"downloads": 0, "likes": 0, "tags": []}
+            flags = dict.fromkeys(("private", "gated", "disabled"), False) | {
+                "downloads": 0,
+                "likes": 0,
+                "tags": [],
+            }
             times = dict.fromkeys(("lastModified", "createdAt"), "2024-01-01T00:00:00.000Z")
             self.send_json({"id": name, "sha": COMMIT, **flags, "siblings": siblings, **times})
 
@@ -88,7 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.hub.files.get(name, {}).get(file)
         if data is None:
             self.send_json(
-                {"error": "Entry not found"}, 404, **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}
+                {"error": "Entry not found"},
+                404,
+                **{"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT},
             )
             return
         fault = self.hub.faults.pop(file, None) if self.command == "GET" else None
@@ -121,9 +147,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def entry(file: str, data: bytes) -> dict[str, object]:
-    """What the hub tells of a file: git's hash of it, and the sha256 of one that is kept outside of git."""
+    """What the hub tells of a file: git's hash of it, and the sha256 of one that is kept outside of
+    git.
+    """
     fact: dict[str, object] = {"type": "file", "path": file, "size": len(data)}
     fact["oid"] = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
     if file.endswith(".parquet"):
-        fact["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+        fact["lfs"] = {
+            "oid": hashlib.sha256(data).hexdigest(),
+            "size": len(data),
+            "pointerSize": 130,
+        }
     return fact

@@ -1,4 +1,6 @@
-"""Bad input never gives a traceback or a silent drop; ten thousand more: `benchmarks.reliability --only corpora`."""
+"""Bad input never gives a traceback or a silent drop; ten thousand more: `benchmarks.reliability
+--only corpora`.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scop
 
 @settings(quick, max_examples=250)
 @given(bad_input.FILES, bad_input.DAMAGE)
-def test_any_file_is_accounted_for_or_a_sentence(tmp_path: Path, file: dict[str, Any], damage: Any) -> None:
+def test_any_file_is_accounted_for_or_a_sentence(
+    tmp_path: Path, file: dict[str, Any], damage: Any
+) -> None:
     path = bad_input.write(tmp_path, file, damage)
     bad_input.read_one(path, file, bad_input.complete(file, damage))
 
@@ -21,13 +25,19 @@ def test_any_file_is_accounted_for_or_a_sentence(tmp_path: Path, file: dict[str,
 @settings(quick, max_examples=60)
 @given(bad_input.PARQUET, bad_input.DAMAGE)
 @example([{"text": "a" * 9, "id": "x"}] * 9, ("flip", 7, 255))
-def test_any_parquet_file_is_accounted_for_or_a_sentence(tmp_path: Path, rows: list[Any], damage: Any) -> None:
+def test_any_parquet_file_is_accounted_for_or_a_sentence(
+    tmp_path: Path, rows: list[Any], damage: Any
+) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(bad_input.damaged(bad_input.parquet(rows), damage))
     bad_input.read_one(path, {"form": {}}, False)
 
 
 @settings(quick, max_examples=25)
-@given(st.lists(st.tuples(bad_input.FILES, bad_input.DAMAGE), min_size=1, max_size=3), bad_input.FORMS)
-def test_the_stage_adds_up_or_leaves_nothing(tmp_path: Path, files: list[Any], form: dict[str, Any]) -> None:
+@given(
+    st.lists(st.tuples(bad_input.FILES, bad_input.DAMAGE), min_size=1, max_size=3), bad_input.FORMS
+)
+def test_the_stage_adds_up_or_leaves_nothing(
+    tmp_path: Path, files: list[Any], form: dict[str, Any]
+) -> None:
     bad_input.run_stage(tmp_path, [bad_input.write(tmp_path, *file) for file in files], form)

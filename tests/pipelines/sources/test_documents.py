@@ -1,4 +1,6 @@
-"""Large files in ranges: the same documents as in one piece, whatever ends a document; and one look at every file."""
+"""Large files in ranges: the same documents as in one piece, whatever ends a document; and one look
+at every file.
+"""
 
 import gzip
 import json
@@ -36,10 +38,12 @@ def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.Un
     ("a.jsonl", "\ufeff" + JSONL, {}),
     ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
     ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
-    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),  # noqa: E501
+    ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),
     ("wiki_00", WIKI, {}),
 ])  # fmt: skip
-def test_ranges_hold_the_same_documents(tmp_path: Path, name: str, content: str, settings: dict[str, str]) -> None:
+def test_ranges_hold_the_same_documents(
+    tmp_path: Path, name: str, content: str, settings: dict[str, str]
+) -> None:
     path = tmp_path / name
     path.write_text(content, newline="")
     units = units_of(tmp_path, path, **settings)
@@ -56,7 +60,9 @@ def items_of(tmp_path: Path, path: Path) -> list[Any]:
     return [item for unit in units_of(tmp_path, path) for item in unit.read()]
 
 
-def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(tmp_path: Path) -> None:
+def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.txt").write_text("\n".join(TEXTS))
     items = items_of(tmp_path, tmp_path / "a.txt")
     assert len({item.id for item in items}) == len(items) > 8
@@ -69,7 +75,9 @@ def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS}), path, row_group_size=30)
     assert len(units_of(tmp_path, path)) > 3
-    assert items_of(tmp_path, path) == [Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)]
+    assert items_of(tmp_path, path) == [
+        Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)
+    ]
 
 
 @pytest.mark.parametrize(("name", "content"), [
@@ -96,8 +104,12 @@ def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> 
     assert [unit.state() for unit in units_of(tmp_path / "two", path)] != states[0]
 
 
-@pytest.mark.parametrize("old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")])
-def test_damaged_notes_are_not_believed(tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str) -> None:
+@pytest.mark.parametrize(
+    "old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")]
+)
+def test_damaged_notes_are_not_believed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
@@ -121,7 +133,9 @@ def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:
 def test_small_files_share_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "GROUP_BYTES", 900)
     for i in range(30):
-        (tmp_path / f"{i:02d}.jsonl").write_text(json.dumps({"id": str(i), "text": "x" * 100}) + "\n")
+        (tmp_path / f"{i:02d}.jsonl").write_text(
+            json.dumps({"id": str(i), "text": "x" * 100}) + "\n"
+        )
     units = units_of(tmp_path, tmp_path / "*.jsonl")
     assert 3 < len(units) < 6
     assert [item.id for unit in units for item in unit.read()] == [str(i) for i in range(30)]

@@ -36,9 +36,14 @@ OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
 
 def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:
     kinds = ("multi", "advis", "other", "strange")
-    text = "".join([doc(1, STORY.format("one")), *(doc(2, OTHER, kind) for kind in kinds), doc(3, OTHER)])
+    text = "".join(
+        [doc(1, STORY.format("one")), *(doc(2, OTHER, kind) for kind in kinds), doc(3, OTHER)]
+    )
     assert read(tmp_path / "nyt_eng_199407.gz", gzip.compress(text.encode())) == [
-        Document("NYT_ENG_19940701.0001", "A Headline & More\nWrapped text of one that goes on <here>.\nSecond."),
+        Document(
+            "NYT_ENG_19940701.0001",
+            "A Headline & More\nWrapped text of one that goes on <here>.\nSecond.",
+        ),
         *(LeftOut(f"type_{kind}") for kind in ("multi", "advis", "other", "other")),
         Document("NYT_ENG_19940701.0003", "lines without paragraphs"),
     ]

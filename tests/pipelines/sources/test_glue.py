@@ -35,7 +35,9 @@ def read(tmp_path: Path, task: str, split: str, *lines: str) -> list[Any]:
      [("0", "A dog.", "An animal.", "neutral")]),
     ("stsb", "dev", [STSB, "0\tg\tf\ty\to\tn\tn\tA.\tB.\t3.800"], [("0", "A.", "B.", 3.8)]),
 ])  # fmt: skip
-def test_official_files(tmp_path: Path, task: str, split: str, lines: list[str], expected: list[Any]) -> None:
+def test_official_files(
+    tmp_path: Path, task: str, split: str, lines: list[str], expected: list[Any]
+) -> None:
     assert [tuple(row.values()) for row in read(tmp_path, task, split, *lines)] == expected
 
 
@@ -49,8 +51,13 @@ def test_official_files(tmp_path: Path, task: str, split: str, lines: list[str],
     ("", "1 columns instead of 4"),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(tmp_path: Path, line: str, reason: str) -> None:
-    first, bad, last = read(tmp_path, "rte", "dev", RTE, "0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment")
-    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (f"{tmp_path}/dev.tsv:3", reason)
+    first, bad, last = read(
+        tmp_path, "rte", "dev", RTE, "0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment"
+    )
+    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (
+        f"{tmp_path}/dev.tsv:3",
+        reason,
+    )
     assert first["id"] == "0" and last["id"] == "2"
 
 
@@ -69,7 +76,9 @@ def test_a_header_that_lacks_a_column_is_a_sentence(tmp_path: Path, task: str) -
 
 
 def test_rows_of_the_hub() -> None:
-    pairs = [{"premise": "A dog.", "hypothesis": "A cat.", "label": label} for label in (0, 2, -1, 3)]
+    pairs = [
+        {"premise": "A dog.", "hypothesis": "A cat.", "label": label} for label in (0, 2, -1, 3)
+    ]
     read = list(hub_rows([*pairs, {**pairs[0], "hypothesis": None}], "mnli", "glue/mnli/train"))
     assert [row["label"] if isinstance(row, dict) else row.where for row in read] == [
         "entailment", "contradiction", None, "glue/mnli/train:3", "glue/mnli/train:4",

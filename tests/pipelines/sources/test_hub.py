@@ -1,4 +1,6 @@
-"""The hub: the library's real code against a server on loopback, with the faults that networks have."""
+"""The hub: the library's real code against a server on loopback, with the faults that networks
+have.
+"""
 
 import json
 import os
@@ -48,8 +50,17 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
 
 
 def glue_files() -> dict[str, bytes]:
-    """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet by split."""
-    mnli = ["train", *(f"{kind}_{half}" for kind in ("validation", "test") for half in ("matched", "mismatched"))]
+    """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
+    by split.
+    """
+    mnli = [
+        "train",
+        *(
+            f"{kind}_{half}"
+            for kind in ("validation", "test")
+            for half in ("matched", "mismatched")
+        ),
+    ]
     layout = {"cola": ["train", "validation", "test"], "mnli": mnli, "ax": ["test"]}
     files, configs = {}, []
     for config, splits in layout.items():
@@ -57,18 +68,32 @@ def glue_files() -> dict[str, bytes]:
         for split in splits:
             configs += [f"  - split: {split}", f"    path: {config}/{split}-*"]
             label = -1 if split.startswith("test") else 0
-            pairs = [{"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i} for i in range(3)]
+            pairs = [
+                {"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i}
+                for i in range(3)
+            ]
             single = [{"sentence": f"A {split} {i}", "label": label, "idx": i} for i in range(3)]
-            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(single if config == "cola" else pairs)
+            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(
+                single if config == "cola" else pairs
+            )
     return {"README.md": "\n".join(["---", "configs:", *configs, "---", ""]).encode(), **files}
 
 
-def ask(tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, str]) -> list[dict[str, Any]]:
+def ask(
+    tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, str]
+) -> list[dict[str, Any]]:
     """Ask in a process of its own, since the library reads its settings once."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment = {**kept, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **kept,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(ROOT),
+    }
     command = [sys.executable, "-c", PROGRAM, json.dumps(questions)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -76,16 +101,28 @@ def ask(tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, s
 @pytest.mark.slow
 def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path: Path) -> None:
     texts = [
-        [{"id": f"{part}-{i}", "text": f"Text {i} of {part}.", "url": "u"} for i in range(20)] for part in range(3)
+        [{"id": f"{part}-{i}", "text": f"Text {i} of {part}.", "url": "u"} for i in range(20)]
+        for part in range(3)
     ]
-    files = {"README.md": README.encode(), **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)}}
+    files = {
+        "README.md": README.encode(),
+        **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)},
+    }
     lines = "".join(json.dumps(row) + "\n" for row in texts[0]).encode()
     answers = [{"text": ["text"], "answer_start": [5]}, {"text": [], "answer_start": []}]
     squad = [
-        {"id": str(i), "title": "t", "question": "What?", "context": "Some text.", "answers": answers[i % 2]}
+        {
+            "id": str(i),
+            "title": "t",
+            "question": "What?",
+            "context": "Some text.",
+            "answers": answers[i % 2],
+        }
         for i in range(6)
     ]
-    made_squad = {f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")}
+    made_squad = {
+        f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")
+    }
     others = {
         "made/squad": made_squad,
         "made/glue": glue_files(),
@@ -111,17 +148,34 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "train", "main", "stream"))
         assert set(server.faults) == {"data/train-0.parquet"}
     assert (good["revision"], good["units"]) == (COMMIT, 3)
-    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows] == streamed["rows"]
+    assert (
+        good["rows"]
+        == [[row["id"], row["text"]] for rows in texts for row in rows]
+        == streamed["rows"]
+    )
     assert jsonl["rows"] == good["rows"][:20]
-    assert {split: facts["rows"] for split, facts in squad2["tasks"]["squad2"].items()} == {"train": 6, "dev": 6}
-    glue = {task: {split: facts["rows"] for split, facts in squad2["tasks"][task].items()} for task in ("cola", "mnli")}
+    assert {split: facts["rows"] for split, facts in squad2["tasks"]["squad2"].items()} == {
+        "train": 6,
+        "dev": 6,
+    }
+    glue = {
+        task: {split: facts["rows"] for split, facts in squad2["tasks"][task].items()}
+        for task in ("cola", "mnli")
+    }
     assert glue["cola"] == {"train": 3, "dev": 3, "test": 3}
     assert glue["mnli"] == dict.fromkeys(
         ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic"), 3
     )
-    assert json.loads(squad2["first"]) == {"id": "0", "a": "A train 0", "b": "B", "label": "entailment"}
+    assert json.loads(squad2["first"]) == {
+        "id": "0",
+        "a": "A train 0",
+        "b": "B",
+        "label": "entailment",
+    }
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
-    assert [(error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad] == [
+    assert [
+        (error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad
+    ] == [
         (69, "corpora.x.sources[0]: made/up has no such revision"),
         (69, "corpora.x.sources[0]: the hub has no no/such"),
         (69, "corpora.x.sources[0]: made/up cannot be used"),
@@ -134,11 +188,15 @@ def test_no_network_is_a_sentence_within_seconds(tmp_path: Path) -> None:
     (error,) = ask(tmp_path, "http://127.0.0.1:9", ("made/up", None, "train", "main"))
     assert error["code"] == 69 and error["seconds"] < 60
     assert error["error"].startswith("corpora.x.sources[0]: cannot reach the hub for made/up (")
-    assert error["error"].endswith("check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead")
+    assert error["error"].endswith(
+        "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
+    )
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
-def test_offline_by_choice_is_a_sentence_at_once(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_offline_by_choice_is_a_sentence_at_once(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
     monkeypatch.setenv(variable, "1")
     source = HubCorpus(kind="hub", dataset="made/up", revision="main")
     with pytest.raises(SourceUnreachable, match="needs made/up from the hub, but HF_HUB_OFFLINE"):
@@ -146,5 +204,7 @@ def test_offline_by_choice_is_a_sentence_at_once(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SourceUnreachable, match="unset it"):
         check(source, "corpora.x")
     with pytest.raises(SourceUnreachable):
-        check(HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x")
+        check(
+            HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x"
+        )
     check(SampleTasks(kind="sample"))

@@ -34,15 +34,22 @@ def corpus(**settings: object) -> LocalCorpus:
 
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_every_stream_of_a_file_is_read(tmp_path: Path, compression: str) -> None:
-    path, stream = tmp_path / f"a.jsonl{compression}", COMPRESS[compression](JSONL.replace(b"\n", b"\r\n") + b"\n")
+    path, stream = (
+        tmp_path / f"a.jsonl{compression}",
+        COMPRESS[compression](JSONL.replace(b"\n", b"\r\n") + b"\n"),
+    )
     padding = bytes(8) if compression in {".gz", ".xz"} else b""
     path.write_bytes(COMPRESS[compression](b"\xef\xbb\xbf") + (stream + padding) * 3)
     assert read(path) == [Document(row["id"], row["text"]) for row in ROWS] * 3
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-@pytest.mark.parametrize("damage", ["cut", "flipped", "behind", "next cut", "next flipped", "nothing", "plain"])
-def test_damage_anywhere_in_a_compressed_file_is_one_sentence(tmp_path: Path, compression: str, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage", ["cut", "flipped", "behind", "next cut", "next flipped", "nothing", "plain"]
+)
+def test_damage_anywhere_in_a_compressed_file_is_one_sentence(
+    tmp_path: Path, compression: str, damage: str
+) -> None:
     stream = COMPRESS[compression](JSONL * 20)
 
     def flipped(place: int) -> bytes:
@@ -58,7 +65,9 @@ def test_damage_anywhere_in_a_compressed_file_is_one_sentence(tmp_path: Path, co
         "nothing": b"",
         "plain": JSONL,
     }[damage])  # fmt: skip
-    with pytest.raises(BadInput, match=rf"a\.jsonl\{compression}: is damaged or cut short \(.+; get the file again"):
+    with pytest.raises(
+        BadInput, match=rf"a\.jsonl\{compression}: is damaged or cut short \(.+; get the file again"
+    ):
         read(path)
 
 
@@ -72,8 +81,14 @@ def test_parquet(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", pyarrow.Table.from_pylist(rows))
     *good, bad = read(path)
     assert good == [Document(row["id"], row["text"]) for row in ROWS]
-    assert isinstance(bad, Rejected) and bad.where.endswith("a.parquet:51") and "is not text" in bad.reason
-    with pytest.raises(BadInput, match="has no column 'body'; set `text` to one of id, title, text"):
+    assert (
+        isinstance(bad, Rejected)
+        and bad.where.endswith("a.parquet:51")
+        and "is not text" in bad.reason
+    )
+    with pytest.raises(
+        BadInput, match="has no column 'body'; set `text` to one of id, title, text"
+    ):
         read(path, text="body")
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BadInput, match="cannot be read"):
@@ -81,8 +96,11 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -> None:
-    texts = pyarrow.array([b"one good text", b"a b\xf3d one", b"another good text"]).cast(pyarrow.binary())
-    broken = pyarrow.StringArray.from_buffers(3, texts.buffers()[1], texts.buffers()[2])  # as damage leaves it
+    texts = pyarrow.array([b"one good text", b"a b\xf3d one", b"another good text"]).cast(
+        pyarrow.binary()
+    )
+    # as damage leaves it
+    broken = pyarrow.StringArray.from_buffers(3, texts.buffers()[1], texts.buffers()[2])
     path = write_parquet(tmp_path / "a.parquet", pyarrow.table({"text": broken}))
     first, bad, last = read(path)
     assert isinstance(first, Document) and isinstance(last, Document) and isinstance(bad, Rejected)
@@ -94,13 +112,17 @@ def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -
     ("blank_lines", [("a.txt#0", "one\n two"), ("a.txt#1", "three"), ("a.txt#2", "four")]),
     ("lines", [("a.txt#0", "one"), ("a.txt#1", " two"), ("a.txt#2", "three"), ("a.txt#3", "four")]),
 ])  # fmt: skip
-def test_documents_of_a_text_file(tmp_path: Path, documents: str, expected: list[tuple[str, str]]) -> None:
+def test_documents_of_a_text_file(
+    tmp_path: Path, documents: str, expected: list[tuple[str, str]]
+) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one\n two\n\n\nthree\n  \nfour")
     assert [(item.id, item.text) for item in read(path, documents=documents)] == expected
 
 
-def test_a_very_long_text_file_is_cut_at_line_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_text_file_is_cut_at_line_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(local, "LONGEST_DOCUMENT", 1000)
     path = tmp_path / "a.txt"
     lines = [f"line {i} of a long book" for i in range(500)]
@@ -130,10 +152,14 @@ def test_one_document_of_wikiextractor_is_bounded_and_goes_as_a_whole(
     monkeypatch.setattr(streams, "LONGEST_LINE", 1 << 20)
     path = tmp_path / "wiki_00"
     texts = [b"Good.", b"Bad: \xff.\nGood.", b"A line of text.\n" * 70_000, b"Good, </doc> too."]
-    path.write_bytes(b"".join(b'<doc id="%d">\n%s\n</doc>\n' % (id, text) for id, text in enumerate(texts)))
+    path.write_bytes(
+        b"".join(b'<doc id="%d">\n%s\n</doc>\n' % (id, text) for id, text in enumerate(texts))
+    )
     first, *bad, last = read(path)
     assert [first, last] == [Document("0", "Good."), Document("3", "Good, </doc> too.")]
-    assert [(item.where, item.reason, item.lines) for item in bad if isinstance(item, Rejected)] == [
+    assert [
+        (item.where, item.reason, item.lines) for item in bad if isinstance(item, Rejected)
+    ] == [
         (f"{path}:4", "invalid UTF-8", 4),
         (f"{path}:8", "longer than 1 MiB", 70_002),
     ]
@@ -141,8 +167,13 @@ def test_one_document_of_wikiextractor_is_bounded_and_goes_as_a_whole(
 
 def test_hard_wrapped_books_are_joined(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"id": "b", "text": "a line that is filled to the very end\nand goes on here."}))
-    assert read(path, hard_wrapped=True)[0].text == "a line that is filled to the very end and goes on here."
+    path.write_text(
+        json.dumps({"id": "b", "text": "a line that is filled to the very end\nand goes on here."})
+    )
+    assert (
+        read(path, hard_wrapped=True)[0].text
+        == "a line that is filled to the very end and goes on here."
+    )
 
 
 @pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
@@ -179,13 +210,17 @@ def test_globs_folders_and_paths_name_files_once_and_in_order(tmp_path: Path) ->
     assert found == ["a.txt", "b/1.txt", "b/2.txt", "b/c/3.txt"]
 
 
-def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_exclamation_mark_names_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("a.txt", "b.txt", "b[1].txt", "in/c.txt", "in/d.jsonl", "in/side/e.jsonl"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
 
     def found(*patterns: str) -> list[str]:
-        placed = tuple(f"{'!' * (pattern[0] == '!')}{tmp_path}/{pattern.lstrip('!')}" for pattern in patterns)
+        placed = tuple(
+            f"{'!' * (pattern[0] == '!')}{tmp_path}/{pattern.lstrip('!')}" for pattern in patterns
+        )
         return [str(path.relative_to(tmp_path)) for path in find_files(placed, "corpora.x")]
 
     assert found("!b.txt", "*.txt") == ["a.txt", "b[1].txt"]
@@ -198,17 +233,27 @@ def test_what_an_exclamation_mark_names_is_left_out(tmp_path: Path, monkeypatch:
     with pytest.raises(ValueError, match="at least one path or glob"):
         LocalCorpus(kind="local", files=("!a.txt",))
     every = find_files((str(tmp_path),), "corpora.x")
-    assert patterns_of([path for path in every if path.suffix == ".jsonl"]) == [f"{tmp_path}/in/**/*.jsonl"]
+    assert patterns_of([path for path in every if path.suffix == ".jsonl"]) == [
+        f"{tmp_path}/in/**/*.jsonl"
+    ]
     monkeypatch.chdir(tmp_path)
-    for some in ([tmp_path / "a.txt", tmp_path / "b[1].txt"], [Path("a.txt"), tmp_path / "in/c.txt"]):
+    for some in (
+        [tmp_path / "a.txt", tmp_path / "b[1].txt"],
+        [Path("a.txt"), tmp_path / "in/c.txt"],
+    ):
         assert find_files(tuple(patterns_of(some)), "corpora.x") == some
     Path("other").mkdir()
     Path("other/f.jsonl").write_text("x")
-    assert patterns_of([Path("in/d.jsonl"), Path("other/f.jsonl")]) == ["in/d.jsonl", "other/f.jsonl"]
+    assert patterns_of([Path("in/d.jsonl"), Path("other/f.jsonl")]) == [
+        "in/d.jsonl",
+        "other/f.jsonl",
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])
-def test_another_encoding_is_a_setting_and_a_byte_order_mark_counts_for_more(tmp_path: Path, name: str) -> None:
+def test_another_encoding_is_a_setting_and_a_byte_order_mark_counts_for_more(
+    tmp_path: Path, name: str
+) -> None:
     text, path = "naïve “façade”", tmp_path / name
     content = json.dumps({"text": text}, ensure_ascii=False) if name == "a.jsonl" else text
     pack = COMPRESS[".gz"] if name.endswith(".gz") else bytes
@@ -240,7 +285,10 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "one/a link").symlink_to(tmp_path / "elsewhere")
 
     def found(pattern: str) -> list[str]:
-        return [str(path.relative_to(tmp_path)) for path in find_files((f"{tmp_path}/{pattern}",), "corpora.x")]
+        return [
+            str(path.relative_to(tmp_path))
+            for path in find_files((f"{tmp_path}/{pattern}",), "corpora.x")
+        ]
 
     assert found("one/**/*.txt") == ["one/[deep]/b.txt", "one/a link/c.txt", "one/a.txt"]
     assert found("**/*.txt") == ["elsewhere/c.txt", "one/[deep]/b.txt", "one/a.txt"]
@@ -276,7 +324,9 @@ def test_what_matches_and_cannot_be_read_is_refused(
         with pytest.raises(SourceUnreachable, match="closed cannot be read"):
             find_files((f"{tmp_path}/in/*/*.txt",), "corpora.x")
         return
-    with pytest.raises((BadInput, SourceUnreachable), match=r"link to nothing|no regular file|Permission denied"):
+    with pytest.raises(
+        (BadInput, SourceUnreachable), match=r"link to nothing|no regular file|Permission denied"
+    ):
         find_files((f"{tmp_path}/in{pattern}",), "corpora.x")
 
 
@@ -297,11 +347,15 @@ def test_no_file_is_a_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_decompression_bomb_is_refused(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(
+    tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "SMALL", 100_000)
     path = tmp_path / f"a.jsonl{compression}"
     path.write_bytes(COMPRESS[compression](b'{"text": "again"}\n' * 300_000))
-    with pytest.raises(BadInput, match=r"a\.jsonl\.\w+: expands to more than [\d,]+ bytes from [\d,]+, as no text"):
+    with pytest.raises(
+        BadInput, match=r"a\.jsonl\.\w+: expands to more than [\d,]+ bytes from [\d,]+, as no text"
+    ):
         read(path)
     monkeypatch.setattr(streams, "SMALL", 10**7)
     assert len(read(path)) == 300_000
@@ -333,9 +387,13 @@ def test_an_archive_is_refused_and_nothing_of_it_is_unpacked(tmp_path: Path) -> 
 @pytest.mark.parametrize(("kind", "package"), [
     ("warc", "resiliparse.extract.html2text"), ("wikipedia", "mwparserfromhell"),
 ])  # fmt: skip
-def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch, kind: str, package: str) -> None:
+def test_a_missing_package_is_one_sentence(
+    tmp_path: Path, monkeypatch, kind: str, package: str
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(BadConfig, match=rf"needs {package.split('.')[0]}.*pip install -e '\.\[crawl\]'"):
+    with pytest.raises(
+        BadConfig, match=rf"needs {package.split('.')[0]}.*pip install -e '\.\[crawl\]'"
+    ):
         read(tmp_path / "a", b"", kind=kind)
 
 

@@ -19,16 +19,26 @@ FILES = {"train": "t.tsv", "dev": "d.tsv"}
 
 
 def task(**values: Any) -> OwnTask:
-    return build(OwnTask, {**FILES, "a": "text", "label": "stars", "labels": ["bad", "good"], **values}, "tasks.mine")
+    return build(
+        OwnTask,
+        {**FILES, "a": "text", "label": "stars", "labels": ["bad", "good"], **values},
+        "tasks.mine",
+    )
 
 
 TAGS = task(kind="tagging", a="words", label="tags", labels=["NP", "VP"])
 NUMBERS = task(kind="regression", labels=[])
 
 
-def read(path: Path, content: str | list[Any], settings: OwnTask, *, labelled: bool = True) -> list[Any]:
+def read(
+    path: Path, content: str | list[Any], settings: OwnTask, *, labelled: bool = True
+) -> list[Any]:
     """The rows of a file with this content; of a list, as JSON lines."""
-    lines = content if isinstance(content, str) else "".join(json.dumps(record) + "\n" for record in content)
+    lines = (
+        content
+        if isinstance(content, str)
+        else "".join(json.dumps(record) + "\n" for record in content)
+    )
     path.write_text(lines)
     return list(own.read_rows(path, settings, "mine", labelled=labelled))
 
@@ -38,7 +48,9 @@ def labels_or_reasons(rows: list[Any]) -> list[Any]:
 
 
 def test_tsv_takes_quotes_as_text_and_columns_by_name(tmp_path: Path) -> None:
-    assert read(tmp_path / "t.tsv", 'stars\tn\ttext\ngood\t7\tHe said "fine.\nbad\t8\t"\n', task(id="n")) == [
+    assert read(
+        tmp_path / "t.tsv", 'stars\tn\ttext\ngood\t7\tHe said "fine.\nbad\t8\t"\n', task(id="n")
+    ) == [
         {"id": "7", "a": 'He said "fine.', "b": None, "label": "good"},
         {"id": "8", "a": '"', "b": None, "label": "bad"},
     ]
@@ -48,7 +60,10 @@ def test_jsonl_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
     records = [{"text": "a b", "other": "c", "stars": 1}, {"text": "d", "other": "e", "stars": 0}]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "t.parquet")
     settings = task(b="other", labels=["0", "1"])
-    expected = [{"id": "0", "a": "a b", "b": "c", "label": "1"}, {"id": "1", "a": "d", "b": "e", "label": "0"}]
+    expected = [
+        {"id": "0", "a": "a b", "b": "c", "label": "1"},
+        {"id": "1", "a": "d", "b": "e", "label": "0"},
+    ]
     assert read(tmp_path / "t.jsonl", records, settings) == expected
     assert list(own.read_rows(tmp_path / "t.parquet", settings, "mine", labelled=True)) == expected
 
@@ -57,13 +72,22 @@ def test_words_from_lists_from_tsv_and_from_conll_files(tmp_path: Path) -> None:
     row = {"id": "0", "words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}
     assert read(tmp_path / "t.jsonl", [{"words": row["words"], "tags": row["tags"]}], TAGS) == [row]
     assert read(tmp_path / "t.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\n", TAGS) == [row]
-    text = "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\ncat B-NP\n\n\n"
-    assert read(tmp_path / "t.conll", text, TAGS) == [row, {"id": "1", "words": ["cat"], "tags": ["B-NP"]}]
+    text = (
+        "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\ncat B-NP\n\n\n"
+    )
+    assert read(tmp_path / "t.conll", text, TAGS) == [
+        row,
+        {"id": "1", "words": ["cat"], "tags": ["B-NP"]},
+    ]
 
 
 def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path: Path) -> None:
     records = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
-    assert labels_or_reasons(read(tmp_path / "t.jsonl", records, task(), labelled=False)) == ["good", None, None]
+    assert labels_or_reasons(read(tmp_path / "t.jsonl", records, task(), labelled=False)) == [
+        "good",
+        None,
+        None,
+    ]
     tagged = read(tmp_path / "w.conll", "the B-NP\n\ncat\n", TAGS, labelled=False)
     assert [row["tags"] for row in tagged] == [["B-NP"], None]
 
@@ -74,7 +98,9 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path:
     (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
     ([0, 1], [True, 0.5], ["unknown label 'true', not one of 0, 1", "unknown label '0.5', not one of 0, 1"]),
 ])  # fmt: skip
-def test_classes_may_be_numbers_and_booleans(tmp_path: Path, labels: list[Any], given: Any, expected: Any) -> None:
+def test_classes_may_be_numbers_and_booleans(
+    tmp_path: Path, labels: list[Any], given: Any, expected: Any
+) -> None:
     records = [{"text": "a", "stars": one} for one in given]
     assert labels_or_reasons(read(tmp_path / "t.jsonl", records, task(labels=labels))) == expected
 
@@ -128,15 +154,26 @@ def test_an_impossible_setting_is_one_sentence(values: dict[str, Any], sentence:
         task(**values)
 
 
-def test_the_stage_leaves_rows_facts_and_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_stage_leaves_rows_facts_and_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "t.tsv").write_text("stars\ttext\ngood\tA  cat\nbad\tb\n")
     (tmp_path / "d.tsv").write_text("stars\ttext\ngood\ta cat\nbad\tc\n")
     files = {split: str(tmp_path / name) for split, name in FILES.items()}
-    counts = gather(OwnTasks(kind="own", tasks={"mine": task(**files)}), "tasks.own", tmp_path / "out")
+    counts = gather(
+        OwnTasks(kind="own", tasks={"mine": task(**files)}), "tasks.own", tmp_path / "out"
+    )
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
-    assert "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too" in capsys.readouterr().err
+    assert (
+        "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
+        in capsys.readouterr().err
+    )
     facts = find(tmp_path / "out/mine", "mine")
-    assert facts.labels == ("bad", "good") and facts.metrics == ("accuracy",) and facts.columns == ("text",)
+    assert (
+        facts.labels == ("bad", "good")
+        and facts.metrics == ("accuracy",)
+        and facts.columns == ("text",)
+    )
     with pytest.raises(ValueError, match="is the name of an official task"):
         OwnTasks(kind="own", tasks={"cola": task()})
 

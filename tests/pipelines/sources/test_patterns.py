@@ -24,7 +24,8 @@ NASTY = [
     ("= ", "= ", "x"), ("= x", " =", " x"), ("= x =", " ", "x"), ("\n", " ", "x"), ("\n", "= a = \n", "x"),
     ("", "\u00e9", ""), ("", ".", ""), (".", "'", " "), ("", "\r", ""), ("", "A.B ", ""), ("", "\u3002\u201d", ""),
 ]  # fmt: skip
-ANCHORED = ("HEADING", "_TITLE", "_DOC", "_CHUNK", "NAME", "OFFICIAL")  # only asked whether they match at one place
+# only asked whether they match at one place
+ANCHORED = ("HEADING", "_TITLE", "_DOC", "_CHUNK", "NAME", "OFFICIAL")
 
 
 def patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
@@ -59,7 +60,8 @@ def within_a_second(call: Callable[[str], object], what: str) -> None:
     try:
         for begin, shown, end in NASTY:
             text = begin + shown * ((SIZE - len(begin + end)) // len(shown)) + end
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process, however busy the machine is
+            # of this process, however busy the machine is
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
             call(text)
             signal.setitimer(signal.ITIMER_PROF, 0)
     finally:

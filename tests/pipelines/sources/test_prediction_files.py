@@ -15,8 +15,8 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
 @pytest.mark.parametrize(
     ("text", "name", "sentence"),
     [
-        ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),  # noqa: E501
-        ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),  # noqa: E501
+        ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),
+        ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),
         ("index\tprediction\n0\t1\n0\t1\n", "p.tsv", r"p\.tsv:3: predicts 0 again"),
         ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: has 3 fields; expected an id and a prediction"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:1: has the header"),
@@ -32,13 +32,18 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
 
 def test_a_score_that_is_no_number(tmp_path):
     rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    with pytest.raises(BadInput, match=r"predicts 'nan' for id 0 \(row 1\); expected a finite number"):
+    with pytest.raises(
+        BadInput, match=r"predicts 'nan' for id 0 \(row 1\); expected a finite number"
+    ):
         score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
 
 
 def test_files_are_scored_as_runs_are(tmp_path):
     (tmp_path / "p.tsv").write_text("index\tprediction\n1\t0\n0\t0\n")
-    assert score(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"] == 50.0
+    assert (
+        score(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"]
+        == 50.0
+    )
     questions = [
         {"id": "a", "answers": [{"text": "The cat", "start": 0}], "impossible": False},
         {"id": "b", "answers": [], "impossible": True},

@@ -1,4 +1,5 @@
-"""The sample world: its rows ask what its articles tell, and no article or training row gives an answer away.
+"""The sample world: its rows ask what its articles tell, and no article or training row gives an
+answer away.
 
 tests/test_golden.py pins its bytes.
 """
@@ -48,12 +49,16 @@ def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
         assert len(report) in {4, 6} and not set(told) & set(again)  # two or three facts twice
         assert articles.length(" ".join(report)) <= articles.ROOM
         review = articles.review(world, articles.stream(1, "article", i))
-        plain = set().union(*(words(line) for line in review if not words(line) & {"not", "nobody"}))
+        plain = set().union(
+            *(words(line) for line in review if not words(line) & {"not", "nobody"})
+        )
         assert not (plain & {*PRAISE} and plain & {*BLAME}), review
         assert sum(bool(words(line) & JUDGEMENT) for line in review) >= 2
 
 
-CALLINGS = "|".join(word for relation in articles.CALLED for concept in build(1).pool[relation] for word in concept)
+CALLINGS = "|".join(
+    word for relation in articles.CALLED for concept in build(1).pool[relation] for word in concept
+)
 
 
 @pytest.mark.parametrize(("left_out", "sign"), [
@@ -64,18 +69,26 @@ CALLINGS = "|".join(word for relation in articles.CALLED for concept in build(1)
 ])  # fmt: skip
 def test_what_is_left_out_does_not_occur(left_out: str, sign) -> None:
     def count(without: tuple[str, ...]) -> int:
-        texts = (document["text"].split("\n") for document in articles.documents(build(1), 1, 400, (), without))
+        texts = (
+            document["text"].split("\n")
+            for document in articles.documents(build(1), 1, 400, (), without)
+        )
         return sum(bool(sign(lines)) for lines in texts)
 
-    others = ("questions",) if left_out == "rewording" else ()  # a question and its answer are other words
+    # a question and its answer are other words
+    others = ("questions",) if left_out == "rewording" else ()
     assert count((left_out, *others)) == 0 < 20 < count(others)
 
 
 @pytest.mark.slow
 def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
-    """Neither all texts of a pair nor a sentence to be judged; without the redrawing hundreds of rows are there."""
+    """Neither all texts of a pair nor a sentence to be judged; without the redrawing hundreds of
+    rows are there.
+    """
     sample_world.write_articles(tmp_path, seed=1)
-    texts = [json.loads(line)["text"] for line in (tmp_path / "articles.jsonl").read_text().splitlines()]
+    texts = [
+        json.loads(line)["text"] for line in (tmp_path / "articles.jsonl").read_text().splitlines()
+    ]
     asked = list(sample_world.held_out(1))
     assert len(asked) == 10 * 500 + 2 * 390  # MNLI has two splits of each kind
     assert said_whole(asked, texts) == []
@@ -89,7 +102,11 @@ def said_whole(rows: list[str], texts: list[str]) -> list[str]:
     for number, text in enumerate(texts):
         for sentence in parted(text):
             where.setdefault(sentence, set()).add(number)
-    return [row for row in rows if set.intersection(*(where.get(sentence, set()) for sentence in parted(row)))]
+    return [
+        row
+        for row in rows
+        if set.intersection(*(where.get(sentence, set()) for sentence in parted(row)))
+    ]
 
 
 def parted(text: str) -> list[str]:
@@ -99,7 +116,12 @@ def parted(text: str) -> list[str]:
 def test_texts_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path) -> None:
     kinds = ("home", "friend", "food", "music", "thing", "spot")
     own, other = (
-        {word.lower() for kind in kinds for concept in build(1).part(split).pool[kind] for word in concept}
+        {
+            word.lower()
+            for kind in kinds
+            for concept in build(1).part(split).pool[kind]
+            for word in concept
+        }
         for split in ("train", "dev")
     )
     assert not own & other and len(own | other) > 100
@@ -110,8 +132,13 @@ def test_texts_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path
             assert said & (own if split == "train" else other), (task, split)
             assert not said & (other if split == "train" else own), (task, split)
             if split != "train":
-                assert not known & {text for a, b, _ in glue.rows(1, task, split) for text in (a, b)}, (task, split)
-    train, dev = (words((tasks / f"glue/SST-2/{split}.tsv").read_text()) & JUDGEMENT for split in ("train", "dev"))
+                assert not known & {
+                    text for a, b, _ in glue.rows(1, task, split) for text in (a, b)
+                }, (task, split)
+    train, dev = (
+        words((tasks / f"glue/SST-2/{split}.tsv").read_text()) & JUDGEMENT
+        for split in ("train", "dev")
+    )
     assert len(train) >= 10 and not train & dev
 
 
@@ -122,7 +149,9 @@ def test_glue_is_balanced_and_has_the_official_columns(tasks: Path, task: str) -
         if (official := OFFICIAL / task / f"{split}.tsv").is_file():
             with official.open(encoding="utf-8-sig") as file:
                 theirs = next(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-            assert {len(row) for row in rows} == {len(theirs)} and (rows[0] == theirs or task == "CoLA")
+            assert {len(row) for row in rows} == {len(theirs)} and (
+                rows[0] == theirs or task == "CoLA"
+            )
         rows = rows[kind == "test" or task != "CoLA" :]
         assert len(rows) == {"train": glue.TRAIN, "dev": glue.DEV, "test": glue.TEST}[kind]
         if kind != "test":
@@ -136,12 +165,18 @@ def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str) -> Non
     for split in ("train", "dev"):
         data = json.loads((tasks / "squad" / f"{split}-v{version}.json").read_text())["data"]
         asked = [
-            (paragraph["context"], row) for each in data for paragraph in each["paragraphs"] for row in paragraph["qas"]
+            (paragraph["context"], row)
+            for each in data
+            for paragraph in each["paragraphs"]
+            for row in paragraph["qas"]
         ]
         for context, question in asked:
             for answer in question["answers"]:
                 start, text = answer["answer_start"], answer["text"]
-                assert context[start : start + len(text)] == text and not (context + " ")[start + len(text)].isalpha()
+                assert (
+                    context[start : start + len(text)] == text
+                    and not (context + " ")[start + len(text)].isalpha()
+                )
             assert question.get("is_impossible", False) == (not question["answers"])
         impossible = sum(not question["answers"] for _, question in asked)
         assert len({question["id"] for _, question in asked}) == len(asked) >= 300

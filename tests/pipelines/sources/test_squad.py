@@ -22,7 +22,9 @@ def question(**changes: Any) -> dict[str, Any]:
 def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: Any) -> list[Any]:
     paragraph = {"context": CONTEXT, "qas": list(questions), **changes}
     path = tmp_path / "train.json"
-    path.write_text(json.dumps({"data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}), encoding)
+    path.write_text(
+        json.dumps({"data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}), encoding
+    )
     return list(read_json(path))
 
 
@@ -30,14 +32,17 @@ def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: An
 def test_rows(tmp_path: Path, encoding: str) -> None:
     questions = [
         question(),
-        question(id="q2", answers=[ANSWER, {"text": "Bowl", "answer_start": 0}], is_impossible=False),
+        question(
+            id="q2", answers=[ANSWER, {"text": "Bowl", "answer_start": 0}], is_impossible=False
+        ),
         question(id="q3", answers=[], is_impossible=True, plausible_answers=[ANSWER]),
     ]
     common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
     santa = {"text": "Santa Clara", "start": 28}
     assert read(tmp_path, *questions, encoding=encoding) == [
         {"id": "q1", **common, "answers": [santa], "impossible": False},
-        {"id": "q2", **common, "answers": [santa], "impossible": False},  # without the one that stands elsewhere
+        # without the one that stands elsewhere
+        {"id": "q2", **common, "answers": [santa], "impossible": False},
         {"id": "q3", **common, "answers": [], "impossible": True},
     ]
 
@@ -68,7 +73,9 @@ def test_missing_parts_are_rejected(tmp_path: Path) -> None:
     assert [type(row) for row in read_json(path)] == [Rejected, Rejected]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [', b"\xff\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [', b"\xff\xff", b"[" * 100_000]
+)
 def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
@@ -85,7 +92,9 @@ def test_rows_of_the_hub() -> None:
     (answered,) = hub_rows([{**row, "answers": answers}], "squad2", "x")
     (impossible,) = hub_rows([{**row, "answers": none}], "squad2", "x")
     (rejected,) = hub_rows([{**row, "answers": none}], "squad1", "x")
-    assert isinstance(answered, dict) and answered["answers"] == [{"text": "Santa Clara", "start": 28}]
+    assert isinstance(answered, dict) and answered["answers"] == [
+        {"text": "Santa Clara", "start": 28}
+    ]
     assert isinstance(impossible, dict) and impossible["impossible"]
     assert isinstance(rejected, Rejected)
 
@@ -97,6 +106,8 @@ def test_rows_of_the_hub() -> None:
         ({"is_impossible": True}, "impossible and answered"),
     ],
 )
-def test_a_flag_that_would_drop_answers_is_rejected(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+def test_a_flag_that_would_drop_answers_is_rejected(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
     (row,) = read(tmp_path, question(**changes))
     assert isinstance(row, Rejected) and row.reason == reason

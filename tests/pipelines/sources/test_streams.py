@@ -36,11 +36,15 @@ def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compressio
         assert read(path) == expected
     table = tmp_path / f"t.tsv{compression}"
     table.write_bytes(COMPRESS[compression]((mark + "n\ttext\n1\tÜnï\n").encode(encoding)))
-    assert [record for _, record in tsv(decoded_lines(Piece(table)), table, ["text"])] == [{"n": "1", "text": "Ünï"}]
+    assert [record for _, record in tsv(decoded_lines(Piece(table)), table, ["text"])] == [
+        {"n": "1", "text": "Ünï"}
+    ]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("text", ["ab", "Das ist ein Text.\n", "Это русский текст.\n" * 40, "中文 text 中文\n" * 90])
+@pytest.mark.parametrize(
+    "text", ["ab", "Das ist ein Text.\n", "Это русский текст.\n" * 40, "中文 text 中文\n" * 90]
+)
 def test_without_a_mark_it_is_refused(tmp_path: Path, encoding: str, text: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(f"{encoding}-le" if encoding[-2:] != "be" else encoding))
@@ -83,6 +87,8 @@ def test_a_pipe_is_read_the_same_way() -> None:
         ("Zażółć gęślą jaźń, i jeszcze parę długich słów po polsku.".encode("cp1250"), ("", "")),
     ],
 )
-def test_a_western_encoding_is_named_where_it_is_plain(tmp_path: Path, data: bytes, found: tuple[str, str]) -> None:
+def test_a_western_encoding_is_named_where_it_is_plain(
+    tmp_path: Path, data: bytes, found: tuple[str, str]
+) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     assert preflight.other_encoding(tmp_path / "a.txt") == found

@@ -15,14 +15,18 @@ JAPANESE = "これは日本語のページです。東京の天気は晴れで�
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
 
 
-def record(body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str) -> bytes:
+def record(
+    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
+) -> bytes:
     named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
     named.setdefault("Content-Length", str(len(body)))
     head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
     return end.join(head).encode() + body + b"\r\n\r\n"
 
 
-def answer(body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = "") -> bytes:
+def answer(
+    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
+) -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
 
 
@@ -32,7 +36,9 @@ def html(text: str, meta: str = "") -> str:
 
 
 def page(number: int) -> bytes:
-    return record(answer(html(f"Page {number} has a text").encode()), WARC_Record_ID=f"<urn:uuid:{number}>")
+    return record(
+        answer(html(f"Page {number} has a text").encode()), WARC_Record_ID=f"<urn:uuid:{number}>"
+    )
 
 
 def text(number: int) -> str:
@@ -48,7 +54,11 @@ def packed(name: str, records: list[bytes]) -> bytes:
     """A file's bytes: plain, a stream a record, or one stream."""
     if name == "a.warc":
         return b"".join(records)
-    return gzip.compress(b"".join(records)) if name == "one.warc.gz" else b"".join(map(gzip.compress, records))
+    return (
+        gzip.compress(b"".join(records))
+        if name == "one.warc.gz"
+        else b"".join(map(gzip.compress, records))
+    )
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
@@ -125,10 +135,16 @@ def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.Mon
         (b"3\r\nabc\r\n-9\r\nabc\r\n", "Transfer-Encoding: chunked\r\n", "damaged content"),
     ):
         found = read_one(tmp_path, record(answer(body, more=more)))
-        assert isinstance(found, Rejected) and found.reason.startswith(reason) and found.where.endswith("a.warc:1")
+        assert (
+            isinstance(found, Rejected)
+            and found.reason.startswith(reason)
+            and found.where.endswith("a.warc:1")
+        )
 
 
-def test_a_file_that_expands_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_expands_too_far_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "SMALL", 100_000)
     with pytest.raises(BadInput, match=r"expands to more than [\d,]+ bytes"):
         read(tmp_path / "a.warc.gz", gzip.compress(page(1) + record(bytes(3 * 10**6), "metadata")))
@@ -147,11 +163,15 @@ def test_a_damaged_record_costs_only_itself(tmp_path: Path, damaged: bytes, reas
     records = [gzip.compress(page(number)) for number in range(1, 6)]
     items = read(tmp_path / "a.warc.gz", b"".join([*records[:2], damaged, *records[3:]]))
     bad = next(item for item in items if isinstance(item, Rejected))
-    assert [item.text for item in items if isinstance(item, Document)] == [text(number) for number in (1, 2, 4, 5)]
+    assert [item.text for item in items if isinstance(item, Document)] == [
+        text(number) for number in (1, 2, 4, 5)
+    ]
     assert (bad.where, bad.reason) == (f"{tmp_path}/a.warc.gz:3", reason)
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
 def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"):
+    with pytest.raises(
+        BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"
+    ):
         read(tmp_path / name, packed(name, [page(1), page(2)])[:-30])

@@ -1,4 +1,6 @@
-"""The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures, going on, points."""
+"""The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures,
+going on, points.
+"""
 
 import contextlib
 import dataclasses
@@ -46,7 +48,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the rows of a small corpus and of one task, made once."""
     folder = tmp_path_factory.mktemp("ablation")
     text = SMOKE.replace("ablations: {}\n", "").replace("steps: 20", "steps: 4")
-    (folder / "params.yaml").write_text(text.replace("eval_every: 10", "eval_every: 20") + ABLATIONS)
+    (folder / "params.yaml").write_text(
+        text.replace("eval_every: 10", "eval_every: 20") + ABLATIONS
+    )
     copy_text(folder)
     with contextlib.chdir(folder):
         params = load()
@@ -54,7 +58,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokens.run("smoke", params, tracking.Tracker(None))
         texts = [f"the old cat {word} bread" for word in ("keeps", "sells")]
         for split in ("train", "dev"):
-            rows = [{"id": f"{i}", "a": texts[i % 2], "b": None, "label": f"{i % 2}"} for i in range(16)]
+            rows = [
+                {"id": f"{i}", "a": texts[i % 2], "b": None, "label": f"{i % 2}"} for i in range(16)
+            ]
             write_jsonl(Path(f"build/tasks/smoke/cola/{split}.jsonl"), rows)
         write_manifest(Path("build/tasks/smoke"), kind="tasks", name="smoke")
     return folder
@@ -117,14 +123,21 @@ def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> Non
 
 def test_equal_steps_and_own_steps(params: Params) -> None:
     config = params.ablations["weights"]
-    for budget, changed, expected in (("equal_steps", {"objective.name": "mlm"}, 4), ("own", {"pretrain.steps": 5}, 5)):
-        other = type(config)(**{**vars(config), "budget": budget, "arms": {"published": {}, "ten": changed}})
+    for budget, changed, expected in (
+        ("equal_steps", {"objective.name": "mlm"}, 4),
+        ("own", {"pretrain.steps": 5}, 5),
+    ):
+        other = type(config)(
+            **{**vars(config), "budget": budget, "arms": {"published": {}, "ten": changed}}
+        )
         params.ablations["weights"] = other
         planned = ablation.plan_arms("weights", params, 100)
         assert [arm.config.pretrain.steps for arm in planned] == [4, expected]
 
 
-def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, trained: list[str]) -> None:
+def test_an_experiment_runs_is_read_back_and_shares_its_arms(
+    params: Params, trained: list[str]
+) -> None:
     record = run("objectives", params)
     assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
     electra = record["arms"]["electra"]
@@ -137,9 +150,12 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(params: Params, tra
     first = left("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
     vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-    folder = arms.arm_folder(by_name(ablation.plan_arms("objectives", params, vocab_size))["electra-seed1"], params)
+    folder = arms.arm_folder(
+        by_name(ablation.plan_arms("objectives", params, vocab_size))["electra-seed1"], params
+    )
     early, end = (
-        read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"] for point in ("0.5", "1")
+        read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"]
+        for point in ("0.5", "1")
     )
     assert early["sha256"] != end["sha256"]
     names = sorted(path.name for path in folder.glob("[!.]*"))
@@ -159,8 +175,12 @@ def left(name: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
-@pytest.mark.parametrize("error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")])
-def test_what_is_not_an_arms_own_fault_is_no_result(params: Params, monkeypatch: pytest.MonkeyPatch, error) -> None:
+@pytest.mark.parametrize(
+    "error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")]
+)
+def test_what_is_not_an_arms_own_fault_is_no_result(
+    params: Params, monkeypatch: pytest.MonkeyPatch, error
+) -> None:
     def broken(self, config, run, *, log, launch):
         raise error
 
@@ -206,11 +226,15 @@ def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch
     assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
 
 
-def test_what_other_code_has_finished_or_is_damaged_is_not_taken(params: Params, tmp_path: Path) -> None:
+def test_what_other_code_has_finished_or_is_damaged_is_not_taken(
+    params: Params, tmp_path: Path
+) -> None:
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     for point in ("0.5", "1"):
         write_json(tmp_path / f"point-{point}" / "config.json", {})
-        write_manifest(tmp_path / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}")
+        write_manifest(
+            tmp_path / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}"
+        )
     record = {"code": [[0, "1a2b"], [2, digest_of(PRETRAINING)]], "steps": 10}
     write_sealed(noted := tmp_path / "arm.json", record)
     assert arms.finished(arm, tmp_path) == record
@@ -224,7 +248,9 @@ def test_what_other_code_has_finished_or_is_damaged_is_not_taken(params: Params,
     assert arms.finished(arm, tmp_path) is None
 
 
-def test_two_experiments_do_not_train_one_arm_at_once(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_experiments_do_not_train_one_arm_at_once(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (arm, *_) = ablation.plan_arms("weights", params, 100)
     entered = threading.Event()
 

@@ -27,7 +27,11 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
         rows = []
         for number in range(count):
             a, b = draw.sample(WORDS, 4), draw.sample(WORDS, 4)
-            row = {"id": str(number), "a": " ".join(a), "b": None if task == "sst2" else " ".join(b)}
+            row = {
+                "id": str(number),
+                "a": " ".join(a),
+                "b": None if task == "sst2" else " ".join(b),
+            }
             rows.append(row | {"label": answer(a, b)})
         write_jsonl(folder / f"{split}.jsonl", rows)
     return folder
@@ -38,7 +42,9 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
     ("mrpc", lambda a, b: "01"[len({*a} & {*b}) > 2], {"chance": 50, "word_overlap": 100}),
     ("stsb", lambda a, b: float(len({*a} & {*b})), {"majority": 0, "word_overlap": pytest.approx(90, 0.1)}),
 ])  # fmt: skip
-def test_each_finds_what_it_can_find(tmp_path: Path, task: str, answer, expected: dict[str, float]) -> None:
+def test_each_finds_what_it_can_find(
+    tmp_path: Path, task: str, answer, expected: dict[str, float]
+) -> None:
     scores = baselines.of_task(GLUE[task], write(tmp_path, task, answer), FinetuneConfig())
     assert {name: scores[name] for name in expected} == expected
     assert ("word_overlap" in scores) == (task != "sst2")
@@ -48,43 +54,68 @@ def test_each_finds_what_it_can_find(tmp_path: Path, task: str, answer, expected
 
 
 def test_what_a_pair_has_in_common() -> None:
-    assert baselines.in_order("the cat saw the dog".split(), "the dog saw a cat".split()) == 2  # "the saw"
+    # "the saw"
+    assert baselines.in_order("the cat saw the dog".split(), "the dog saw a cat".split()) == 2
     assert baselines.alike("the cat saw the dog".split(), "the cat is the dog".split()) == 2
-    assert baselines.words("Don't go, Ann-7!") == ["don", "t", "go", "ann", "7"] and baselines.words(" … ") == [""]
+    assert baselines.words("Don't go, Ann-7!") == [
+        "don",
+        "t",
+        "go",
+        "ann",
+        "7",
+    ] and baselines.words(" … ") == [""]
     low, neighbours, threes, names, numbered = baselines.parts("Ann has 2.")
     assert (low, neighbours) == ({"ann", "has", "2"}, {("ann", "has"), ("has", "2")})
     assert (names, numbered, "ann" in threes, len(threes)) == ({"Ann"}, {"2"}, True, 8)
-    found, same = baselines.features("Ann has 2 red cats.", "Ann has no cats."), baselines.features("a b", "a b")
+    found, same = (
+        baselines.features("Ann has 2 red cats.", "Ann has no cats."),
+        baselines.features("a b", "a b"),
+    )
     assert found[:4] == [3, 3 / 5, 3 / 4, 3 / 6] and found[-4:] == [5, 4, 1, -1]
     assert same[:8] == [2, 1, 1, 1, 1, 1, 1, 1] and len(same) == len(found)
 
 
-def test_the_order_of_long_texts_is_compared_in_their_beginnings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_long_texts_is_compared_in_their_beginnings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(baselines, "FIRST", 2)
     assert baselines.features("a b c", "a b c")[20] == 2 / 3
 
 
 def test_words_that_training_never_had_count() -> None:
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
-    dev = [{"a": "zebras doze", "b": "zebras doze"}, {"a": "zebras doze", "b": "lion roar"}, {"a": "red cats", "b": ""}]
+    dev = [
+        {"a": "zebras doze", "b": "zebras doze"},
+        {"a": "zebras doze", "b": "lion roar"},
+        {"a": "red cats", "b": ""},
+    ]
     _, of_dev = baselines.tfidf(train, dev)
     cosines = baselines.overlap(dev, of_dev)[:, -2:]
-    np.testing.assert_allclose(cosines[:2], [[1, 1], [0, 0]], atol=1e-9)  # of words that training never had
+    # of words that training never had
+    np.testing.assert_allclose(cosines[:2], [[1, 1], [0, 0]], atol=1e-9)
     empty = [{"a": "cats", "b": ""}]
     assert baselines.overlap(empty, baselines.tfidf(empty, empty)[0])[0, -2:].tolist() == [0, 0]
 
 
-def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path: Path, monkeypatch) -> None:
+def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(
+    tmp_path: Path, monkeypatch
+) -> None:
     seen = list[int]()
     monkeypatch.setattr(baselines, "FIT_ROWS", 50)
     monkeypatch.setattr(baselines, "fitted", lambda task, train, dev: seen.append(len(train)) or {})
-    baselines.of_task(GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "01"["red" in a]), FinetuneConfig())
-    scores = baselines.of_task(GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "1"), FinetuneConfig())
+    baselines.of_task(
+        GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "01"["red" in a]), FinetuneConfig()
+    )
+    scores = baselines.of_task(
+        GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "1"), FinetuneConfig()
+    )
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
 
 
 def test_what_has_no_baselines(tmp_path: Path) -> None:
-    tags = GLUE["sst2"].__class__(name="tags", title="tags", labels=("X",), metrics=("f1",), tagging=True)
+    tags = GLUE["sst2"].__class__(
+        name="tags", title="tags", labels=("X",), metrics=("f1",), tagging=True
+    )
     assert baselines.of_task(tags, tmp_path, FinetuneConfig()) == {}
     assert baselines.load_frozen(tmp_path) is None
 
@@ -112,7 +143,9 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path: Path, model:
         ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
         segments = [0] * (len(a) + 2) + [1] * (len(b) + 1)
         with torch.no_grad():
-            surest.append(network.eval()(torch.tensor([ids]), torch.tensor([segments]), None).max().item())
+            surest.append(
+                network.eval()(torch.tensor([ids]), torch.tensor([segments]), None).max().item()
+            )
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and abs(here - 50) > 0.1
     assert baselines.replaced_tokens(frozen, GLUE["sst2"], folder, config, model) is None

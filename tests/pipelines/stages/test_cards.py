@@ -1,4 +1,6 @@
-"""Model cards are true, a hub takes them, and transformers is named only where it loads the whole model."""
+"""Model cards are true, a hub takes them, and transformers is named only where it loads the whole
+model.
+"""
 
 import json
 import logging
@@ -18,13 +20,19 @@ from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, Loc
 from pipelines.stages import cards
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
-COLA, MNLI = (Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli"))
+COLA, MNLI = (
+    Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli")
+)
 
 
 @pytest.fixture
 def params(workspace: Path) -> Params:  # noqa: F811
     """A fine-tuned CoLA and MNLI of the sample world, by the command; their settings."""
-    text = Path("params.yaml").read_text(encoding="utf-8").replace("[cola, mnli, mrpc, stsb]", "[cola, mnli]")
+    text = (
+        Path("params.yaml")
+        .read_text(encoding="utf-8")
+        .replace("[cola, mnli, mrpc, stsb]", "[cola, mnli]")
+    )
     Path("params.yaml").write_text(text, encoding="utf-8")
     assert main(["glue", "small"]) == 0
     return load()
@@ -33,15 +41,30 @@ def params(workspace: Path) -> Params:  # noqa: F811
 def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
     found = json.loads(Path("build/glue/small/results.json").read_text(encoding="utf-8"))["tasks"]
     text = COLA.read_text(encoding="utf-8")
-    assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text and "8551" not in text
-    assert "**The sample world is made up**" in text and "dvc repro pipelines/dvc.yaml:glue@small" in text
+    assert (
+        "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
+        and "8551" not in text
+    )
+    assert (
+        "**The sample world is made up**" in text
+        and "dvc repro pipelines/dvc.yaml:glue@small" in text
+    )
     data = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
     counts, accuracy = data.eval_results
-    assert (counts.task_type, counts.dataset_name) == ("text-classification", "CoLA in the sample world")
+    assert (counts.task_type, counts.dataset_name) == (
+        "text-classification",
+        "CoLA in the sample world",
+    )
     scores = found["cola"]["pretrained"]["all"]
-    assert (counts.metric_type, counts.metric_value) == ("matthews_correlation", round(scores["matthews"][0], 4))
-    assert (accuracy.metric_type, accuracy.metric_value) == ("accuracy", round(scores["accuracy"][0], 4))
+    assert (counts.metric_type, counts.metric_value) == (
+        "matthews_correlation",
+        round(scores["matthews"][0], 4),
+    )
+    assert (accuracy.metric_type, accuracy.metric_value) == (
+        "accuracy",
+        round(scores["accuracy"][0], 4),
+    )
     head, _, first, second = re.findall(r"^\| (.*) \|$", MNLI.read_text(encoding="utf-8"), re.M)
     ours, fresh = (found["mnli"][arm] for arm in ("pretrained", "scratch"))
     cells = dict(zip(head.split(" | ")[1:], first.split(" | ")[1:], strict=True))
@@ -59,7 +82,9 @@ def test_the_same_results_have_the_same_card(params: Params) -> None:
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, spoilt: bool) -> None:
+def test_transformers_is_named_where_it_loads_all_of_the_model(
+    params: Params, spoilt: bool
+) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     if spoilt:
         (COLA.parent / cards.POOLED).touch()
@@ -84,7 +109,11 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params: Params, s
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     text = HubCorpus(kind="hub", dataset="org/text", revision="1")
     corpus = CorpusConfig(sources=(text,))
-    cards.write("glue", "small", replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}))
+    cards.write(
+        "glue",
+        "small",
+        replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}),
+    )
     written = COLA.read_text(encoding="utf-8")
     data = ModelCard(written).data
     assert data.license is None and f"- Licence of the data: {said}.\n" in written

@@ -1,4 +1,6 @@
-"""The corpus stage: everything accounted for, the same bytes however it was run, nothing half-written."""
+"""The corpus stage: everything accounted for, the same bytes however it was run, nothing
+half-written.
+"""
 
 import gzip
 import json
@@ -36,7 +38,10 @@ def documents(folder: Path) -> list[dict[str, str]]:
 def write(folder: Path, files: int = 5, rows: int = 40) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(files):
-        lines = [json.dumps({"id": f"{number}-{i}", "text": f"Text {i} of {number}.\nA line é."}) for i in range(rows)]
+        lines = [
+            json.dumps({"id": f"{number}-{i}", "text": f"Text {i} of {number}.\nA line é."})
+            for i in range(rows)
+        ]
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
 
 
@@ -54,16 +59,31 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     (tmp_path / "text/0.jsonl").open("a").write('\n{"text": "  "}\n{"text": "no id"}\n[]')
     metrics = run(tmp_path, config(tmp_path))
     found = documents(tmp_path / "out")
-    assert [row["id"] for row in found[:42]] == [*(f"0-{i}" for i in range(40)), "0.jsonl:42", "1-0"]
+    assert [row["id"] for row in found[:42]] == [
+        *(f"0-{i}" for i in range(40)),
+        "0.jsonl:42",
+        "1-0",
+    ]
     assert found[0] == {"id": "0-0", "text": "Text 0 of 0.\nA line é."}
-    assert metrics["rows"] == 203 and metrics["documents"] == len(found) == 201 and metrics["lines"] == 401
+    assert (
+        metrics["rows"] == 203
+        and metrics["documents"] == len(found) == 201
+        and metrics["lines"] == 401
+    )
     assert metrics["dropped"] == {"duplicate_documents": 0, "empty_documents": 1}
     assert metrics["lines_read"] == 401 and metrics["dropped_lines"] == {}
     assert metrics["quarantined"] == 1 and metrics["reasons"] == {"not a JSON object": 1}
-    assert metrics["rows"] == metrics["documents"] + metrics["quarantined"] + sum(metrics["dropped"].values())
+    assert metrics["rows"] == metrics["documents"] + metrics["quarantined"] + sum(
+        metrics["dropped"].values()
+    )
     assert metrics["bytes"] == sum(len(row["text"].encode()) for row in found)
     (entry,) = read_jsonl(tmp_path / "out/quarantine.jsonl")
-    assert entry == {"where": f"{tmp_path}/text/0.jsonl:43", "reason": "not a JSON object", "excerpt": "[]", "lines": 1}
+    assert entry == {
+        "where": f"{tmp_path}/text/0.jsonl:43",
+        "reason": "not a JSON object",
+        "excerpt": "[]",
+        "lines": 1,
+    }
     verify_manifest(tmp_path / "out")
     assert not list(tmp_path.rglob("unit-*"))
 
@@ -75,14 +95,19 @@ def delivered(folder: Path) -> list[dict[str, Any]]:
         pages = [record(answer(html(f"Page {number} {i}.").encode())) for i in range(9)]
         records = [record(b"", "request"), *pages, record(answer(b"GIF", "image/gif"))]
         (folder / f"{number}.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
-        stories = (doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2]) for i in range(9))
+        stories = (
+            doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2])
+            for i in range(9)
+        )
         (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
         (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
     named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
     return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]
 
 
-def test_the_same_documents_however_a_corpus_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_documents_however_a_corpus_is_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "text", rows=80)
     text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
     sources = [text, *delivered(tmp_path / "delivered")]
@@ -111,14 +136,26 @@ def test_what_is_left_out_is_counted_and_said(
     monkeypatch.chdir(tmp_path)
     corpus.run("x", params, Tracker(None))
     found = json.loads(Path("build/corpus/x/results.json").read_text())
-    left_out = {"left_out_other_media_types": 2, "left_out_request_records": 2, "left_out_type_multi": 8}
-    assert found["dropped"] == {"duplicate_documents": 0, "near_duplicates": 52, **left_out} and found["rows"] == 140
+    left_out = {
+        "left_out_other_media_types": 2,
+        "left_out_request_records": 2,
+        "left_out_type_multi": 8,
+    }
+    assert (
+        found["dropped"] == {"duplicate_documents": 0, "near_duplicates": 52, **left_out}
+        and found["rows"] == 140
+    )
     assert [source["documents"] for source in found["sources"]] == [18, 10, 48]
-    assert "corpora.x: 12 of 140 rows left out: " in (said := capsys.readouterr().err) and "type_multi 8" in said
+    assert (
+        "corpora.x: 12 of 140 rows left out: " in (said := capsys.readouterr().err)
+        and "type_multi 8" in said
+    )
     assert "corpora.x: of 128 documents dropped 52 near_duplicates (40.62%);" in said
 
 
-def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_documents_are_dropped_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(corpus, "PART_BYTES", 300)
     write(tmp_path / "text", files=3)
     (tmp_path / "text/9.jsonl").write_bytes((tmp_path / "text/1.jsonl").read_bytes())
@@ -131,29 +168,51 @@ def test_repeated_documents_are_dropped_wherever_they_are(tmp_path: Path, monkey
     assert dropped["dropped_lines"] == {"lines_of_documents": 80} and dropped["lines_read"] == 320
 
 
-def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_paragraphs_are_dropped_wherever_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(corpus, "PART_BYTES", 300)
     monkeypatch.setattr(duplicates, "BUCKET", 6)
     boiler = "This paragraph stands on every page."
     texts = [
-        [f"Page {i} has its own words.", boiler, "Short.", f"And {i % 10} ends are shared by three."] for i in range(30)
+        [
+            f"Page {i} has its own words.",
+            boiler,
+            "Short.",
+            f"And {i % 10} ends are shared by three.",
+        ]
+        for i in range(30)
     ]
     texts += [[boiler], [boiler, "Short."], list(texts[3])]
     for i in range(3):
-        write_jsonl(tmp_path / f"text/{i}.jsonl", [{"text": "\n".join(text)} for text in texts[i * 11 : i * 11 + 11]])
-    cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10, "duplicate_documents": "drop"}
+        write_jsonl(
+            tmp_path / f"text/{i}.jsonl",
+            [{"text": "\n".join(text)} for text in texts[i * 11 : i * 11 + 11]],
+        )
+    cleaning = {
+        "duplicate_paragraphs": "drop",
+        "shortest_paragraph": 10,
+        "duplicate_documents": "drop",
+    }
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
     seen, expected = set(), []
     for text in texts[:-1]:
-        if left := [line for line in text if len(line) < 10 or not (line in seen or seen.add(line))]:
+        if left := [
+            line for line in text if len(line) < 10 or not (line in seen or seen.add(line))
+        ]:
             expected.append("\n".join(left))
     assert [row["text"] for row in documents(tmp_path / "out")] == expected
     assert metrics["dropped"] == {"duplicate_documents": 1, "repeated_documents": 1}
-    assert metrics["dropped_lines"] == {"duplicate_paragraphs": 29 + 20 + 2, "lines_of_documents": 4}
+    assert metrics["dropped_lines"] == {
+        "duplicate_paragraphs": 29 + 20 + 2,
+        "lines_of_documents": 4,
+    }
     assert metrics["lines_read"] == 127 and metrics["lines"] == 127 - 55
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
     calls: list[str] = []
@@ -190,7 +249,7 @@ def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.Monke
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
     (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),
-    (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),  # noqa: E501
+    (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),
     (b'{"text": "a"}\n{', {"quarantine": {"handful": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
     (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
 ])  # fmt: skip
@@ -212,7 +271,9 @@ def test_hopeless_input_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         run(tmp_path, config(tmp_path))
 
 
-def test_all_damaged_files_are_named_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_damaged_files_are_named_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
     write(tmp_path / "text")
     for number in (1, 2, 4):
@@ -222,9 +283,14 @@ def test_all_damaged_files_are_named_and_read_again(tmp_path: Path, monkeypatch:
     sentence = r"corpora\.x: 3 files cannot be read: .*1\.jsonl\.gz: is damaged.*2\.jsonl\.gz: .*4\.jsonl\.gz: "
     with pytest.raises(BadInput, match=sentence):
         run(tmp_path, config(tmp_path))
-    assert {path.name for path in tmp_path.rglob("unit-*")} == {"unit-00000", "unit-00002"}, "0.jsonl and 3.jsonl"
+    assert {path.name for path in tmp_path.rglob("unit-*")} == {"unit-00000", "unit-00002"}, (
+        "0.jsonl and 3.jsonl"
+    )
     files = [f"{tmp_path}/text/*", f"!{tmp_path}/text/*.gz"]
-    assert run(tmp_path, config(tmp_path, sources=[{"kind": "local", "files": files}]))["documents"] == 80
+    assert (
+        run(tmp_path, config(tmp_path, sources=[{"kind": "local", "files": files}]))["documents"]
+        == 80
+    )
     assert not (tmp_path / "out/quarantine.jsonl").read_bytes()
 
 
@@ -233,14 +299,16 @@ def test_every_file_with_bad_rows_is_named(tmp_path: Path) -> None:
     for number in (1, 3):
         (tmp_path / f"text/{number}.jsonl").open("a").write("\n[]" * 5)
     with pytest.raises(
-        BadInput, match=r"1\.jsonl:41: not a JSON object \(the first of 10 bad .*, .*3\.jsonl:41: not a JSON"
+        BadInput,
+        match=r"1\.jsonl:41: not a JSON object \(the first of 10 bad .*, .*3\.jsonl:41: not a JSON",
     ):
         run(tmp_path, config(tmp_path))
 
 
 def test_a_source_that_is_not_there_is_a_sentence_at_once(tmp_path: Path) -> None:
     with pytest.raises(
-        SourceUnreachable, match=r"corpora\.x\.sources\[0\]: no file matches .* its folder is not there"
+        SourceUnreachable,
+        match=r"corpora\.x\.sources\[0\]: no file matches .* its folder is not there",
     ):
         run(tmp_path, config(tmp_path))
     write(tmp_path / "text", files=1)
@@ -259,4 +327,6 @@ def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) ->
         with largest_file(most), pytest.raises(OutOfRoom, match=sentence):
             run(tmp_path, settings)
         assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
-    assert run(tmp_path, settings) == whole and files_of(tmp_path / "out") == files_of(tmp_path / "whole")
+    assert run(tmp_path, settings) == whole and files_of(tmp_path / "out") == files_of(
+        tmp_path / "whole"
+    )

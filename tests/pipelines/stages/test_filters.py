@@ -1,4 +1,6 @@
-"""The filters of a corpus: what was planted goes, by a count made another way; the rest stays, however it is read."""
+"""The filters of a corpus: what was planted goes, by a count made another way; the rest stays,
+however it is read.
+"""
 
 import itertools
 import random
@@ -20,7 +22,12 @@ from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
 from tests.conftest import files_of
 
-SYLLABLES = (("ba", "do", "ki", "mu", "re"), ("la", "no", "sti", "ve"), ("fa", "gi", "so", "tu", ""), ("n", "r", ""))
+SYLLABLES = (
+    ("ba", "do", "ki", "mu", "re"),
+    ("la", "no", "sti", "ve"),
+    ("fa", "gi", "so", "tu", ""),
+    ("n", "r", ""),
+)
 WORDS = ["".join(each) for each in itertools.product(*SYLLABLES)]
 NOISE = ["eo", "ha", "jv", "pcm"]  # what such words are taken for
 Texts = dict[str, str]
@@ -28,32 +35,50 @@ Texts = dict[str, str]
 
 def prose(chance: random.Random, count: int = 120) -> list[str]:
     return [
-        chance.choice(WORDS) if chance.random() < 0.9 else chance.choice(["the", "of", "and"]) for _ in range(count)
+        chance.choice(WORDS) if chance.random() < 0.9 else chance.choice(["the", "of", "and"])
+        for _ in range(count)
     ]
 
 
-def run(tmp_path: Path, texts: Texts, name: str = "out", tasks: Any = None, files: int = 4, **cleaning: Any) -> Any:
+def run(
+    tmp_path: Path,
+    texts: Texts,
+    name: str = "out",
+    tasks: Any = None,
+    files: int = 4,
+    **cleaning: Any,
+) -> Any:
     """(metrics, the ids that stay) of texts by id, dealt over some files in their order."""
     rows = [{"id": id, "text": text} for id, text in texts.items()]
     each = -(-len(rows) // files)
     for number in range(files):
-        write_jsonl(tmp_path / f"text-{files}/{number:02d}.jsonl", rows[number * each : number * each + each])
+        write_jsonl(
+            tmp_path / f"text-{files}/{number:02d}.jsonl",
+            rows[number * each : number * each + each],
+        )
     sources = [{"kind": "local", "files": [f"{tmp_path}/text-{files}/*"]}]
     config = build(CorpusConfig, {"sources": sources, "cleaning": cleaning}, "corpora.x")
     metrics = gather(config, "corpora.x", tmp_path / name, tmp_path / f"work-{name}", tasks)
-    kept = [row for file in sorted((tmp_path / name).glob("documents-*")) for row in read_jsonl(file)]
+    kept = [
+        row for file in sorted((tmp_path / name).glob("documents-*")) for row in read_jsonl(file)
+    ]
     assert metrics["rows"] == len(texts) == metrics["documents"] + sum(metrics["dropped"].values())
     return metrics, [row["id"] for row in kept]
 
 
 def jaccard(one: str, other: str) -> float:
-    first, second = ({tuple(words[i : i + 5]) for i in range(len(words) - 4)} for words in (one.split(), other.split()))
+    first, second = (
+        {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
+        for words in (one.split(), other.split())
+    )
     return len(first & second) / len(first | second)
 
 
 @pytest.fixture
 def near_copies() -> Texts:
-    """Texts, some with a word or two changed and in another place, one with half of its words changed."""
+    """Texts, some with a word or two changed and in another place, one with half of its words
+    changed.
+    """
     chance = random.Random(5)
     texts = {f"own-{i}": " ".join(prose(chance)) for i in range(30)}
     for i in range(12):
@@ -88,9 +113,12 @@ def test_near_duplicates_go_and_the_first_stays(
     assert [row["id"] for row in samples] == [id for id in near_copies if id not in expected]
     assert {row["reason"] for row in samples} == {"near_duplicates"}
     monkeypatch.setattr(duplicates, "BUCKET", 40)
-    for files, size in ((1, 0), (3, 0), (9, 1 << 20), (9, 0)):  # one unit and many, and buckets of few keys
+    # one unit and many, and buckets of few keys
+    for files, size in ((1, 0), (3, 0), (9, 1 << 20), (9, 0)):
         monkeypatch.setattr(corpus.documents, "GROUP_BYTES", size)
-        again, same = run(tmp_path, near_copies, f"cut-{files}-{size}", files=files, near_duplicates="drop")
+        again, same = run(
+            tmp_path, near_copies, f"cut-{files}-{size}", files=files, near_duplicates="drop"
+        )
         assert same == expected and again["dropped"] == metrics["dropped"]
     monkeypatch.setenv(VARIABLE, "2")
     run(tmp_path, near_copies, "two", files=9, near_duplicates="drop")
@@ -99,8 +127,16 @@ def test_near_duplicates_go_and_the_first_stays(
 
 def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path: Path) -> None:
     chance = random.Random(1)
-    first, shared = " ".join(prose(chance)), "This paragraph is in a near copy that goes, and later once more."
-    texts = {"a": first, "exact": first, "near": f"{first}\n{shared}", "later": f"{' '.join(prose(chance))}\n{shared}"}
+    first, shared = (
+        " ".join(prose(chance)),
+        "This paragraph is in a near copy that goes, and later once more.",
+    )
+    texts = {
+        "a": first,
+        "exact": first,
+        "near": f"{first}\n{shared}",
+        "later": f"{' '.join(prose(chance))}\n{shared}",
+    }
     both: dict[str, Any] = {"duplicate_documents": "drop", "near_duplicates": "drop"}
     metrics, kept = run(tmp_path, texts, duplicate_paragraphs="drop", **both)
     assert kept == ["a", "later"]
@@ -109,7 +145,15 @@ def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_p
 
 
 def test_small_documents_are_near_duplicates_of_the_same_words_alone(tmp_path: Path) -> None:
-    texts = {"1": "One two.", "2": "one, TWO", "3": "two one", "4": "?", "5": "!", "6": "a " * 9, "7": "a " * 900}
+    texts = {
+        "1": "One two.",
+        "2": "one, TWO",
+        "3": "two one",
+        "4": "?",
+        "5": "!",
+        "6": "a " * 9,
+        "7": "a " * 900,
+    }
     assert run(tmp_path, texts, near_duplicates="drop")[1] == ["1", "3", "4", "6"]
 
 
@@ -127,9 +171,16 @@ LANGUAGES = {
 def test_documents_in_another_language_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics, kept = run(tmp_path, LANGUAGES, language="en")
     assert kept == ["en-1", "en-2", "numbers"] and metrics["dropped"]["other_language"] == 4
-    assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == ["de", "fr", "ru", "ja"]
+    assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == [
+        "de",
+        "fr",
+        "ru",
+        "ja",
+    ]
     assert run(tmp_path, LANGUAGES, "several", language=["de", "fr"])[1] == ["de", "fr", "numbers"]
-    with pytest.raises(BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', which is no code that"):
+    with pytest.raises(
+        BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', which is no code that"
+    ):
         run(tmp_path, LANGUAGES, "wrong", language="english")
     monkeypatch.setitem(sys.modules, "py3langid", None)
     with pytest.raises(BadConfig, match=r"needs py3langid; pip install -e '\.\[crawl\]'"):
@@ -180,7 +231,9 @@ def mood(folder: Path, *splits: list[list[str]]) -> OwnTasks:
     files = {name: str(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
     for file, texts in zip(files.values(), splits, strict=True):
         write_jsonl(Path(file), [{"sentence": " ".join(each), "label": "b"} for each in texts])
-    return build(OwnTasks, {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}}, "tasks.mine")
+    return build(
+        OwnTasks, {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}}, "tasks.mine"
+    )
 
 
 def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
@@ -201,8 +254,13 @@ def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
         "short": around(pair[:5]),
     }
     metrics, kept = run(tmp_path, texts, tasks=tasks, decontaminate={"tasks": "mine"})
-    assert kept == ["dev less one", "another word", "train", "short"] and metrics["dropped"]["contaminated"] == 3
-    counted, kept = run(tmp_path, texts, "counted", tasks=tasks, decontaminate={"tasks": "mine", "action": "count"})
+    assert (
+        kept == ["dev less one", "another word", "train", "short"]
+        and metrics["dropped"]["contaminated"] == 3
+    )
+    counted, kept = run(
+        tmp_path, texts, "counted", tasks=tasks, decontaminate={"tasks": "mine", "action": "count"}
+    )
     assert kept == list(texts) and counted["contaminated"] == 3
     mood(tmp_path, [dev], [train], [test])
     kept = run(tmp_path, texts, "changed", tasks=tasks, decontaminate={"tasks": "mine"})[1]
@@ -212,7 +270,9 @@ def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
         run(tmp_path, texts, "nothing", tasks=tasks, decontaminate={"tasks": "mine"})
     mood(tmp_path, [train], [dev], [test])
     write_jsonl(tmp_path / "dev.jsonl", [{"sentence": " ".join(dev), "label": "c"}] * 9)
-    with pytest.raises(BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"):
+    with pytest.raises(
+        BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"
+    ):
         run(tmp_path, texts, "unread", tasks=tasks, decontaminate={"tasks": "mine"})
 
 
@@ -222,7 +282,10 @@ def test_a_stopped_run_with_filters_goes_on_and_none_leaves_no_trace(
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
     every: dict[str, Any] = {"near_duplicates": "drop", "quality": "gopher", "language": NOISE}
     read = near_copies["own-29"].split()
-    every |= {"decontaminate": {"tasks": "mine"}, "tasks": mood(tmp_path, [["a"]], [read[20:40]], [["b"]])}
+    every |= {
+        "decontaminate": {"tasks": "mine"},
+        "tasks": mood(tmp_path, [["a"]], [read[20:40]], [["b"]]),
+    }
     whole, _ = run(tmp_path, near_copies, "whole", **every)
     assert whole["dropped"] == {"contaminated": 1, "duplicate_documents": 0, "near_duplicates": 12}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,6 @@
-"""The glue stage on a random encoder and made-up rows: files, summary, names of averages, resumption."""
+"""The glue stage on a random encoder and made-up rows: files, summary, names of averages,
+resumption.
+"""
 
 import json
 import random
@@ -60,7 +62,9 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
                     "id": str(number),
                     "a": " ".join(draw.choices(WORDS, k=4)),
                     "b": None if name == "cola" else " ".join(draw.choices(WORDS, k=5)),
-                    "label": (GLUE[name].labels or (0.5, 2.0, 4.5))[number % len(GLUE[name].labels or "abc")],
+                    "label": (GLUE[name].labels or (0.5, 2.0, 4.5))[
+                        number % len(GLUE[name].labels or "abc")
+                    ],
                 }
                 for number in range(20)
             ]
@@ -82,16 +86,34 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     mnli = result["tasks"]["mnli"]
     assert mnli["metric"] == "accuracy" and mnli["train_rows"] == mnli["dev_rows"] == 20
     for arm in ("pretrained", "scratch"):
-        assert set(mnli[arm]) >= {"scores", "mean", "std", "median", "best", "failed", "all", "seeds"}
-        assert len(mnli[arm]["scores"]) == 2 and set(mnli[arm]["all"]) == {"accuracy", "accuracy_mismatched"}
+        assert set(mnli[arm]) >= {
+            "scores",
+            "mean",
+            "std",
+            "median",
+            "best",
+            "failed",
+            "all",
+            "seeds",
+        }
+        assert len(mnli[arm]["scores"]) == 2 and set(mnli[arm]["all"]) == {
+            "accuracy",
+            "accuracy_mismatched",
+        }
     assert len(mnli["pretrained"]["train"]) == 2
     assert set(mnli["baselines"]) == {"chance", "majority", "bag_of_words", "word_overlap"}
-    assert result["tasks"]["mrpc"]["train_rows"] == 20  # rows of the source, though each is seen in both orders
+    # rows of the source, though each is seen in both orders
+    assert result["tasks"]["mrpc"]["train_rows"] == 20
     assert "scratch" not in result["tasks"]["cola"]
     average = result["average"]
-    assert average["name"] == "mean over four tasks (sample world)" and "GLUE" not in average["name"]
+    assert (
+        average["name"] == "mean over four tasks (sample world)" and "GLUE" not in average["name"]
+    )
     assert "scratch" not in average  # one task has no such arm
-    means = [sum(result["tasks"][task]["pretrained"]["scores"][k] for task in average["tasks"]) / 4 for k in (0, 1)]
+    means = [
+        sum(result["tasks"][task]["pretrained"]["scores"][k] for task in average["tasks"]) / 4
+        for k in (0, 1)
+    ]
     assert average["pretrained"]["scores"] == pytest.approx(means, abs=1e-3)
     lines = read_jsonl(Path("build/glue/small/mnli/pretrained-seed1.jsonl"))
     assert len(lines) == 20 and set(lines[0]) == {"id", "prediction", "label", "logits"}
@@ -101,18 +123,29 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     settings = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     assert sorted(settings) == ["cola", "mnli", "mrpc", "stsb"]
     assert events[-1]["values"] == {"average/pretrained": average["pretrained"]["mean"]}
-    assert {event["run"] for event in events if event.get("step") is not None} == set(settings), "curves"
+    assert {event["run"] for event in events if event.get("step") is not None} == set(settings), (
+        "curves"
+    )
     decays = {key: value for key, value in settings["mnli"].items() if key.endswith("layer_decay")}
-    assert len(decays) == 2 and decays["scratch.layer_decay"] == "1.0" != decays["pretrained.layer_decay"], decays
+    assert (
+        len(decays) == 2
+        and decays["scratch.layer_decay"] == "1.0" != decays["pretrained.layer_decay"]
+    ), decays
 
 
 def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypatch, capsys):
-    jobs = [SimpleNamespace(task=TASKS[task], name=task) for task in ("rte", "rte", "squad2", "cola")]
+    jobs = [
+        SimpleNamespace(task=TASKS[task], name=task) for task in ("rte", "rte", "squad2", "cola")
+    ]
     beyond = {"beyond_pretraining": {"positions": 32, "share": 0.236}}
 
     def run_all(jobs, count, on_done):
         for seed, job in enumerate(jobs):
-            record = {"arm": "pretrained", "seed": seed, "metrics": dict.fromkeys(job.task.metrics, 0.0)}
+            record = {
+                "arm": "pretrained",
+                "seed": seed,
+                "metrics": dict.fromkeys(job.task.metrics, 0.0),
+            }
             on_done(job, record | ({} if job.name == "cola" else beyond))
 
     monkeypatch.setattr(glue, "run_all", run_all)
@@ -120,7 +153,9 @@ def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypat
     glue.run_jobs(jobs, 1, "glue", None)
     told = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
     assert len(told) == 2
-    assert told[0].startswith("rte: WARNING: 23.6% of its rows are longer than the 32 tokens that pre-training saw")
+    assert told[0].startswith(
+        "rte: WARNING: 23.6% of its rows are longer than the 32 tokens that pre-training saw"
+    )
     assert told[1].startswith("squad2: WARNING: 23.6% of its windows are longer")
 
 
@@ -169,17 +204,25 @@ def fake(task: str, rows: int, score: float = 80.0) -> dict:
 
 
 def test_only_the_complete_official_tasks_make_a_glue_average():
-    full = {task: fake(task, facts.train_rows, 0.0 if task == "wnli" else 80.0) for task, facts in GLUE.items()}
+    full = {
+        task: fake(task, facts.train_rows, 0.0 if task == "wnli" else 80.0)
+        for task, facts in GLUE.items()
+    }
     average = summary.average(full, sample=False)
     assert average["name"] == "GLUE average (mean of eight tasks, without WNLI)"
-    assert average["tasks"] == list(PAPER_AVERAGE) and average["pretrained"]["scores"] == [81.0, 82.0]
+    assert average["tasks"] == list(PAPER_AVERAGE) and average["pretrained"]["scores"] == [
+        81.0,
+        82.0,
+    ]
     assert average["pretrained"]["std"] == pytest.approx(0.7071, abs=1e-4)
     assert summary.average(full, sample=True)["name"] == "mean over nine tasks (sample world)"
     part = {**full, "qnli": fake("qnli", 8999)}
     assert "GLUE average" not in summary.average(part, sample=False)["name"]
     assert "QNLI (subset of 8,999 rows)" in summary.average(part, sample=False)["name"]
     del full["qqp"]
-    assert summary.average(full, sample=False)["name"].startswith("mean over CoLA, SST-2, MRPC, STS-B, MNLI")
+    assert summary.average(full, sample=False)["name"].startswith(
+        "mean over CoLA, SST-2, MRPC, STS-B, MNLI"
+    )
 
 
 def test_a_failed_seed_is_named_and_keeps_its_score():
@@ -193,10 +236,19 @@ def test_a_failed_seed_is_named_and_keeps_its_score():
             "dev_rows": 5,
             "steps": 1,
         }
-        for seed, value, why in ((2, 0.0, "1 was predicted for every row"), (1, 30.0, None), (3, 33.0, None))
+        for seed, value, why in (
+            (2, 0.0, "1 was predicted for every row"),
+            (1, 30.0, None),
+            (3, 33.0, None),
+        )
     ]
     arm = summary.of_task(GLUE["cola"], records)["pretrained"]
-    assert arm["scores"] == [30.0, 0.0, 33.0] and arm["mean"] == 21.0 and arm["median"] == 30.0 and arm["best"] == 33.0
+    assert (
+        arm["scores"] == [30.0, 0.0, 33.0]
+        and arm["mean"] == 21.0
+        and arm["median"] == 30.0
+        and arm["best"] == 33.0
+    )
     assert arm["failed"] == ["seed 2: 1 was predicted for every row"]
 
 

@@ -24,17 +24,24 @@ def look() -> None:
 
 
 def noted() -> dict[str, list]:
-    return {f"{path.parent.name}/{path.stem}": read_json(path) for path in sorted(Path("build/inputs").rglob("*.json"))}
+    return {
+        f"{path.parent.name}/{path.stem}": read_json(path)
+        for path in sorted(Path("build/inputs").rglob("*.json"))
+    }
 
 
-def test_a_changed_file_changes_the_entries_that_name_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_changes_the_entries_that_name_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("params.yaml").write_text(OWN)
     for name in ("text/a.txt", "text/b.txt", "t.tsv"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("one")
     look()
     before = noted()
-    assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before["corpora/absent"] == []
+    assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before[
+        "corpora/absent"
+    ] == []
     assert before["tasks/smoke"][1] == ["d.tsv", None]
     hashed: list[Path] = []
     hash_file = inputs.sha256_file
@@ -57,7 +64,9 @@ def test_a_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
     Path("params.yaml").write_text(OWN)
     inputs.record_code(load())
     absent = read_json(inputs.CODE)
-    assert absent["vocabularies"] == {"other": "", "smoke": ""} and set(absent) - {"vocabularies"} < set(STAGES)
+    assert absent["vocabularies"] == {"other": "", "smoke": ""} and set(absent) - {
+        "vocabularies"
+    } < set(STAGES)
     vocabulary = Path("build/tokens/other/vocab.txt")
     vocabulary.parent.mkdir(parents=True)
     vocabulary.write_text("[PAD]")
@@ -77,15 +86,26 @@ def test_what_is_left_out_changes_nothing(here: Path) -> None:
 
 
 def test_a_corpus_without_the_texts_of_tasks_has_their_files_and_settings(here: Path) -> None:
-    wanted = OWN.replace("blank_lines}]}", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}}")
+    wanted = OWN.replace(
+        "blank_lines}]}", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}}"
+    )
     found: list[list[list[str]]] = []
-    for settings, dev in ((wanted, "one"), (wanted, "two"), (wanted.replace("[a, b]", "[a, b], a: text"), "two")):
+    for settings, dev in (
+        (wanted, "one"),
+        (wanted, "two"),
+        (wanted.replace("[a, b]", "[a, b], a: text"), "two"),
+    ):
         Path("params.yaml").write_text(settings)
         Path("d.tsv").write_text(dev)
         look()
         found.append(noted()["corpora/smoke"])
-        assert [name for name, _ in found[-1]] == ["t.tsv", "d.tsv", "tasks.smoke"] and noted()["corpora/absent"] == []
-    changed = [[before != after for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(found)]
+        assert [name for name, _ in found[-1]] == ["t.tsv", "d.tsv", "tasks.smoke"] and noted()[
+            "corpora/absent"
+        ] == []
+    changed = [
+        [before != after for before, after in zip(*pair, strict=True)]
+        for pair in itertools.pairwise(found)
+    ]
     assert changed == [[False, True, False], [False, False, True]]
 
 

@@ -1,4 +1,6 @@
-"""A folder as ModernBERT's authors publish it, byte-level tokenizer and all: pre-trained further, fine-tuned, asked."""
+"""A folder as ModernBERT's authors publish it, byte-level tokenizer and all: pre-trained further,
+fine-tuned, asked.
+"""
 
 import shutil
 from pathlib import Path
@@ -15,16 +17,25 @@ from tests.conftest import SMOKE, copy_project
 from tests.electra.byte_level import write_byte_level
 
 TEXT = "The ship didn't sail; it's in the harbour."
-SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2}
-ENCODER = "{kind: modern, layers: 3, hidden: 16, heads: 2, ffn: 24, embedding: 16, global_theta: 160000}"
+SIZES = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+}
+ENCODER = (
+    "{kind: modern, layers: 3, hidden: 16, heads: 2, ffn: 24, embedding: 16, global_theta: 160000}"
+)
 RECIPE = "{run: [rte], defaults: {seeds: [1], epochs: 1, length: 64, max_train_rows: 64}}"
 PARAMS = (
     SMOKE.replace(
-        "smoke: {kind: train, vocab_size: 200}", "smoke: {kind: vocab, file: theirs/masked_lm/tokenizer.json}"
+        "smoke: {kind: train, vocab_size: 200}",
+        "smoke: {kind: vocab, file: theirs/masked_lm/tokenizer.json}",
     )
     .replace("encoders:\n", f"encoders:\n  modern: {ENCODER}\n")
     .replace(
-        "encoder: smoke\n    generator: {width: 0.5}", "encoder: modern\n    objective: {name: mlm, sharing: tokens}"
+        "encoder: smoke\n    generator: {width: 0.5}",
+        "encoder: modern\n    objective: {name: mlm, sharing: tokens}",
     )
     .replace("save_every: 5}", "save_every: 5, init_from: theirs}")
     .replace("published: {}", "published: {theirs: {folder: theirs/masked_lm}}")
@@ -42,7 +53,9 @@ def project(tmp_path_factory):
     theirs = folder / "theirs" / "masked_lm"
     write_byte_level(theirs)
     pieces = transformers.AutoTokenizer.from_pretrained(theirs)
-    ends = {f"{name}_token_id": getattr(pieces, f"{name}_token_id") for name in ("pad", "cls", "sep")}
+    ends = {
+        f"{name}_token_id": getattr(pieces, f"{name}_token_id") for name in ("pad", "cls", "sep")
+    }
     settings = transformers.ModernBertConfig(vocab_size=len(pieces), **SIZES, **ends)
     transformers.ModernBertForMaskedLM(settings).save_pretrained(theirs)
     (folder / "params.yaml").write_text(PARAMS)
@@ -53,7 +66,10 @@ def project(tmp_path_factory):
 
 def test_it_is_asked_as_transformers_is(project):
     folder = Path("theirs/masked_lm")
-    pieces, network = transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModelForMaskedLM
+    pieces, network = (
+        transformers.AutoTokenizer.from_pretrained(folder),
+        transformers.AutoModelForMaskedLM,
+    )
     batch = pieces(TEXT.replace(" sail", " [MASK]"), return_tensors="pt")
     with torch.no_grad():
         share_V = network.from_pretrained(folder).eval()(**batch).logits[0].softmax(-1)
@@ -62,16 +78,19 @@ def test_it_is_asked_as_transformers_is(project):
     best = share_V[place].topk(5)
     np.testing.assert_allclose(found.probability, best.values, atol=1e-6)
     shown = [piece.removeprefix("##") for piece in found.pieces]
-    assert [" " + s if not p.startswith("##") else s for s, p in zip(shown, found.pieces, strict=True)] == [
-        pieces.decode([i], clean_up_tokenization_spaces=False) for i in best.indices
-    ]
+    assert [
+        " " + s if not p.startswith("##") else s for s, p in zip(shown, found.pieces, strict=True)
+    ] == [pieces.decode([i], clean_up_tokenization_spaces=False) for i in best.indices]
 
 
 def test_it_goes_on_learning_on_ones_own_text(project):
     assert main(["check", "smoke"]) == 0
     for stage in ("corpus", "tokens", "pretrain"):
         assert main([stage, "smoke"]) == 0
-    pieces = [transformers.AutoTokenizer.from_pretrained(f"{at}/masked_lm") for at in ("theirs", "build/models/smoke")]
+    pieces = [
+        transformers.AutoTokenizer.from_pretrained(f"{at}/masked_lm")
+        for at in ("theirs", "build/models/smoke")
+    ]
     assert [each(TEXT)["input_ids"] for each in pieces] == [pieces[0](TEXT)["input_ids"]] * 2
     ours = transformers.ModernBertForMaskedLM.from_pretrained("build/models/smoke/masked_lm")
     assert ours.config.pad_token_id == pieces[0].pad_token_id != 0
@@ -89,12 +108,18 @@ def test_it_is_fine_tuned_and_a_text_is_read_as_transformers_reads_it(project):
     np.testing.assert_allclose(electra.load(folder).embed([TEXT])[0], states[0].mean(0), atol=1e-5)
 
 
-@pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"])
+@pytest.mark.parametrize(
+    "head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"]
+)
 def test_a_head_of_transformers_is_refused_and_not_passed_over(project, head):
     theirs, folder = Path("theirs/masked_lm"), Path("tuned") / head
-    values = transformers.ModernBertConfig.from_pretrained(theirs, num_labels=2 if head == "QuestionAnswering" else 3)
+    values = transformers.ModernBertConfig.from_pretrained(
+        theirs, num_labels=2 if head == "QuestionAnswering" else 3
+    )
     getattr(transformers, f"ModernBertFor{head}")(values).save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(theirs / name, folder)
-    with pytest.raises(BadInput, match=f"is a ModernBertFor{head} of transformers, whose head is not read"):
+    with pytest.raises(
+        BadInput, match=f"is a ModernBertFor{head} of transformers, whose head is not read"
+    ):
         electra.load(folder)

@@ -1,4 +1,6 @@
-"""The pre-training stage: its folders load in transformers and start another; what does not fit is refused."""
+"""The pre-training stage: its folders load in transformers and start another; what does not fit is
+refused.
+"""
 
 import json
 import logging
@@ -23,7 +25,9 @@ from pipelines.stages.pretrain import ModelRows, examples, run_folder
 from tests.conftest import SMOKE, copy_project
 
 BUDGET = 4.0e8  # operations: a few steps
-PRETRAIN = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
+PRETRAIN = (
+    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
+)
 PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
     "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
     f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2, precision: fp32}}",
@@ -31,13 +35,17 @@ PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
 PARAMS = (
     PARAMS.replace("model: base,", "model: more,")
     .replace("tokens: absent", "tokens: smoke")
-    .replace("encoder: smoke\n    pretrain", "encoder: smoke\n    generator: {width: 0.5}\n    pretrain")
+    .replace(
+        "encoder: smoke\n    pretrain", "encoder: smoke\n    generator: {width: 0.5}\n    pretrain"
+    )
 )
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project whose smoke model is pre-trained; the model `more` starts from the folder `start`, a copy of it."""
+    """A project whose smoke model is pre-trained; the model `more` starts from the folder `start`,
+    a copy of it.
+    """
     folder = copy_project(tmp_path_factory.mktemp("stage") / "project")
     (folder / "params.yaml").write_text(PARAMS)
     with pytest.MonkeyPatch.context() as patch:
@@ -61,15 +69,21 @@ def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
     assert examples(model, config, rows) and not compiled
 
 
-def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(trained: Path) -> None:
+def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(
+    trained: Path,
+) -> None:
     rows = json.loads(Path("build/models/smoke/examples.json").read_text())
     assert any(any(row["replaced"]) for row in rows)
     for row in rows:
         proposed = {each["place"]: each for each in row["proposals"]}
         assert list(proposed) == sorted(proposed) and max(proposed) < len(row["tokens"])
-        assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= set(proposed)
+        assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= set(
+            proposed
+        )
         for each in proposed.values():
-            assert len(each["pieces"]) == 3 and each["probability"] == sorted(each["probability"], reverse=True)
+            assert len(each["pieces"]) == 3 and each["probability"] == sorted(
+                each["probability"], reverse=True
+            )
 
 
 def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
@@ -79,16 +93,32 @@ def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
     from electra.data import tokenizer
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    classes = {"encoder": "AutoModel", "discriminator": "ElectraForPreTraining", "generator": "ElectraForMaskedLM"}
-    uses = {"encoder": "model.embed", "discriminator": "model.replaced", "generator": "electra.corrupt"}
+    classes = {
+        "encoder": "AutoModel",
+        "discriminator": "ElectraForPreTraining",
+        "generator": "ElectraForMaskedLM",
+    }
+    uses = {
+        "encoder": "model.embed",
+        "discriminator": "model.replaced",
+        "generator": "electra.corrupt",
+    }
     for part, name in classes.items():
         folder = trained / "build/models/smoke" / part
-        model, report = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
-        assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+        model, report = getattr(transformers, name).from_pretrained(
+            folder, output_loading_info=True
+        )
+        assert not any(
+            report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+        ), report
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
         ids = theirs("the old miller keeps a grey cat")["input_ids"]
         ours = tokenizer.load(folder)
-        assert ids == [ours.cls_id, *ours.encode_lines(["the old miller keeps a grey cat"])[0], ours.sep_id]
+        assert ids == [
+            ours.cls_id,
+            *ours.encode_lines(["the old miller keeps a grey cat"])[0],
+            ours.sep_id,
+        ]
         assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
         card = (folder / "README.md").read_text()
         assert "library_name: transformers\n" in card and '"recipe"' in card
@@ -106,7 +136,9 @@ def bytes_below(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
-def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
+def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(
+    trained: Path,
+) -> None:
     before = json.loads(Path("build/models/smoke/results.json").read_text())
     assert main(["pretrain", "more"]) == 0
     after = json.loads(Path("build/models/more/results.json").read_text())
@@ -118,33 +150,52 @@ def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(tr
     }
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
     assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
-    assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(BUDGET, rel=0.2)
+    assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(
+        BUDGET, rel=0.2
+    )
 
 
 PHASES = "phases: [{length: 12, steps: 6}, {length: 16, steps: 4, batch: 4}], batch: 8"
 
 
-def test_a_run_of_two_lengths_says_so_wherever_it_is_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_two_lengths_says_so_wherever_it_is_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(project)
     text = SMOKE.replace("length: 16, batch: 8, steps: 20", PHASES, 1)
     Path("params.yaml").write_text(text)
-    with pytest.raises(BadConfig, match=r"models\.smoke\.pretrain\.length: is 12, should be in tokens\.smoke\.lengths"):
+    with pytest.raises(
+        BadConfig,
+        match=r"models\.smoke\.pretrain\.length: is 12, should be in tokens\.smoke\.lengths",
+    ):
         load()
     Path("params.yaml").write_text(text.replace("lengths: [16]", "lengths: [12, 16]", 1))
     for stage in ("corpus", "tokens", "pretrain"):
         assert main([stage, "smoke"]) == 0
     facts, params = read_json(Path("build/models/smoke/results.json")), load()
-    assert facts["phases"] == [{"length": 12, "batch": 8, "steps": 6}, {"length": 16, "batch": 4, "steps": 4}]
+    assert facts["phases"] == [
+        {"length": 12, "batch": 8, "steps": 6},
+        {"length": 16, "batch": 4, "steps": 4},
+    ]
     config = params.models["smoke"].electra()
     rows = ModelRows(params, "smoke", config)
-    assert facts["epochs"] == pytest.approx(48 / len(rows.others[12]) + 16 / len(rows.train_rows), abs=1e-3)
+    assert facts["epochs"] == pytest.approx(
+        48 / len(rows.others[12]) + 16 / len(rows.train_rows), abs=1e-3
+    )
     short, long = (each.tokens / len(each) for each in (rows.others[12], rows.train_rows))
-    assert (facts["tokens"], facts["length"], facts["steps"]) == (round(6 * 8 * short + 4 * 4 * long), 16, 10)
+    assert (facts["tokens"], facts["length"], facts["steps"]) == (
+        round(6 * 8 * short + 4 * 4 * long),
+        16,
+        10,
+    )
     assert facts["padding"] == round(1 - long / 16, 4)
     assert facts["flops"] == training_flops(config, rows.tokenizer.vocab_size)
     assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
     owner = rows.fingerprint(config)
-    assert owner["phases"] == {"12": rows.others[12].digest} and owner["train"] == rows.train_rows.digest
+    assert (
+        owner["phases"] == {"12": rows.others[12].digest}
+        and owner["train"] == rows.train_rows.digest
+    )
 
 
 def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) -> None:
@@ -152,14 +203,22 @@ def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) 
     config = params.models["more"].electra()
     rows = ModelRows(params, "smoke", config)
     before = rows.fingerprint(config)["init_from"]
-    files = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
+    files = {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    }
     assert set(before["generator"]) == set(before["discriminator"]) == files
     for file in sorted(files - {"tokenizer.json", "model.safetensors"}):
         path = Path("start/generator") / file
         good = path.read_bytes()
         path.write_bytes(good + b"\n")
         after = rows.fingerprint(config)["init_from"]
-        assert {key for key in files if after["generator"][key] != before["generator"][key]} == {file}
+        assert {key for key in files if after["generator"][key] != before["generator"][key]} == {
+            file
+        }
         path.write_bytes(good)
 
 
@@ -168,7 +227,9 @@ def refused(capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
-def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_that_do_not_fit_are_one_sentence(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good = Path("start/discriminator/tokenizer.json").read_text()
     words = json.loads(good)
     pieces = words["model"]["vocab"]
@@ -176,18 +237,27 @@ def test_weights_that_do_not_fit_are_one_sentence(trained: Path, capsys: pytest.
     pieces[one], pieces[two] = pieces[two], pieces[one]
     Path("start/discriminator/tokenizer.json").write_text(json.dumps(words))
     told = refused(capsys)
-    assert f"has a tokenizer with piece {pieces[two]} {two!r}" in told and "pretrain.init_from" in told
+    assert (
+        f"has a tokenizer with piece {pieces[two]} {two!r}" in told and "pretrain.init_from" in told
+    )
     Path("start/discriminator/tokenizer.json").write_text(good)
 
-    Path("params.yaml").write_text(PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}"))
-    assert "start/generator/config.json: num_attention_heads is 1; the model's parameters say 2" in refused(capsys)
+    Path("params.yaml").write_text(
+        PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}")
+    )
+    assert (
+        "start/generator/config.json: num_attention_heads is 1; the model's parameters say 2"
+        in refused(capsys)
+    )
     Path("params.yaml").write_text(PARAMS)
 
     shutil.rmtree("start/generator")
     assert "start/generator: there is no such folder" in refused(capsys)
 
 
-def test_settings_have_runs_of_their_own_and_find_them_again(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_have_runs_of_their_own_and_find_them_again(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0
@@ -219,7 +289,11 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert main(["pretrain", "smoke", "--continue"]) == 0
     told = json.loads(Path("build/models/smoke/results.json").read_text())
     (change,) = told["continued"]
-    assert (change["step"], change["run"], change["changed"]) == (20, first.name, {"pretrain.steps": [20, 22]})
+    assert (change["step"], change["run"], change["changed"]) == (
+        20,
+        first.name,
+        {"pretrain.steps": [20, 22]},
+    )
     assert told["step"] == 22
 
     Path("params.yaml").write_text(PARAMS)
@@ -233,5 +307,7 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     for wish in (first.name, "smoke", ""):  # as with DVC; the run that was continued goes on
         monkeypatch.setenv("ELECTRA_CONTINUE", wish)
         assert main(["pretrain", "smoke"]) == 0
-        assert json.loads(Path("build/models/smoke/results.json").read_text())["continued"] == [change]
+        assert json.loads(Path("build/models/smoke/results.json").read_text())["continued"] == [
+            change
+        ]
     Path("params.yaml").write_text(PARAMS)

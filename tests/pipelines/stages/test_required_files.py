@@ -1,4 +1,6 @@
-"""Official files that a run needs and that are not there: asked for before, in a sentence that names them."""
+"""Official files that a run needs and that are not there: asked for before, in a sentence that
+names them.
+"""
 
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from pipelines.stages.required_files import needed
 from pipelines.tracking import Tracker
 from tests.conftest import SMOKE
 
-LOCAL = SMOKE.replace("smoke: {kind: sample, seed: 1}", "smoke: {kind: local, glue: glue, squad: squad}")
+LOCAL = SMOKE.replace(
+    "smoke: {kind: sample, seed: 1}", "smoke: {kind: local, glue: glue, squad: squad}"
+)
 
 
 def project(recipe: str = "{}", text: str = LOCAL) -> None:
@@ -31,7 +35,10 @@ def official(folder: Path, *names: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             label = GLUE[task].labels[0] if GLUE[task].labels else "1.0"
             path.write_text(
-                "\t".join(header) + "\n" + "\t".join(label if name == layout.label else "x" for name in header) + "\n"
+                "\t".join(header)
+                + "\n"
+                + "\t".join(label if name == layout.label else "x" for name in header)
+                + "\n"
             )
 
 
@@ -52,17 +59,24 @@ def test_a_missing_file_is_named_before_anything_is_read(here: Path, capsys) -> 
     assert str(caught.value) == sentence
     assert main(["check", "smoke"]) == 69
     assert sentence in capsys.readouterr().err
-    project(text=LOCAL.replace("blank_lines}]", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}"))
+    project(
+        text=LOCAL.replace(
+            "blank_lines}]", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}"
+        )
+    )
     with pytest.raises(SourceUnreachable, match=r"there is no glue/SST-2/dev\.tsv"):
         corpus.run("smoke", load(), Tracker(None))
     official(here / "glue")
     with pytest.raises(
-        SourceUnreachable, match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions"
+        SourceUnreachable,
+        match=r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions",
     ):
         tasks.run("smoke", load(), Tracker(None))
 
 
-def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second_dev_set(here: Path, capsys) -> None:
+def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second_dev_set(
+    here: Path, capsys
+) -> None:
     project("{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
     assert needed(load(), "smoke") == {"mnli": "recipes.smoke.run", "cola": "recipes.smoke.run"}
     official(here / "glue", "mnli", "cola")
@@ -71,7 +85,10 @@ def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second
         file.write("cut\n")
     tasks.run("smoke", load(), Tracker(None))
     said = capsys.readouterr().err
-    assert "warning: tasks.smoke: there is no glue/MNLI/dev_mismatched.tsv; mnli is scored without" in said
+    assert (
+        "warning: tasks.smoke: there is no glue/MNLI/dev_mismatched.tsv; mnli is scored without"
+        in said
+    )
     left_out = "1 of 5 rows (20.00%) cannot be read; see build/tasks/smoke/quarantine.jsonl, and tasks.smoke.quarantine"
     assert f"warning: tasks.smoke: {left_out} to change it" in said
     assert (here / "build/tasks/smoke/mnli/dev.jsonl").is_file()

@@ -35,9 +35,15 @@ def workspace(tmp_path: Path, monkeypatch) -> Path:
     context = "the cat is red. the dog is blue. the bird is green. the cat is red. the dog is blue."
     for task in ("squad1", "squad2"):
         rows = []
-        for number, (animal, colour) in enumerate([("cat", "red"), ("dog", "blue"), ("bird", "green")] * 4):
+        for number, (animal, colour) in enumerate(
+            [("cat", "red"), ("dog", "blue"), ("bird", "green")] * 4
+        ):
             none = task == "squad2" and number % 4 == 0
-            answers = [] if none else [{"text": colour, "start": context.index(f"{animal} is") + len(animal) + 4}]
+            answers = (
+                []
+                if none
+                else [{"text": colour, "start": context.index(f"{animal} is") + len(animal) + 4}]
+            )
             question = "the is red?" if none else f"the {animal} is?"
             rows.append(
                 {
@@ -66,7 +72,9 @@ def test_the_stage_leaves_official_answers_that_score_what_it_says(workspace):
         assert values["dev_rows"] == 12
         for arm in ("pretrained", "scratch"):
             for place, seed in enumerate(values[arm]["seeds"]):
-                answers = json.loads(Path(f"build/squad/small/{version}/{arm}-seed{seed}.json").read_text())
+                answers = json.loads(
+                    Path(f"build/squad/small/{version}/{arm}-seed{seed}.json").read_text()
+                )
                 scores = question_scores(rows, answers, version)
                 for index, metric in enumerate(("exact", "f1")):
                     mean = 100 * sum(pair[index] for pair in scores.values()) / len(rows)
@@ -86,7 +94,9 @@ def test_seeds_answer_together(workspace):
     alone = json.loads(Path("build/squad/small/results.json").read_text())
     files = files_of("build/squad")
     params = Path("params.yaml")
-    params.write_text(params.read_text().replace("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,"))
+    params.write_text(
+        params.read_text().replace("seeds: [1, 2],", "seeds: [1, 2], ensemble: true,")
+    )
     squad.run("small", load(), Tracker(None))
     result = json.loads(Path("build/squad/small/results.json").read_text())
     made = files_of("build/squad")
@@ -102,9 +112,13 @@ def test_seeds_answer_together(workspace):
         for arm, figures in together.items():
             every = alone["versions"][version][arm]["all"]
             assert figures["seeds"] == [1, 2] and set(figures) - {"seeds"} <= set(every)
-            answers = json.loads(Path(f"build/squad/small/{version}/{arm}-ensemble.json").read_text())
+            answers = json.loads(
+                Path(f"build/squad/small/{version}/{arm}-ensemble.json").read_text()
+            )
             scores = question_scores(rows, answers, version)
-            assert figures["f1"] == pytest.approx(100 * sum(pair[1] for pair in scores.values()) / len(rows), abs=1e-4)
+            assert figures["f1"] == pytest.approx(
+                100 * sum(pair[1] for pair in scores.values()) / len(rows), abs=1e-4
+            )
             assert Path(f"build/squad/small/{version}/{arm}-ensemble-nbest.json").is_file()
     before = files_of("build/squad")
     squad.run("small", load(), Tracker(None))

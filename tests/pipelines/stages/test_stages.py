@@ -1,4 +1,6 @@
-"""The list of stages: what each reads, what data its numbers are of, and that its code is what it imports."""
+"""The list of stages: what each reads, what data its numbers are of, and that its code is what it
+imports.
+"""
 
 import ast
 from pathlib import Path
@@ -15,10 +17,19 @@ from tests.test_architecture import SOURCES, imports, name_of, tree
 
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
-TELLERS = tuple(f"pipelines/stages/{name}.py" for name in ("__init__", "verified_inputs", "required_files"))
-KEEPERS = ("electra/storage", "pipelines/cli", "pipelines/config", "pipelines/runtime", "pipelines/tracking")
+TELLERS = tuple(
+    f"pipelines/stages/{name}.py" for name in ("__init__", "verified_inputs", "required_files")
+)
+KEEPERS = (
+    "electra/storage",
+    "pipelines/cli",
+    "pipelines/config",
+    "pipelines/runtime",
+    "pipelines/tracking",
+)
 KEEPERS = (*KEEPERS, "pipelines/versioning")
-READERS = ("pipelines/sources",)  # some stages list them; the others only read settings, or one file, through them
+# some stages list them; the others only read settings, or one file, through them
+READERS = ("pipelines/sources",)
 
 
 def test_what_a_stage_rests_on() -> None:
@@ -33,7 +44,10 @@ def test_what_a_stage_rests_on() -> None:
 
 def test_a_stage_that_already_runs_here_is_refused(here: Path) -> None:
     params = load()
-    with lock_folder(LOCKS / "tasks-smoke"), pytest.raises(Busy, match=r"runs/\.locks/tasks-smoke: is in use by pid"):
+    with (
+        lock_folder(LOCKS / "tasks-smoke"),
+        pytest.raises(Busy, match=r"runs/\.locks/tasks-smoke: is in use by pid"),
+    ):
         STAGES["tasks"].run("smoke", params, Tracker(None))
     assert not Path("build").exists()
 
@@ -55,24 +69,34 @@ def is_empty(module: str) -> bool:
 
 
 def followed(stage: str) -> dict[str, str]:
-    """The modules that a stage imports, directly or not, and what imports each; what only keeps ends the walk."""
+    """The modules that a stage imports, directly or not, and what imports each; what only keeps
+    ends the walk.
+    """
     own = tuple(path for path in CODE[stage] if path.startswith("pipelines/stages"))
     reads = any(inside(path, READERS) for path in CODE[stage])
     found: dict[str, str] = {}
-    waiting = [(name, "the stage") for name, path in MODULES.items() if inside(str(path.relative_to(ROOT)), own)]
+    waiting = [
+        (name, "the stage")
+        for name, path in MODULES.items()
+        if inside(str(path.relative_to(ROOT)), own)
+    ]
     while waiting:
         name, importer = waiting.pop()
         path = str(MODULES[name].relative_to(ROOT))
         if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not reads):
             continue
         found[name] = importer
-        waiting += [(target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)]
+        waiting += [
+            (target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)
+        ]
     return found
 
 
 @pytest.mark.parametrize("stage", CODE)
 def test_what_a_stage_imports_is_its_code(stage: str) -> None:
-    found = {str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()}
+    found = {
+        str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()
+    }
     missing = {path: importer for path, importer in found.items() if not inside(path, CODE[stage])}
     assert not missing
 
@@ -80,7 +104,9 @@ def test_what_a_stage_imports_is_its_code(stage: str) -> None:
 @pytest.mark.parametrize("stage", CODE)
 def test_a_stage_needs_the_code_that_it_lists(stage: str) -> None:
     found = {str(MODULES[name].relative_to(ROOT)) for name in followed(stage)}
-    assert not [listed for listed in CODE[stage] if not any(inside(path, (listed,)) for path in found)]
+    assert not [
+        listed for listed in CODE[stage] if not any(inside(path, (listed,)) for path in found)
+    ]
 
 
 def test_no_stage_lists_code_that_only_keeps() -> None:

@@ -14,11 +14,15 @@ from pipelines.stages.summarize import of_ablation, of_model, summarize
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
-    "tasks": {"cola": {"metric": "matthews", "pretrained": {"mean": 50.0}, "scratch": {"mean": 10.0}}},
+    "tasks": {
+        "cola": {"metric": "matthews", "pretrained": {"mean": 50.0}, "scratch": {"mean": 10.0}}
+    },
     "average": {"name": "mean", "pretrained": {"mean": 60.0}},
 }
 SQUAD = {"versions": {"2.0": {"pretrained": {"mean": 70.0}}}}
-FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")} | {"pretrain": "models"}
+FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")} | {
+    "pretrain": "models"
+}
 
 
 def test_a_models_numbers() -> None:
@@ -32,7 +36,11 @@ def test_a_models_numbers() -> None:
 
 
 def test_an_arm_that_failed_has_no_number() -> None:
-    arms = {"electra": {"average": {"mean": 1.5}}, "mlm": {"status": "failed: x", "average": None}, "other": {}}
+    arms = {
+        "electra": {"average": {"mean": 1.5}},
+        "mlm": {"status": "failed: x", "average": None},
+        "other": {},
+    }
     assert of_ablation({"arms": arms}) == {"electra": 1.5}
 
 
@@ -82,7 +90,14 @@ def test_damaged_numbers_are_not_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt", ["[]", "3", '{"tasks": 3}', '{"tasks": {"cola": []}}', '{"tasks": {}, "average": {"pretrained": {}}}']
+    "spoilt",
+    [
+        "[]",
+        "3",
+        '{"tasks": 3}',
+        '{"tasks": {"cola": []}}',
+        '{"tasks": {}, "average": {"pretrained": {}}}',
+    ],
 )
 @pytest.mark.usefixtures("made")
 def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:

@@ -34,9 +34,13 @@ OFFICIAL = {
 @pytest.mark.skipif(not DATA.exists(), reason="the folder shared/data is not beside this checkout")
 def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) -> None:
     none_bad = QuarantineConfig(handful=0, fraction=0.0)
-    source = LocalTasks(kind="local", glue=str(DATA / "glue"), squad=str(DATA / "squad"), quarantine=none_bad)
+    source = LocalTasks(
+        kind="local", glue=str(DATA / "glue"), squad=str(DATA / "squad"), quarantine=none_bad
+    )
     counts = gather(source, "tasks.local", tmp_path / "tasks")["tasks"]
-    assert {task: tuple(split["rows"] for split in splits.values()) for task, splits in counts.items()} == OFFICIAL
+    assert {
+        task: tuple(split["rows"] for split in splits.values()) for task, splits in counts.items()
+    } == OFFICIAL
     assert sum(row["impossible"] for row in read_jsonl(tmp_path / "tasks/squad2/dev.jsonl")) == 870
 
 
@@ -54,11 +58,16 @@ def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> Non
 
 def test_a_handful_of_bad_rows_is_quarantined_and_counted_and_more_stop(tmp_path: Path) -> None:
     metrics = gather(rte(tmp_path / "glue", bad=5), "tasks.x", tmp_path / "out")
-    assert metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5} and metrics["quarantined"] == 5
+    assert (
+        metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5}
+        and metrics["quarantined"] == 5
+    )
     entries = read_jsonl(tmp_path / "out/quarantine.jsonl")
     assert len(entries) == 5 and entries[0]["where"].endswith("train.tsv:42")
     assert entries[0]["reason"] == "unknown label 'maybe', not one of entailment, not_entailment"
-    with pytest.raises(BadInput, match=r"train.tsv:42: unknown label 'maybe'.*\(the first of 6 bad rows of 46"):
+    with pytest.raises(
+        BadInput, match=r"train.tsv:42: unknown label 'maybe'.*\(the first of 6 bad rows of 46"
+    ):
         gather(rte(tmp_path / "glue", bad=6), "tasks.x", tmp_path / "six")
     assert {path.name for path in tmp_path.iterdir()} == {"glue", "out"}
 
@@ -68,9 +77,21 @@ def test_a_wrong_layout_or_an_empty_split_stops(tmp_path: Path) -> None:
     rte(tmp_path / "glue", rows=0, split="dev")
     for change, error, sentence in (
         (lambda: None, BadInput, "has no rows in rte dev"),
-        (lambda: (tmp_path / "glue/RTE/dev.tsv").write_text("a\tb\n1\t2\n"), BadInput, r"dev.tsv:1: has no column"),
-        (lambda: shutil.rmtree(tmp_path / "glue/RTE"), BadInput, r"tasks\.x: has none of the tasks"),
-        (lambda: shutil.rmtree(tmp_path / "glue"), SourceUnreachable, r"tasks\.x\.glue: there is no folder"),
+        (
+            lambda: (tmp_path / "glue/RTE/dev.tsv").write_text("a\tb\n1\t2\n"),
+            BadInput,
+            r"dev.tsv:1: has no column",
+        ),
+        (
+            lambda: shutil.rmtree(tmp_path / "glue/RTE"),
+            BadInput,
+            r"tasks\.x: has none of the tasks",
+        ),
+        (
+            lambda: shutil.rmtree(tmp_path / "glue"),
+            SourceUnreachable,
+            r"tasks\.x\.glue: there is no folder",
+        ),
     ):
         change()
         with pytest.raises(error, match=sentence):
@@ -81,8 +102,17 @@ def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path: Path) -> None:
     header = "index\tsentence1\tsentence2\n"
     for name in ("MNLI/test_matched.tsv", "diagnostic/diagnostic.tsv"):
         (tmp_path / "glue" / name).parent.mkdir(parents=True)
-        (tmp_path / "glue" / name).write_text(header + '0\tThe "cat" sat.\tA cat sat.\n1\tA cat sat.\tNo cat sat.\n')
-    metrics = gather(LocalTasks(kind="local", glue=str(tmp_path / "glue")), "tasks.x", tmp_path / "out")
-    assert metrics["tasks"]["mnli"] == {split: {"rows": 2, "quarantined": 0} for split in ("test", "test_diagnostic")}
+        (tmp_path / "glue" / name).write_text(
+            header + '0\tThe "cat" sat.\tA cat sat.\n1\tA cat sat.\tNo cat sat.\n'
+        )
+    metrics = gather(
+        LocalTasks(kind="local", glue=str(tmp_path / "glue")), "tasks.x", tmp_path / "out"
+    )
+    assert metrics["tasks"]["mnli"] == {
+        split: {"rows": 2, "quarantined": 0} for split in ("test", "test_diagnostic")
+    }
     rows = read_jsonl(tmp_path / "out/mnli/test_diagnostic.jsonl")
-    assert rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None} and rows[1]["id"] == "1"
+    assert (
+        rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None}
+        and rows[1]["id"] == "1"
+    )

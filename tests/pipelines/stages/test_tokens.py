@@ -1,4 +1,6 @@
-"""The tokens stage: rows of every length from one reading, no leak between splits, the same bytes however run."""
+"""The tokens stage: rows of every length from one reading, no leak between splits, the same bytes
+however run.
+"""
 
 import re
 from collections import Counter
@@ -26,7 +28,9 @@ from tests.conftest import files_of
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
 
 
-def write_corpus(folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None) -> Path:
+def write_corpus(
+    folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None
+) -> Path:
     folder.mkdir(parents=True)
     numbers = np.random.default_rng(0)
     sources = len(weights or [None])
@@ -50,7 +54,9 @@ def config(**settings: Any) -> TokensConfig:
 
 
 def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dict[str, Any]:
-    return make_rows(config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}")
+    return make_rows(
+        config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}"
+    )
 
 
 def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
@@ -69,7 +75,11 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
             kept = Counter(rows.ids[rows.ids > 4].tolist())
             assert kept == {token: n for token, n in expected.items() if token > 4}
             counts = metrics["rows"][str(length)][split]
-            assert counts["tokens_discarded"] == 0 and counts["rows"] == len(rows) and counts["tokens"] == rows.tokens
+            assert (
+                counts["tokens_discarded"] == 0
+                and counts["rows"] == len(rows)
+                and counts["tokens"] == rows.tokens
+            )
             assert counts["tokens_read"] == expected.total()
     verify_manifest(tmp_path / "out")
     assert not list((tmp_path / "work-out").glob("tokens/*"))
@@ -77,26 +87,43 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -> None:
-    """Paragraphs longer than a row, cut or split into sentences; and letters that the alphabet has no room for."""
-    paragraph = " ".join(f"{' '.join(WORDS[i : i + 6])}.".capitalize() for i in range(0, 120, 6)) + " 漢字漢字"
+    """Paragraphs longer than a row, cut or split into sentences; and letters that the alphabet has
+    no room for.
+    """
+    paragraph = (
+        " ".join(f"{' '.join(WORDS[i : i + 6])}.".capitalize() for i in range(0, 120, 6))
+        + " 漢字漢字"
+    )
     rows = [{"id": str(i), "text": f"{paragraph}\n{WORDS[i]}"} for i in range(60)]
     monkeypatch.chdir(tmp_path)
     corpus = Path("build/corpus/x")
     corpus.mkdir(parents=True)
     write_jsonl(corpus / "documents-00000.jsonl", rows)
     write_manifest(
-        corpus, kind="corpus", name="x", shards=[{"file": "documents-00000.jsonl", "source": 0}], weights=[None]
+        corpus,
+        kind="corpus",
+        name="x",
+        shards=[{"file": "documents-00000.jsonl", "source": 0}],
+        weights=[None],
     )
     lost = {}
     for lines in ("paragraphs", None):
-        tokenizer = {"kind": "train", "vocab_size": 150, "alphabet": len(set("".join(WORDS[:126]))) + 1}
+        tokenizer = {
+            "kind": "train",
+            "vocab_size": 150,
+            "alphabet": len(set("".join(WORDS[:126]))) + 1,
+        }
         packing = {"lines": lines} if lines else {}
         settings = config(tokenizer=tokenizer, lengths=[32], maximum_unknown=1.0, packing=packing)
         tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())
         letters = sum(len(row["text"].replace(" ", "").replace("\n", "")) for row in rows)
-        assert (metrics["characters"], metrics["unknown_characters"], metrics["long_words"]) == (letters, 60 * 4, 0)
+        assert (metrics["characters"], metrics["unknown_characters"], metrics["long_words"]) == (
+            letters,
+            60 * 4,
+            0,
+        )
         said = capsys.readouterr().err
         assert re.search(
             r"warning: tokens\.x: [\d,]+ of [\d,]+ tokens \([\d.]+%\) did not fit rows of 32; "
@@ -112,7 +139,9 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
 
 
 @pytest.mark.parametrize("rule", ["electra", "packed"])
-def test_rows_that_are_mostly_padding_are_a_warning(tmp_path: Path, monkeypatch, capsys, rule: str) -> None:
+def test_rows_that_are_mostly_padding_are_a_warning(
+    tmp_path: Path, monkeypatch, capsys, rule: str
+) -> None:
     """Short documents, one a row, as descriptions of packages are."""
     monkeypatch.chdir(tmp_path)
     write_corpus(Path("build/corpus/x"))
@@ -124,7 +153,9 @@ def test_rows_that_are_mostly_padding_are_a_warning(tmp_path: Path, monkeypatch,
     assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
 
 
-def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bytes_from_one_and_three_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     results = []
     for workers in (1, 3):
@@ -134,7 +165,9 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path: Path, monkeypatch: 
     assert len(results[0][1]) == 5 + 2 * 5
 
 
-def test_finished_shards_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_shards_are_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     made: list[int] = []
     pack = tokens.pack_shard
@@ -171,10 +204,13 @@ def test_weights_share_the_tokens(tmp_path: Path) -> None:
     plain = write_corpus(tmp_path / "plain", shards=3, documents=60, weights=[None, None])
     natural = run(tmp_path, plain, "natural", lengths=[32], valid_fraction=0.05)
     rows, base = (m["rows"]["32"]["train"]["rows"] for m in (metrics, natural))
-    assert rows == pytest.approx(base * 4 / 3, rel=0.08)  # one shard against two: the first is taken about twice
+    # one shard against two: the first is taken about twice
+    assert rows == pytest.approx(base * 4 / 3, rel=0.08)
     assert metrics["rows"]["32"]["valid"] == natural["rows"]["32"]["valid"]
     manifest = {"weights": [2.0, 1.0, 1.0], "shards": [{"source": 0}, {"source": 1}, {"source": 2}]}
-    assert source_copies(manifest, [{"tokens_kept": 100}, {"tokens_kept": 50}, {"tokens_kept": 200}]) == [4.0, 4.0, 1.0]
+    assert source_copies(
+        manifest, [{"tokens_kept": 100}, {"tokens_kept": 50}, {"tokens_kept": 200}]
+    ) == [4.0, 4.0, 1.0]
     assert source_copies({**manifest, "weights": [None] * 3}, [{"tokens_kept": 1}] * 3) == [1.0] * 3
 
 
@@ -182,18 +218,25 @@ def test_a_published_vocabulary(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     vocabulary = wordpiece.train_wordpiece(WORDS, 200)
     wordpiece.save(vocabulary, tmp_path / "published")
-    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "published/vocab.txt")})
+    metrics = run(
+        tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "published/vocab.txt")}
+    )
     assert metrics["tokenizer"] == vocabulary.identity
-    assert (tmp_path / "out/vocab.txt").read_bytes() == (tmp_path / "published/vocab.txt").read_bytes()
+    assert (tmp_path / "out/vocab.txt").read_bytes() == (
+        tmp_path / "published/vocab.txt"
+    ).read_bytes()
 
 
 def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
     with pytest.raises(
-        BadInput, match=r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]"
+        BadInput,
+        match=r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]",
     ):
-        run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "other/vocab.txt")})
+        run(
+            tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "other/vocab.txt")}
+        )
     with pytest.raises(BadInput, match="there is no such file"):
         run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "nowhere.txt")})
     assert not (tmp_path / "out").exists()
@@ -201,24 +244,41 @@ def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
 
 def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", shards=1, documents=2)
-    with pytest.raises(BadInput, match=r"tokens\.x: has 2 documents, none for valid; expected at least one"):
+    with pytest.raises(
+        BadInput, match=r"tokens\.x: has 2 documents, none for valid; expected at least one"
+    ):
         run(tmp_path, corpus, valid_fraction=0.001)
-    with pytest.raises(BadInput, match=r"has \d+ tokens to train on; expected enough for one row of 4,096"):
+    with pytest.raises(
+        BadInput, match=r"has \d+ tokens to train on; expected enough for one row of 4,096"
+    ):
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096], seed=seed_that_splits(corpus))
 
 
 def seed_that_splits(corpus: Path) -> int:
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
-    return next(seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2)
+    return next(
+        seed for seed in range(99) if len({split_of(text, seed, 0.5) for text in texts}) == 2
+    )
 
 
 def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
     """Ids above 65,535 reach the rows as they are, in four bytes."""
     corpus = write_corpus(tmp_path / "corpus", shards=1)
     letters = sorted({letter for word in WORDS for letter in word} | {"."})
-    pieces = [*SPECIALS, *(f"[unused{i}]" for i in range(66_000)), *letters, *(f"##{c}" for c in letters), *WORDS]
+    pieces = [
+        *SPECIALS,
+        *(f"[unused{i}]" for i in range(66_000)),
+        *letters,
+        *(f"##{c}" for c in letters),
+        *WORDS,
+    ]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(tmp_path / "vocab.txt")}, lengths=[32])
+    metrics = run(
+        tmp_path,
+        corpus,
+        tokenizer={"kind": "vocab", "file": str(tmp_path / "vocab.txt")},
+        lengths=[32],
+    )
     rows = Rows.open(tmp_path / "out/rows-32", "train")
     assert metrics["vocab_size"] == len(pieces) > 66_000 and rows.ids.dtype == np.dtype("<u4")
     tokenizer = wordpiece.load(tmp_path / "out")

@@ -1,4 +1,6 @@
-"""Whatever a stage reads of earlier ones is verified: damage is one sentence, and nothing is trained or written."""
+"""Whatever a stage reads of earlier ones is verified: damage is one sentence, and nothing is
+trained or written.
+"""
 
 import dataclasses
 import shutil
@@ -18,11 +20,27 @@ from tests.conftest import SMOKE, copy_text, each_with_some, harm
 
 from .test_glue import workspace as small  # noqa: F401
 
-MODEL = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json"]
+MODEL = [
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+    "MANIFEST.json",
+]
 TASKS = ["cola/train.jsonl", "cola/dev.jsonl", "mnli/dev_mismatched.jsonl", "MANIFEST.json"]
-TOKENS = ["tokenizer.json", "vocab.txt", "tokenizer_config.json", "MANIFEST.json", "rows-16/MANIFEST.json"]
-TOKENS += [f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")]
-HOW = ["flipped", "cut", "folder", "missing"]  # what cannot be read: `benchmarks.reliability --only reads`
+TOKENS = [
+    "tokenizer.json",
+    "vocab.txt",
+    "tokenizer_config.json",
+    "MANIFEST.json",
+    "rows-16/MANIFEST.json",
+]
+TOKENS += [
+    f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")
+]
+# what cannot be read: `benchmarks.reliability --only reads`
+HOW = ["flipped", "cut", "folder", "missing"]
 
 
 def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -31,21 +49,28 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "Traceback" not in said
     assert str(path.parent) in said and " run " in said
-    assert not any(Path(place).exists() for place in ("build/glue", "build/squad", "results/small", "results/smoke"))
+    assert not any(
+        Path(place).exists()
+        for place in ("build/glue", "build/squad", "results/small", "results/smoke")
+    )
     return said
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
     each_with_some(
-        [f"models/small/encoder/{name}" for name in MODEL] + [f"tasks/made_up/{name}" for name in TASKS], HOW
+        [f"models/small/encoder/{name}" for name in MODEL]
+        + [f"tasks/made_up/{name}" for name in TASKS],
+        HOW,
     ),
 )
 def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) -> None:  # noqa: F811
     path = Path("build") / name
     harm(path, how)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
-    assert f"run `python -m pipelines {again}` to make it again" in refused(["glue", "small"], path, capsys)
+    assert f"run `python -m pipelines {again}` to make it again" in refused(
+        ["glue", "small"], path, capsys
+    )
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +101,16 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
     assert not Path("runs/pretrain").exists()
 
 
-@pytest.mark.parametrize(("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW))
+@pytest.mark.parametrize(
+    ("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
+)
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
     harm(path, how)
-    assert "run `python -m pipelines corpus smoke` to make it again" in refused(["tokens", "smoke"], path, capsys)
+    assert "run `python -m pipelines corpus smoke` to make it again" in refused(
+        ["tokens", "smoke"], path, capsys
+    )
     assert not Path("build/tokens").exists()
 
 
@@ -120,7 +149,9 @@ def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys)
     shutil.copytree("build/models/small/encoder", "elsewhere")
     Path("elsewhere/MANIFEST.json").unlink()
     text = Path("params.yaml").read_text()
-    Path("params.yaml").write_text(text.replace("published: {}", "published: {theirs: {folder: elsewhere}}"))
+    Path("params.yaml").write_text(
+        text.replace("published: {}", "published: {theirs: {folder: elsewhere}}")
+    )
     from pipelines.stages import published
 
     published.run("theirs", load(), tracking.Tracker(None))

@@ -15,7 +15,9 @@ from pipelines.text.cleaning import CleaningConfig, QuarantineConfig, clean, sen
 
 def cleaned(text: str, **settings: object) -> tuple[str, dict[str, int]]:
     counts: Counter[str] = Counter()
-    return clean(text, CleaningConfig(**settings), counts), {key: n for key, n in counts.items() if n}
+    return clean(text, CleaningConfig(**settings), counts), {
+        key: n for key, n in counts.items() if n
+    }
 
 
 def test_lines_are_trimmed_and_white_space_becomes_one_space() -> None:
@@ -38,7 +40,10 @@ def test_what_is_dropped_is_counted() -> None:
         {"lines_read": 4, "lines": 2, "short_lines": 1, "duplicate_lines": 1},
     )
     assert cleaned(" \n\t\n") == ("", {"empty_documents": 1})
-    assert cleaned("ab", minimum_document=3) == ("", {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1})
+    assert cleaned("ab", minimum_document=3) == (
+        "",
+        {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1},
+    )
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [
@@ -99,9 +104,11 @@ def test_sentences() -> None:
 @given(st.text(st.sampled_from('aBJ .!?"。)…'), max_size=60))
 @example("B. J. S. A. Mr. B")
 def test_sentences_end_where_the_rule_says(line: str) -> None:
-    """The rule once more, each sign looked back at from the place behind it: slower to search for, easier to read."""
+    """The rule once more, each sign looked back at from the place behind it: slower to search for,
+    easier to read.
+    """
     rule = re.compile(
-        r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"  # noqa: E501
+        r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"
     )
     ends = [0, *(match.end() for match in rule.finditer(line)), len(line)]
     pieces = [line[start:end].strip(" ") for start, end in itertools.pairwise(ends)]

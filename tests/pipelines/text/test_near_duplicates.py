@@ -14,7 +14,9 @@ def keys(text: str) -> np.ndarray:
 
 
 def jaccard(one: list[str], other: list[str]) -> float:
-    first, second = ({tuple(text[i : i + NGRAM]) for i in range(len(text) - NGRAM + 1)} for text in (one, other))
+    first, second = (
+        {tuple(text[i : i + NGRAM]) for i in range(len(text) - NGRAM + 1)} for text in (one, other)
+    )
     return len(first & second) / len(first | second)
 
 
@@ -36,6 +38,8 @@ def test_small_texts() -> None:
     assert keys("").tolist() == keys("?!").tolist() and len(set(keys("").tolist())) == BANDS
     assert keys("One, two.").tolist() == keys("one two").tolist() != keys("two one").tolist()
     assert not np.intersect1d(keys("one two"), keys("one two three")).size
-    assert keys("same " * 5).tolist() == keys("same " * 500).tolist(), "sets of n-grams are compared"
+    assert keys("same " * 5).tolist() == keys("same " * 500).tolist(), (
+        "sets of n-grams are compared"
+    )
     long = " ".join(f"w{i}" for i in range(5000))
     assert len(np.intersect1d(keys(long), keys(long + " end"))) > BANDS // 2

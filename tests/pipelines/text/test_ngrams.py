@@ -1,4 +1,6 @@
-"""Hashes of words and n-grams: one for each that differs, the same however a text is cut, beside plain Python."""
+"""Hashes of words and n-grams: one for each that differs, the same however a text is cut, beside
+plain Python.
+"""
 
 import random
 import re
@@ -43,7 +45,9 @@ def test_ngrams_are_equal_where_their_words_are() -> None:
     hashes, _ = words(" ".join(text))
     for n in (1, 2, 5, 13):
         expected = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
-        assert len(set(zip(expected, ngrams(hashes, n).tolist(), strict=True))) == len(set(expected))
+        assert len(set(zip(expected, ngrams(hashes, n).tolist(), strict=True))) == len(
+            set(expected)
+        )
         assert len(set(ngrams(hashes, n).tolist())) == len(set(expected))
     assert not len(ngrams(hashes[:4], 5)) and not len(ngrams(hashes[:0], 1))
     assert ngrams(hashes[:1], 1) != hashes[:1], "a single word is not its own 1-gram by chance"
@@ -56,5 +60,6 @@ def test_a_set_finds_what_it_has() -> None:
     assert len(several.hashes) == 1000
     mixed = np.concatenate([outside, inside[::-1], outside])
     assert several.hashes[several.find(mixed)].tolist() == inside[::-1].tolist()
-    near = np.concatenate([inside + np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])  # with the same leading bits
+    # with the same leading bits
+    near = np.concatenate([inside + np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])
     assert not len(several.find(near)) and not len(NgramSet(inside[:0]).find(inside))

@@ -19,11 +19,16 @@ CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
 def runs(store: Any) -> dict[str, Any]:
     """By name; without the commit, which the name of a workflow ends with."""
     client, experiment = store
-    return {re.sub(r" [0-9a-f]{8}$", "", run.info.run_name): run for run in client.search_runs([experiment])}
+    return {
+        re.sub(r" [0-9a-f]{8}$", "", run.info.run_name): run
+        for run in client.search_runs([experiment])
+    }
 
 
 def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
-    return [(point.step, point.value) for point in store[0].get_metric_history(run.info.run_id, key)]
+    return [
+        (point.step, point.value) for point in store[0].get_metric_history(run.info.run_id, key)
+    ]
 
 
 def append(folder: Path, *events: dict[str, Any]) -> EventLog:

@@ -40,20 +40,35 @@ def test_a_tracker_reports_what_happened() -> None:
         ("close", "cola/seed1"),
         ("close", "cola"),
     ]
-    assert events[0]["params"] == {"rate.peak": "0.001", "rate.phases": "{}", "d": "[1, 2]", "e": "x", "f": "null"}
+    assert events[0]["params"] == {
+        "rate.peak": "0.001",
+        "rate.phases": "{}",
+        "d": "[1, 2]",
+        "e": "x",
+        "f": "null",
+    }
     assert events[2]["values"] == {"loss": 1.0}
     stops = (Stopped("x", "stopped"), KeyboardInterrupt(), Interrupted(15))
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
             raise error
-        assert events[-1]["status"] == status and events[-1]["error"].startswith(type(error).__name__)
+        assert events[-1]["status"] == status and events[-1]["error"].startswith(
+            type(error).__name__
+        )
 
 
-def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_in_the_address_of_the_store_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = "http://me:s3cret@127.0.0.1:9"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    monkeypatch.setattr(tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
-    with pytest.raises(OSError), open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs/x"):
+    monkeypatch.setattr(
+        tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    )
+    with (
+        pytest.raises(OSError),
+        open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs/x"),
+    ):
         raise OSError(f"no answer from {store}")
     (log,) = (tmp_path / "runs" / tracking.FOLDER).iterdir()
     assert "***@127" in (told := (log / "events.jsonl").read_text()) and "s3cret" not in told
@@ -62,7 +77,9 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monk
     monkeypatch.setattr(
         "mlflow.MlflowClient",
         lambda: SimpleNamespace(
-            get_experiment_by_name=lambda name: SimpleNamespace(experiment_id="1", lifecycle_stage="active")
+            get_experiment_by_name=lambda name: SimpleNamespace(
+                experiment_id="1", lifecycle_stage="active"
+            )
         ),
     )
     recorder.client(EventLog(log).read(0, 1)[0][0]["uri"])
@@ -70,7 +87,9 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path: Path, monk
 
 
 def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, monkeypatch):
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
+    started = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {})
     monkeypatch.setattr(tracking, "_uploader", lambda folder: started)
@@ -98,17 +117,25 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
         ("databricks", "databricks"),
     ],
 )
-def test_a_relative_store_is_one_in_the_projects_folder(given: str, expected: str, monkeypatch) -> None:
+def test_a_relative_store_is_one_in_the_projects_folder(
+    given: str, expected: str, monkeypatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
     assert tracking.uri() == expected
 
 
-def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(monkeypatch, tmp_path) -> None:
+def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
+    monkeypatch, tmp_path
+) -> None:
     keys = set()
     for user in ("anna", "ben"):
         monkeypatch.setenv("LOGNAME", user)
         sent: list[dict[str, Any]] = []
-        monkeypatch.setattr(tracking, "Sender", lambda folder, sent=sent: SimpleNamespace(send=sent.append, close=list))
+        monkeypatch.setattr(
+            tracking,
+            "Sender",
+            lambda folder, sent=sent: SimpleNamespace(send=sent.append, close=list),
+        )
         with open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs"):
             pass
         keys.add(sent[0]["workflow"][0])

@@ -15,7 +15,10 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
     folder = copy_project(tmp_path / "project")
     params = folder / "params.yaml"
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
-    values = {"MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"], "ELECTRA_TAGS": '{"mlflow.user": "anna"}'}
+    values = {
+        "MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"],
+        "ELECTRA_TAGS": '{"mlflow.user": "anna"}',
+    }
     run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke", **values)
     uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     found = runs(store)
@@ -25,7 +28,10 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
     assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
     assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"
     assert tags["dvc.in.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
-    assert found["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert (
+        found["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"]
+        == lock["tokens@smoke"]["build/tokens/smoke"]
+    )
     assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
     assert {key for key in above.data.metrics if key.startswith("pretrain/")}
     assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"

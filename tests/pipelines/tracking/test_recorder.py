@@ -49,18 +49,33 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
     assert len(stage.data.tags["mlflow.source.git.commit"]) == 40
     assert stage.data.tags["git.dirty"] in {"true", "false"}
-    assert store[0].get_experiment(store[1]).tags["mlflow.experimentKind"] == "custom_model_development"
+    assert (
+        store[0].get_experiment(store[1]).tags["mlflow.experimentKind"]
+        == "custom_model_development"
+    )
 
 
 def test_counts_of_data_are_no_headlines_of_a_workflow(store: Any, tmp_path: Path) -> None:
-    send(tmp_path / "log", opening(tags={"stage": "tokens", "name": "x"}), metric(None, rows=60), CLOSE)
+    send(
+        tmp_path / "log",
+        opening(tags={"stage": "tokens", "name": "x"}),
+        metric(None, rows=60),
+        CLOSE,
+    )
     assert runs(store)["dvc repro"].data.metrics == {}
 
 
-def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tmp_path: Path) -> None:
+def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(
+    store: Any, tmp_path: Path
+) -> None:
     folder = tmp_path / "log"
     child = {"what": "open", "run": "cola", "name": "cola", "params": {}}
-    first = [opening(), child, metric(1, run="cola", score=1.0), *(metric(step, loss=1.0) for step in range(5))]
+    first = [
+        opening(),
+        child,
+        metric(1, run="cola", score=1.0),
+        *(metric(step, loss=1.0) for step in range(5)),
+    ]
     assert send(folder, *first)
     assert runs(store)["pretrain@tiny"].info.status == "KILLED"
     error = {**CLOSE, "status": "FAILED", "error": "OSError: no"}
@@ -71,7 +86,10 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tm
     found = runs(store)
     assert set(found) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
     stage = found["pretrain@tiny"]
-    assert points(store, stage, "loss") == [*((s, 1.0) for s in range(5)), *((s, 2.0) for s in (5, 6, 7))]
+    assert points(store, stage, "loss") == [
+        *((s, 1.0) for s in range(5)),
+        *((s, 2.0) for s in (5, 6, 7)),
+    ]
     assert points(store, found["cola"], "score") == [(1, 1.0), (2, 2.0)]
     assert stage.info.status == "FINISHED" and "error" not in stage.data.tags
     assert stage.data.tags["mlflow.parentRunId"] == found["the third"].info.run_id
@@ -79,21 +97,26 @@ def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(store: Any, tm
 
 
 def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path, capsys):
-    """As of a stopped ablation whose model has changed since: the settings of its arms have, its own have not."""
+    """As of a stopped ablation whose model has changed since: the settings of its arms have, its
+    own have not.
+    """
     for rate in ("1", "2", "1"):
         arm = {"what": "open", "run": "mlm", "name": "mlm", "params": {"rate": rate}}
         assert send(tmp_path / "log", opening(), arm, metric(1, run="mlm", loss=float(rate)))
     found = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "mlm"]
-    assert sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found) == [("1", 1.0), ("2", 2.0)], (
-        "and back"
-    )
+    assert sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found) == [
+        ("1", 1.0),
+        ("2", 2.0),
+    ], "and back"
     assert capsys.readouterr().err == ""
 
 
 def test_a_stage_that_ended_begins_a_new_run(store: Any, tmp_path: Path) -> None:
     for _ in range(2):
         assert send(tmp_path / "log", opening(), CLOSE)
-    assert [run.info.run_name for run in store[0].search_runs([store[1]])].count("pretrain@tiny") == 2
+    assert [run.info.run_name for run in store[0].search_runs([store[1]])].count(
+        "pretrain@tiny"
+    ) == 2
 
 
 def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monkeypatch):
@@ -108,7 +131,9 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monk
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
-        away.setattr(tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE))
+        away.setattr(
+            tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE)
+        )
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
     monkeypatch.setattr(uploader, "dvc_hashes", dict)  # by then another commit is checked out
@@ -120,7 +145,12 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monk
 
 
 def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path, capsys):
-    broken = {"what": "artifact", "run": "", "file": str(tmp_path / "absent.png"), "folder": "figures"}
+    broken = {
+        "what": "artifact",
+        "run": "",
+        "file": str(tmp_path / "absent.png"),
+        "folder": "figures",
+    }
     assert send(tmp_path / "log", opening(), broken, metric(1, loss=1.0), broken, CLOSE)
     assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
@@ -187,7 +217,9 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
     assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
     shutil.rmtree(tmp_path / "new")
     client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
-    assert client.get_run(old.info.run_id).info.artifact_uri.startswith(f"file://{tmp_path}/old/mlruns/")
+    assert client.get_run(old.info.run_id).info.artifact_uri.startswith(
+        f"file://{tmp_path}/old/mlruns/"
+    )
 
 
 @pytest.mark.parametrize("name", ["a%20b", "why?", "проект#1"])
@@ -199,4 +231,6 @@ def test_a_folder_of_any_name_holds_a_store_and_its_files(tmp_path, monkeypatch,
     client, experiment = recorder.client()
     run = client.create_run(experiment)
     client.log_text(run.info.run_id, "figure", "figure.txt")
-    assert (folder / "mlflow.db").is_file() and list((folder / "mlruns").glob("*/artifacts/figure.txt"))
+    assert (folder / "mlflow.db").is_file() and list(
+        (folder / "mlruns").glob("*/artifacts/figure.txt")
+    )

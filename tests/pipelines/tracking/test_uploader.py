@@ -1,4 +1,6 @@
-"""MLflow that goes and comes back: each point is sent once (one that never answers: `benchmarks.reliability`)."""
+"""MLflow that goes and comes back: each point is sent once (one that never answers:
+`benchmarks.reliability`).
+"""
 
 import os
 import shutil
@@ -77,7 +79,9 @@ def status(store: Any) -> str:
     return {name: run.info.status for name, run in runs(store).items()}["pretrain@tiny"]
 
 
-def test_an_outage_leaves_no_hole_and_is_reported_once(store: Any, flaky: Flaky, tmp_path: Path, capsys) -> None:
+def test_an_outage_leaves_no_hole_and_is_reported_once(
+    store: Any, flaky: Flaky, tmp_path: Path, capsys
+) -> None:
     running = Stage(tmp_path / "x")
     running.say(opening(), *losses(range(10)))
     until(lambda: len(sent(store)) == 10)
@@ -95,7 +99,9 @@ def test_an_outage_leaves_no_hole_and_is_reported_once(store: Any, flaky: Flaky,
     assert not (tmp_path / "x").exists()
 
 
-def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store: Any, flaky: Flaky, tmp_path: Path) -> None:
+def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(
+    store: Any, flaky: Flaky, tmp_path: Path
+) -> None:
     flaky.down = True
     folder = tmp_path / "x"
     assert not send(folder, opening(), *losses(range(10)))  # killed: there is no close
@@ -115,7 +121,9 @@ def test_a_log_is_sent_by_one_process_at_a_time(store: Any, flaky: Flaky, tmp_pa
     assert running.end() and status(store) == "KILLED" and sent(store) == [0]
 
 
-def test_the_machines_load_is_recorded_while_a_stage_runs(store: Any, tmp_path: Path, monkeypatch) -> None:
+def test_the_machines_load_is_recorded_while_a_stage_runs(
+    store: Any, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
     monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
     running = Stage(tmp_path / "x", live=True)
@@ -141,7 +149,9 @@ def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store,
     assert sent(store) == [0, 1]
 
 
-def test_a_deleted_experiment_ends_the_sending_and_restored_it_takes_everything(store, tmp_path, capsys):
+def test_a_deleted_experiment_ends_the_sending_and_restored_it_takes_everything(
+    store, tmp_path, capsys
+):
     mlflow, experiment = store
     mlflow.delete_experiment(experiment)
     running = Stage(tmp_path / "x")
@@ -159,7 +169,9 @@ def test_a_deleted_experiment_ends_the_sending_and_restored_it_takes_everything(
     assert sent(store) == list(range(5)) and status(store) == "FINISHED"
 
 
-def test_an_experiment_that_is_deleted_while_a_stage_runs_loses_nothing(store, tmp_path, monkeypatch):
+def test_an_experiment_that_is_deleted_while_a_stage_runs_loses_nothing(
+    store, tmp_path, monkeypatch
+):
     monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
     running = Stage(tmp_path / "x")
     running.say(opening(), *losses(range(5)))
@@ -182,7 +194,9 @@ def test_a_run_that_is_deleted_while_its_stage_runs_ends_the_sending(store, tmp_
     assert len(EventLog(tmp_path / "x").read(0, 100)[0]) == 7
 
 
-def test_what_went_to_a_wrong_address_is_sent_to_the_one_that_is_set(store, tmp_path, monkeypatch, capsys):
+def test_what_went_to_a_wrong_address_is_sent_to_the_one_that_is_set(
+    store, tmp_path, monkeypatch, capsys
+):
     right = os.environ["MLFLOW_TRACKING_URI"]
     folder = tmp_path / "runs" / "x"
     for wrong in ("nonsense://host", "http://127.0.0.1:9", "sqlite:////dev/null/m.db"):

@@ -23,16 +23,29 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
         return digest_of(("room",), tmp_path)
 
     first = digest(SOURCE)
-    assert digest(SOURCE.replace("A thing.", "Another thing.").replace("what for", "paths")) == first
-    assert digest(SOURCE.replace('"""A module."""\n', "").replace('        """Answer."""\n', "")) == first
+    assert (
+        digest(SOURCE.replace("A thing.", "Another thing.").replace("what for", "paths")) == first
+    )
+    assert (
+        digest(SOURCE.replace('"""A module."""\n', "").replace('        """Answer."""\n', ""))
+        == first
+    )
     assert digest(SOURCE.replace('(["a", "b"])', "(\n            ['a', 'b']\n        )")) == first
-    for old, new in (("= 1", "= 2"), ("None", "a"), ('"b"', '"c"'), ("if a", "if not a"), ("answer(", "answers(")):
+    for old, new in (
+        ("= 1", "= 2"),
+        ("None", "a"),
+        ('"b"', '"c"'),
+        ("if a", "if not a"),
+        ("answer(", "answers("),
+    ):
         assert digest(SOURCE.replace(old, new)) != first, new
     assert digest(SOURCE.replace("        return", "        print(a)\n        return")) == digest(
         SOURCE.replace("        return", "        print('a', a)\n        return")
     )
     refusals = [
-        SOURCE.replace("        return", f"        if a > 2:\n            raise {error}\n        return")
+        SOURCE.replace(
+            "        return", f"        if a > 2:\n            raise {error}\n        return"
+        )
         for error in ("A('x')", "B('y')")
     ]
     assert digest(refusals[0]) == digest(refusals[1]) != first

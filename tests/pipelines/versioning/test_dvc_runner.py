@@ -58,13 +58,19 @@ def test_text_is_what_a_terminal_would_show() -> None:
 
 def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
     with ThreadPoolExecutor() as pool:
-        stopped = pool.submit(dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5)
+        stopped = pool.submit(
+            dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5
+        )
         with pytest.raises(StageFailed, match="its time limit") as caught:
             stopped.result(20)
-    assert caught.value.exit_code == 75 and caught.value.for_the_user, "another try would have the same limit"
+    assert caught.value.exit_code == 75 and caught.value.for_the_user, (
+        "another try would have the same limit"
+    )
 
 
-@pytest.mark.parametrize("then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"])
+@pytest.mark.parametrize(
+    "then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"]
+)
 def test_grandchildren_end_with_the_block(then: str) -> None:
     with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as (process, _):
         assert process.stdout is not None and process.stdout.readline() == b"up\n"
@@ -91,7 +97,9 @@ def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
         "    for line in process.stdout:\n"
         "        print(line.decode(), end='', flush=True)\n"
     )
-    with subprocess.Popen(python(engine), stdout=subprocess.PIPE, env=environment(ROOT), text=True) as process:
+    with subprocess.Popen(
+        python(engine), stdout=subprocess.PIPE, env=environment(ROOT), text=True
+    ) as process:
         assert process.stdout is not None
         while process.stdout.readline() != "up\n":
             pass
@@ -164,7 +172,9 @@ def test_damage_to_dvcs_own_state_is_told_with_its_repair(small: Path, damaged: 
     dvc_runner.repro("good", place)
     (file,) = small.glob(damaged)
     file.write_bytes(b"\x84" * 200)
-    with pytest.raises(StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"):
+    with pytest.raises(
+        StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"
+    ):
         dvc_runner.repro("good", place)
     (small / ".dvc/tmp/rwlock").unlink()
     for folder in (small / ".dvc-site/repo").iterdir():

@@ -31,7 +31,8 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
     assert made[0] == made[1] and len(made[0]) > 2
     s3.faults = {f"PUT {path}": "denied" for path in ("/team/store",)}
     monkey = Place(
-        place.folder, {**place.variables, "AWS_SECRET_ACCESS_KEY": "", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+        place.folder,
+        {**place.variables, "AWS_SECRET_ACCESS_KEY": "", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
     )
     with pytest.raises(StageFailed, match=f"store {TARGET}"):
         dvc_store.push(TARGET, monkey, print)
@@ -50,7 +51,9 @@ def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path: Path) -> 
     dvc_store.forget_missing(place, logged.append)
     assert logged == ["corpus@smoke is made again: neither the cache nor the store has its outputs"]
     dvc_store.restore_entries(folder, lambda path: locked if path.parent.name else "")
-    assert dvc_store.read_yaml(folder / "pipelines/dvc.lock") == dvc_store.parse_yaml(locked), "a merge loses no entry"
+    assert dvc_store.read_yaml(folder / "pipelines/dvc.lock") == dvc_store.parse_yaml(locked), (
+        "a merge loses no entry"
+    )
     dvc_store.forget_missing(place, print)
     repro(TARGET, place)
     assert files_of(folder / "build/corpus/smoke") == made != {}

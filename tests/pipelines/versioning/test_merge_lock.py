@@ -28,7 +28,9 @@ def entry(name: str, number: int) -> str:
     ],
 )
 def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
-    texts = [HEAD + "".join(entry(*each) for each in stages.items()) for stages in (base, ours, theirs)]
+    texts = [
+        HEAD + "".join(entry(*each) for each in stages.items()) for stages in (base, ours, theirs)
+    ]
     assert merge(*texts) == HEAD + "".join(entry(*each) for each in merged.items())
     if not base:
         assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
@@ -40,7 +42,9 @@ def test_git_merges_two_branches_that_each_ran_another_model(tmp_path: Path) -> 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (command,) = (
-        line for line in (ROOT / ".ci/set-up").read_text(encoding="utf-8").splitlines() if "merge.dvc-lock" in line
+        line
+        for line in (ROOT / ".ci/set-up").read_text(encoding="utf-8").splitlines()
+        if "merge.dvc-lock" in line
     )
     subprocess.run(["bash", "-euc", command], cwd=tmp_path, check=True)
     lock = tmp_path / "pipelines/dvc.lock"

@@ -1,4 +1,6 @@
-"""A run's own working tree, with real git, DVC and stages: two clones as two machines, one folder as their store."""
+"""A run's own working tree, with real git, DVC and stages: two clones as two machines, one folder
+as their store.
+"""
 
 import shutil
 import subprocess
@@ -25,7 +27,9 @@ On = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two clones of one project, whose DVC remote is a folder; each names it relative to itself, as people do."""
+    """Two clones of one project, whose DVC remote is a folder; each names it relative to itself, as
+    people do.
+    """
     folder = tmp_path_factory.mktemp("team")
     origin = git_project(folder / "origin")
     for name in ("a", "b"):
@@ -52,12 +56,20 @@ def on(monkeypatch: pytest.MonkeyPatch) -> On:
 
 
 def experiments(folder: Path) -> dict[str, str]:
-    lines = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps").splitlines()
-    return {line.split()[0].rpartition("/")[2]: line.split()[1] for line in lines if "/exec/" not in line}
+    lines = git(
+        folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps"
+    ).splitlines()
+    return {
+        line.split()[0].rpartition("/")[2]: line.split()[1]
+        for line in lines
+        if "/exec/" not in line
+    }
 
 
 @pytest.mark.slow
-def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(prefect_server, machines, on):
+def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
+    prefect_server, machines, on
+):
     from pipelines.flows.training import pretrain
 
     a, _ = machines
@@ -71,8 +83,12 @@ def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(pre
         assert git(repository, "rev-parse", f"{commit}^") == before
         changed = git(repository, "diff", "--name-only", before, commit).splitlines()
         assert changed == ["params.yaml", "pipelines/dvc.lock", "results/smoke/pretrain.json"]
-    assert git(a, "status", "--porcelain") == "" and not (a / "build").exists(), "the checkout is as it was"
-    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], "the run's folder is gone"
+    assert git(a, "status", "--porcelain") == "" and not (a / "build").exists(), (
+        "the checkout is as it was"
+    )
+    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], (
+        "the run's folder is gone"
+    )
 
 
 @pytest.mark.slow
@@ -85,12 +101,18 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_serve
     request = Request.read("smoke", "HEAD", STEPS)
     on(b)
     assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "cached"}
-    locks = [git(each, "show", f"{experiments(each)[request.name]}:pipelines/dvc.lock") for each in (a, b)]
-    assert YAML(typ="safe").load(locks[0]) == YAML(typ="safe").load(locks[1]), "in whichever order stages ran"
+    locks = [
+        git(each, "show", f"{experiments(each)[request.name]}:pipelines/dvc.lock")
+        for each in (a, b)
+    ]
+    assert YAML(typ="safe").load(locks[0]) == YAML(typ="safe").load(locks[1]), (
+        "in whichever order stages ran"
+    )
     other = pretrain("smoke", settings={"models.smoke.pretrain.steps": 12})
     assert other == {"pretrain@smoke": "ran"}, "other settings are another run"
 
-    clone = a.parent / "clone"  # of somebody who runs no worker, and takes over what has been found (docs/team.md)
+    # of somebody who runs no worker, and takes over what has been found (docs/team.md)
+    clone = a.parent / "clone"
     git(a.parent, "clone", "--quiet", str(a.parent / "origin"), str(clone))
     taking = [
         f"dvc remote add --local --default store {a.parent / 'store'}",
@@ -101,7 +123,12 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_serve
     ]
     for command in taking:
         done = subprocess.run(
-            command.split(), cwd=clone, env=environment(clone), capture_output=True, text=True, check=False
+            command.split(),
+            cwd=clone,
+            env=environment(clone),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
     assert (clone / "build/models/smoke/encoder/model.safetensors").is_file()
@@ -120,12 +147,18 @@ def test_a_wrong_setting_is_refused_before_anything_starts(prefect_server, machi
     assert [path.name for path in (machines[0] / "runs" / "flows").iterdir()] == [".locks"]
 
 
-def test_settings_ask_for_a_commit_and_hold_values_alone(machines: tuple[Path, Path], on: On) -> None:
+def test_settings_ask_for_a_commit_and_hold_values_alone(
+    machines: tuple[Path, Path], on: On
+) -> None:
     on(machines[0])
     for settings, revision, words in (
         (STEPS, "", "settings: need a commit"),
         ({"corpora.a.sources.b.files": ["s3://me:key@b/a"]}, "HEAD", "files: a URL's login"),
-        ({"models": {"smoke": {"pretrain": {"threads": "${oc.env:HOME}"}}}}, "HEAD", r"threads: holds \$\{…\}"),
+        (
+            {"models": {"smoke": {"pretrain": {"threads": "${oc.env:HOME}"}}}},
+            "HEAD",
+            r"threads: holds \$\{…\}",
+        ),
         ({}, "nowhere", "'nowhere' is not known here"),
         ({}, "--upload-pack=x", "not known here"),
         ({}, f"--upload-pack={'x' * 26}", "not known here"),  # forty characters, as a hash has
@@ -141,9 +174,18 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(machines: tuple[Path, P
 def test_settings_are_written_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\n")
-    values: dict[str, Any] = {"a.b": "1e-3", "a.c": 1e-3, "list": [True, None, "on"], "new.x++.y": {}}
+    values: dict[str, Any] = {
+        "a.b": "1e-3",
+        "a.c": 1e-3,
+        "list": [True, None, "on"],
+        "new.x++.y": {},
+    }
     workspace.write_settings(path, values)
-    assert read(path) == {"a": {"b": "1e-3", "c": 1e-3}, "list": [True, None, "on"], "new": {"x++": {"y": {}}}}
+    assert read(path) == {
+        "a": {"b": "1e-3", "c": 1e-3},
+        "list": [True, None, "on"],
+        "new": {"x++": {"y": {}}},
+    }
     assert "# a comment" in path.read_text() and "# another" in path.read_text()
     with pytest.raises(BadConfig, match=r"settings\.a\.b\.d: b is a value"):
         workspace.write_settings(path, {"a.b.d": 1})
@@ -152,17 +194,29 @@ def test_settings_are_written_as_they_are(tmp_path: Path) -> None:
 def test_text_that_looks_like_a_number_is_no_number(machines: tuple[Path, Path], on: On) -> None:
     on(machines[0])
     request = Request.read("smoke", "HEAD", {"models.smoke.pretrain.learning_rate": "1e-3"})
-    with pytest.raises(StageFailed, match="learning_rate") as caught, workspace.opened(request, print):
+    with (
+        pytest.raises(StageFailed, match="learning_rate") as caught,
+        workspace.opened(request, print),
+    ):
         pass
     assert caught.value.exit_code == 64
 
 
-def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(machines: tuple[Path, Path], on: On) -> None:
+def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
+    machines: tuple[Path, Path], on: On
+) -> None:
     on(machines[0])
     own: dict[str, Any] = {
-        "corpora": {"mine": {"sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}}},
+        "corpora": {
+            "mine": {
+                "sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}
+            }
+        },
         "tasks": {
-            "mine": {"kind": "own", "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}}}
+            "mine": {
+                "kind": "own",
+                "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}},
+            }
         },
         "models": {
             "mine": {"tokens": "smoke", "encoder": "smoke", "pretrain": SHORT},
@@ -173,7 +227,9 @@ def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(machines
     assert str(request).endswith(" more") and len(str(request)) < 150, "a title"
     with workspace.opened(request, print) as place:
         values = read(place.folder / "params.yaml")
-        assert {section: values[section]["mine"] for section in own} == {name: own[name]["mine"] for name in own}
+        assert {section: values[section]["mine"] for section in own} == {
+            name: own[name]["mine"] for name in own
+        }
         assert values["models"]["smoke"]["pretrain"]["steps"] == 10
         assert workspace.params(place, "mine")["pretrain"]["steps"] == 9
     assert "mine" not in (machines[0] / "params.yaml").read_text()
@@ -192,7 +248,12 @@ def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
     commit(origin, "Two")
     newest = git(origin, "rev-parse", "HEAD")
     git(origin, "tag", "--annotate", "v1", "--message", "one")
-    assert [workspace.resolve(name) for name in ("trial", "v1", here[:9], "HEAD")] == [newest, newest, here, here]
+    assert [workspace.resolve(name) for name in ("trial", "v1", here[:9], "HEAD")] == [
+        newest,
+        newest,
+        here,
+        here,
+    ]
     monkeypatch.setenv(workspace.OWN_CLONE, str(origin))  # whose HEAD is now the branch's
     assert workspace.resolve("HEAD") == newest
     with workspace.opened(Request.read("smoke", "v1", {}), print) as place:  # fetched
@@ -214,7 +275,9 @@ def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path: Path, on
 
 
 @pytest.mark.slow
-def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path: Path, on: On) -> None:
+def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(
+    tmp_path: Path, on: On
+) -> None:
     from tests.conftest import copy_project
 
     origin = tmp_path / "origin"
@@ -260,14 +323,26 @@ def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: O
     assert not place.folder.exists()
 
 
-def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machines: tuple[Path, Path], on: On) -> None:
+def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(
+    machines: tuple[Path, Path], on: On
+) -> None:
     a, _ = machines
     on(a)
     (a / "mine").mkdir()
     (a / "mine" / "a.txt").write_text("text of mine")
     request = Request.read("smoke", "HEAD", {})
     with pytest.raises(RuntimeError), workspace.opened(request, print) as place:
-        values: Any = {"files": ["mine/*.txt", "text/*.txt", "/etc/hostname", "../x", "build/x", "absent/x", "a\nb"]}
+        values: Any = {
+            "files": [
+                "mine/*.txt",
+                "text/*.txt",
+                "/etc/hostname",
+                "../x",
+                "build/x",
+                "absent/x",
+                "a\nb",
+            ]
+        }
         workspace.link_own_files(values, place.folder)
         (place.folder / "runs").mkdir()
         (place.folder / "runs" / "checkpoint").touch()
@@ -281,7 +356,9 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machine
     assert not again.folder.exists() and (a / "mine" / "a.txt").exists()
 
 
-def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(machines: tuple[Path, Path], on: On) -> None:
+def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(
+    machines: tuple[Path, Path], on: On
+) -> None:
     a, _ = machines
     on(a)
     with workspace.opened(Request.read("smoke", "HEAD", {}), print) as place:

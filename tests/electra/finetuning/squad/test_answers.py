@@ -20,12 +20,16 @@ LOW = -50.0
 
 @pytest.fixture
 def reading(tokenizer):
-    """One window: [CLS] the ? [SEP] the red cat sleeps in the old house [SEP]; the context begins at position 4."""
+    """One window: [CLS] the ? [SEP] the red cat sleeps in the old house [SEP]; the context begins
+    at position 4.
+    """
     row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
     return encode([row], tokenizer, CONFIG)
 
 
-def outputs(candidates: list[tuple[int, float, list[tuple[int, float]]]], null: float = 0.0) -> dict:
+def outputs(
+    candidates: list[tuple[int, float, list[tuple[int, float]]]], null: float = 0.0
+) -> dict:
     """(start, score, [(end, score), ...]) for each of two starts."""
     return {
         "start": np.array([[c[0] for c in candidates]]),
@@ -49,7 +53,8 @@ def test_the_best_sum_wins_and_the_text_is_cut_from_the_context(reading):
     given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])])
     answer = find(reading, given)
     assert answer.best == "red cat" and answer.spans[0].begin == 4
-    assert n_best(answer) == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]  # three at most
+    # three at most
+    assert n_best(answer) == [("red cat", -2.0), ("old house", -2.5), ("red", -4.0)]
 
 
 @pytest.mark.parametrize("score", [-np.inf, np.nan])
@@ -84,52 +89,70 @@ def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading)
 
 def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
     row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": [], "impossible": True}
-    reading = encode([row], tokenizer, dataclasses.replace(CONFIG, length=10, stride=3))  # room for five pieces
+    # room for five pieces
+    reading = encode([row], tokenizer, dataclasses.replace(CONFIG, length=10, stride=3))
     assert [(window.first, window.count) for window in reading.windows] == [(0, 5), (3, 5)]
     at = {first: 4 + 3 - first for first in (0, 3)}  # piece 3 ("sleeps") in either window
     given = {
         "start": np.array([[at[0], 0], [at[3], 0]]),
         "start_score": np.array([[-1.0, LOW], [-5.0, LOW]], dtype=np.float32),
         "end": np.array([[[at[0], 0], [0, 0]], [[at[3], 0], [0, 0]]]),
-        "end_score": np.array([[[-1.0, LOW], [LOW, LOW]], [[-5.0, LOW], [LOW, LOW]]], dtype=np.float32),
+        "end_score": np.array(
+            [[[-1.0, LOW], [LOW, LOW]], [[-5.0, LOW], [LOW, LOW]]], dtype=np.float32
+        ),
         "null": np.array([2.0, -1.0], dtype=np.float32),
     }
     answer = find(reading, given)
-    assert n_best(answer) == [("sleeps", -2.0)]  # the first window owns it: one piece on its right against none
+    # the first window owns it: one piece on its right against none
+    assert n_best(answer) == [("sleeps", -2.0)]
     assert answer.null == -1.0  # the least over windows
 
 
 def test_the_threshold_blanks_and_without_the_classifier_the_null_score_is_a_difference(reading):
-    given = outputs([(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])], null=-3.0)
+    given = outputs(
+        [(5, -1.0, [(6, -1.0), (5, -3.0)]), (10, -0.5, [(11, -2.0), (10, -4.0)])], null=-3.0
+    )
     answer = find(reading, given)
     assert answer.given(-2.75) == answer.given(None) == "red cat" and answer.given(-3.5) == ""
     assert find(reading, given, dataclasses.replace(CONFIG, answerability=False)).null == -1.0
 
 
 def test_runs_answer_together_by_mean_probabilities(reading):
-    """Each run prefers a span that the other does not know; both like "the" second, which wins: .4 against .55 / 2."""
+    """Each run prefers a span that the other does not know; both like "the" second, which wins: .4
+    against .55 / 2.
+    """
     p = lambda value: float(np.log(value))  # noqa: E731
-    first = outputs([(5, p(0.55), [(5, 0.0), (6, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=2.0)
-    second = outputs([(6, p(0.55), [(6, 0.0), (7, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=-1.0)
+    first = outputs(
+        [(5, p(0.55), [(5, 0.0), (6, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=2.0
+    )
+    second = outputs(
+        [(6, p(0.55), [(6, 0.0), (7, LOW)]), (4, p(0.4), [(4, 0.0), (5, LOW)])], null=-1.0
+    )
     runs = [candidates(reading, one, CONFIG) for one in (first, second)]
     alone = find(reading, first)
     assert alone.best == "red"
     (together,) = choose(reading, mean(runs, CONFIG), CONFIG)
     assert [span.text for span in together.spans] == ["the", "red", "cat"]
-    assert [np.exp(span.score) for span in together.spans] == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
+    assert [np.exp(span.score) for span in together.spans] == pytest.approx(
+        [0.4, 0.275, 0.275], rel=1e-4
+    )
     no_answer = (1 / (1 + np.exp(-2)) + 1 / (1 + np.exp(1))) / 2
     assert together.null == pytest.approx(np.log(no_answer / (1 - no_answer)), abs=1e-5)
     plain = dataclasses.replace(CONFIG, answerability=False)
     assert mean(runs, plain).null_W == pytest.approx([np.log((np.exp(2) + np.exp(-1)) / 2)])
     (same,) = choose(reading, mean([runs[0]] * 3, CONFIG), CONFIG)
     assert same.best == alone.best and same.null == pytest.approx(2.0, rel=1e-4)
-    assert [span.score for span in same.spans] == pytest.approx([span.score for span in alone.spans], rel=1e-4)
+    assert [span.score for span in same.spans] == pytest.approx(
+        [span.score for span in alone.spans], rel=1e-4
+    )
 
 
 @pytest.fixture
 def finder(model):
     torch.manual_seed(1)
-    return lambda **changes: SpanFinder(load_encoder(model), dataclasses.replace(CONFIG, beam=20, **changes)).eval()
+    return lambda **changes: SpanFinder(
+        load_encoder(model), dataclasses.replace(CONFIG, beam=20, **changes)
+    ).eval()
 
 
 def test_the_conditional_head_equals_its_equations(finder, reading):
@@ -141,12 +164,16 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
         length = len(hidden)
         allowed = torch.tensor([True] + [False] * 3 + [True] * (length - 4))
         start = (network.start(hidden)[:, 0] - 1000.0 * ~allowed).log_softmax(0)
-        assert torch.allclose(out["start_score"][0, :length], start.sort(descending=True).values, atol=1e-4)
+        assert torch.allclose(
+            out["start_score"][0, :length], start.sort(descending=True).values, atol=1e-4
+        )
         best = int(out["start"][0, 0])
         pair = torch.cat([hidden[best].expand_as(hidden), hidden], dim=1)
         end = network.end.out(torch.nn.functional.gelu(network.end.both(pair)))[:, 0]
         end = (end - 1000.0 * ~allowed).log_softmax(0)
-        assert torch.allclose(out["end_score"][0, 0, :length], end.sort(descending=True).values, atol=1e-4)
+        assert torch.allclose(
+            out["end_score"][0, 0, :length], end.sort(descending=True).values, atol=1e-4
+        )
         summary = torch.cat([hidden[0], start.exp() @ hidden])
         null = network.null.out(torch.nn.functional.gelu(network.null.both(summary)))
         assert torch.allclose(out["null"], null, atol=1e-4)
@@ -156,7 +183,13 @@ def test_the_conditional_head_equals_its_equations(finder, reading):
 
 def test_the_loss_is_half_start_half_end_and_half_the_answerability(finder, tokenizer):
     answers = [{"text": "old house", "start": 26}]
-    row = {"id": "q", "question": "the?", "context": CONTEXT, "answers": answers, "impossible": False}
+    row = {
+        "id": "q",
+        "question": "the?",
+        "context": CONTEXT,
+        "answers": answers,
+        "impossible": False,
+    }
     reading = encode([row], tokenizer, CONFIG)
     network = finder()
     batch = reading.examples.batch(np.array([0]))
@@ -166,8 +199,11 @@ def test_the_loss_is_half_start_half_end_and_half_the_answerability(finder, toke
         at = out["start"][0].tolist().index(gold_start)
         start = out["start_score"][0, at]
         end = out["end_score"][0, at, out["end"][0, at].tolist().index(gold_end)]
-        null = torch.nn.functional.softplus(out["null"][0])  # -log sigmoid(-logit): the question has an answer
-        assert network.losses(batch)[0] == pytest.approx(float(-(start + end) / 2 + 0.5 * null), abs=1e-4)
+        # -log sigmoid(-logit): the question has an answer
+        null = torch.nn.functional.softplus(out["null"][0])
+        assert network.losses(batch)[0] == pytest.approx(
+            float(-(start + end) / 2 + 0.5 * null), abs=1e-4
+        )
 
 
 def test_the_independent_head_has_one_end_for_all_starts(finder, reading):

@@ -3,11 +3,22 @@
 import pytest
 
 from electra.finetuning.squad import official
-from electra.finetuning.squad.official import best_threshold, evaluate, exact_match, f1, normalise, question_scores
+from electra.finetuning.squad.official import (
+    best_threshold,
+    evaluate,
+    exact_match,
+    f1,
+    normalise,
+    question_scores,
+)
 
 
 def row(key: str, *answers: str) -> dict:
-    return {"id": key, "answers": [{"text": text, "start": 0} for text in answers], "impossible": not answers}
+    return {
+        "id": key,
+        "answers": [{"text": text, "start": 0} for text in answers],
+        "impossible": not answers,
+    }
 
 
 @pytest.mark.parametrize(
@@ -35,7 +46,8 @@ def test_exact_match_and_f1_by_hand():
     assert f1("in the 10th century", "10th and 11th century", "2.0") == pytest.approx(
         2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
     )
-    assert f1("red red blue", "red blue blue", "2.0") == pytest.approx(2 / 3)  # counted with multiplicity
+    # counted with multiplicity
+    assert f1("red red blue", "red blue blue", "2.0") == pytest.approx(2 / 3)
     assert f1("green", "blue", "1.1") == 0
 
 
@@ -54,27 +66,34 @@ def test_the_best_gold_answer_counts_and_a_missing_prediction_scores_nothing():
 
 
 def test_threshold_search_by_hand():
-    """Four questions from the least null score up: right answer, answer where none is, right answer, wrong answer."""
+    """Four questions from the least null score up: right answer, answer where none is, right
+    answer, wrong answer.
+    """
     rows = [row("right", "a cat"), row("none"), row("late", "dog"), row("wrong", "bird")]
     spans = {"right": "cat", "none": "fish", "late": "dog", "wrong": "fish"}
     null = {"right": -4.0, "none": -2.0, "late": -1.0, "wrong": 3.0}
     raw = {key: pair[0] for key, pair in question_scores(rows, spans, "2.0").items()}
     assert raw == {"right": 1, "none": 0, "late": 1, "wrong": 0}
-    # nothing answered: 1 right (none). + right: 2. + none: 1. + late: 2. + wrong: 2. The best is 2 at -4.
+    # nothing answered: 1 right (none). + right: 2. + none: 1. + late: 2. + wrong: 2. The best is 2
+    # at -4.
     assert best_threshold(rows, raw, null, spans) == (50.0, -4.0)
     figures = evaluate(rows, spans, null, "2.0", null_threshold=-1.5)
     assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
     assert evaluate(rows, spans, null, "2.0", null_threshold=-3)["exact"] == 50.0  # right and none
-    assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5) and figures["NoAns_exact"] == 0
+    assert (
+        figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5) and figures["NoAns_exact"] == 0
+    )
     assert figures["best_exact"] == 50.0 and figures["best_exact_threshold"] == -4.0
 
 
 @pytest.mark.parametrize(
-    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),  # worked out from the official rules by hand
+    # worked out from the official rules by hand
+    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),
     [
         (["the"], "cat", True, 0, 0, 0, 0),  # 2.0: it has an answer, and was left blank
         (["the", "..."], "cat", True, 0, 0, 0, 0),
-        (["the"], "", False, 1, 1, 1, 0),  # not left blank, but empty: right, since nothing is asked for
+        # not left blank, but empty: right, since nothing is asked for
+        (["the"], "", False, 1, 1, 1, 0),
         (["the"], "a", False, 1, 1, 1, 0),
         (["the"], "cat", False, 0, 0, 0, 0),
         (["the", "cat"], "cat", False, 1, 1, 1, 1),
@@ -90,4 +109,7 @@ def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, 
     figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
     assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
     assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2
-    assert evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0) == {"exact": 100 * exact_1, "f1": 100 * f1_1}
+    assert evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0) == {
+        "exact": 100 * exact_1,
+        "f1": 100 * f1_1,
+    }

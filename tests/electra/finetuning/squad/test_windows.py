@@ -47,12 +47,16 @@ def text_of(reading, number: int, start: int, end: int) -> str:
     window = reading.windows[number]
     places = reading.places[window.question]
     shift = window.first - window.offset
-    return reading.rows[window.question]["context"][places[start + shift, 0] : places[end + shift, 1]]
+    return reading.rows[window.question]["context"][
+        places[start + shift, 0] : places[end + shift, 1]
+    ]
 
 
 @pytest.mark.parametrize(("length", "stride"), [(64, 32), (14, 4), (12, 3), (11, 7)])
 def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stride):
-    reading = encode([row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8))
+    reading = encode(
+        [row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8)
+    )
     found = 0
     for number, _window in enumerate(reading.windows):
         start, end = (int(reading.examples.targets[key][number]) for key in ("start", "end"))
@@ -62,7 +66,8 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
             assert text_of(reading, number, start, end) == "old house"
         else:
             held = reading.windows[number]
-            assert end == 0 and not (held.first <= 6 and held.first + held.count > 7)  # pieces 6 and 7: old, house
+            # pieces 6 and 7: old, house
+            assert end == 0 and not (held.first <= 6 and held.first + held.count > 7)
     assert found >= 1
 
 
@@ -70,32 +75,42 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
     reading = encode([row()], tokenizer, SquadConfig(length=14, stride=4, question_length=2))
     ids = reading.examples.ids_S[: reading.examples.length_N[0]]
     the, cat = tokenizer.raw.token_to_id("the"), tokenizer.raw.token_to_id("cat")
-    assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]  # the question is cut to two pieces
+    # the question is cut to two pieces
+    assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]
     assert ids[reading.examples.length_N[0] - 1] == tokenizer.sep_id
     assert reading.examples.second_N[0] == reading.windows[0].offset == 4
 
 
 @pytest.mark.parametrize(
-    ("context", "answer", "touched"), [(CONTEXT, "leeps in", "sleeps in"), ("The Café: RED cat.", "Café", "Café")]
+    ("context", "answer", "touched"),
+    [(CONTEXT, "leeps in", "sleeps in"), ("The Café: RED cat.", "Café", "Café")],
 )
 def test_a_partly_covered_word_piece_counts_as_touched(tokenizer, context, answer, touched):
     """Accents and capitals, which the tokenizer drops, keep their place in the text."""
     answers = [{"text": answer, "start": context.index(answer)}]
     reading = encode(
-        [row(context=context, answers=answers)], tokenizer, SquadConfig(length=64, stride=32, question_length=8)
+        [row(context=context, answers=answers)],
+        tokenizer,
+        SquadConfig(length=64, stride=32, question_length=8),
     )
-    assert text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end"))) == touched
+    assert (
+        text_of(reading, 0, *(int(reading.examples.targets[key][0]) for key in ("start", "end")))
+        == touched
+    )
 
 
 def test_an_impossible_question_points_at_cls(tokenizer):
     reading = encode(
-        [row(impossible=True, answers=[])], tokenizer, SquadConfig(length=64, stride=32, question_length=8)
+        [row(impossible=True, answers=[])],
+        tokenizer,
+        SquadConfig(length=64, stride=32, question_length=8),
     )
     assert [reading.examples.targets[key][0] for key in ("start", "end", "impossible")] == [0, 0, 1]
 
 
 @pytest.mark.parametrize(
-    ("pieces", "room", "stride"), [(0, 10, 4), (1, 10, 4), (10, 10, 4), (11, 10, 4), (97, 20, 8), (40, 9, 9)]
+    ("pieces", "room", "stride"),
+    [(0, 10, 4), (1, 10, 4), (10, 10, 4), (11, 10, 4), (97, 20, 8), (40, 9, 9)],
 )
 def test_windows_cover_all_and_each_piece_has_one_owner(pieces, room, stride):
     cuts = _cuts(pieces, room, stride)
@@ -112,5 +127,6 @@ def test_windows_cover_all_and_each_piece_has_one_owner(pieces, room, stride):
 def test_the_owner_has_most_context_on_its_poorer_side():
     cuts = _cuts(30, 20, 10)  # windows 0..19 and 10..29
     (_, _, first), (_, _, second) = cuts
-    assert first.tolist() == [True] * 15 + [False] * 5  # 14: 5 to its right in the first, 4 to its left in the second
+    # 14: 5 to its right in the first, 4 to its left in the second
+    assert first.tolist() == [True] * 15 + [False] * 5
     assert second.tolist() == [False] * 5 + [True] * 15
