@@ -130,9 +130,7 @@ class Tokenizer:
 
     def __init__(self, rules: tokenizers.Tokenizer, where: object = "tokenizer") -> None:
         vocabulary: dict[str, int] = rules.get_vocab(with_added_tokens=True)
-        for token in SPECIALS:
-            if token not in vocabulary:
-                raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+        _require_specials(vocabulary, where)
         # first: the library counts to the highest one
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(
@@ -250,8 +248,14 @@ def id_dtype(vocab_size: int) -> np.dtype[Any]:
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
+def _require_specials(vocabulary: Mapping[str, int], where: object) -> None:
+    for token in SPECIALS:
+        if token not in vocabulary:
+            raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+
+
 def _belongs_to_letter(character: str) -> bool:
-    """Return whether it is a mark, a joiner, or a vowel or final of a decomposed Hangul syllable."""
+    """Return whether it is a mark, a joiner, or the vowel or final of a decomposed Hangul letter."""
     mark = unicodedata.category(character).startswith("M")
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
@@ -355,6 +359,8 @@ def letters_of(
 
 _LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD + 1},}}")
 _SPLITTER = pre_tokenizers.BertPreTokenizer()
+# puts spaces around ideographs and changes nothing else
+_SPACER = normalizers.BertNormalizer(clean_text=False, strip_accents=False, lowercase=False)
 
 
 def _drop_long_words(line: str) -> tuple[str, int]:
@@ -387,9 +393,7 @@ def from_pieces(
     `form` is the normal form of the text that the pieces were learnt from.
     """
     ids = {piece: number for number, piece in enumerate(pieces)}
-    for token in SPECIALS:
-        if token not in ids:
-            raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+    _require_specials(ids, where)
     raw = tokenizers.Tokenizer(
         models.WordPiece(
             ids,
@@ -436,17 +440,7 @@ def _stands_alone(letter: str) -> bool:
     """Return whether BERT's rules make a word of this character wherever it stands (punctuation and
     ideographs).
     """
-    point = ord(letter)
-    ascii_symbol = (
-        33 <= point <= 47 or 58 <= point <= 64 or 91 <= point <= 96 or 123 <= point <= 126
-    )
-    ideograph = (
-        0x3400 <= point <= 0x4DBF
-        or 0x4E00 <= point <= 0x9FFF
-        or 0xF900 <= point <= 0xFAFF
-        or point >= 0x20000
-    )
-    return ascii_symbol or ideograph or unicodedata.category(letter).startswith("P")
+    return len(_SPLITTER.pre_tokenize_str(_SPACER.normalize_str(f"a{letter}a"))) > 1
 
 
 # ── files ──
