@@ -255,7 +255,7 @@ def _require_specials(vocabulary: Mapping[str, int], where: object) -> None:
 
 
 def _belongs_to_letter(character: str) -> bool:
-    """Return whether it is a mark, a joiner, or the vowel or final of a decomposed Hangul letter."""
+    """Return whether it is a mark, a joiner, or a later part of a decomposed Hangul letter."""
     mark = unicodedata.category(character).startswith("M")
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
