@@ -56,11 +56,11 @@ def refuse_unusable_driver() -> None:
     if torch.version.cuda is None or not present or hidden or torch.cuda.is_available():
         return
     driver = DRIVER.read_text().splitlines()[0]
-    raise BadDevice(
-        f"GPU: torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use it with the driver "
-        f"installed ({driver}); update the driver, install a torch built for an older CUDA "
-        "(make setup TORCH=...), or set CUDA_VISIBLE_DEVICES= to train on the CPU"
-    )
+    torch_build = f"torch {torch.__version__} (CUDA {torch.version.cuda})"
+    fault = f"{torch_build} cannot use it with the driver installed ({driver})"
+    older = "install a torch built for an older CUDA (make setup TORCH=...)"
+    on_cpu = "set CUDA_VISIBLE_DEVICES= to train on the CPU"
+    raise BadDevice(f"GPU: {fault}; update the driver, {older}, or {on_cpu}")
 
 
 def use_own_gpu() -> None:

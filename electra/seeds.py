@@ -18,8 +18,9 @@ if TYPE_CHECKING:  # stages that only handle data should not wait two seconds fo
 
 
 def derive(seed: int, stream: str, *indices: int) -> int:
-    """Return a 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...), the
-    same on every platform.
+    """Return a 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...).
+
+    It is the same on every platform.
     """
     text = "/".join([str(seed), stream, *map(str, indices)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

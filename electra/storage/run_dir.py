@@ -3,7 +3,7 @@ run.
 
     runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
     runs/pretrain/1f0c52d3/step-800/    a checkpoint
-    runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code: kept until `electra clean`
+    runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code
 
 A fingerprint is of settings and data, so two settings never share a folder, and settings that come
 back find their run. Code is an attribute of a run: it is recorded with every checkpoint and result,
@@ -161,9 +161,9 @@ def continue_from(
     if progress:
         if any(change["run"] == source.name for change in progress["continued"]):
             return
-        step = f"{progress['step']:,}"
         raise BadInput(
-            f"{run}: holds a run of these settings, at step {step}; give --restart first to archive it"
+            f"{run}: holds a run of these settings, at step {progress['step']:,}; give --restart "
+            "first to archive it"
         )
     newest_saved = checkpoint.load_newest(source, rename_bad=False)
     if newest_saved is None:
