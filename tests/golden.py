@@ -38,7 +38,6 @@ PACKING: dict[str, dict[str, Any]] = {
     "rows": {},
     "rows of paragraphs": {"lines": "paragraphs"},
     "rows, carried": {"overflow": "carry"},
-    "rows, late lines": {"late_lines": "stay_b"},
     "rows, many short": {"short_rate": 0.5, "shortest": 9, "single_segment_rate": 0.5},
     "rows, packed": {"rule": "packed"},
 }

@@ -95,7 +95,6 @@ def test_rows_are_those_of_the_literal_rule(tokenizer: Tokenizer, length: int) -
 SETTINGS = [
     PackingConfig(),
     PackingConfig(overflow="carry"),
-    PackingConfig(late_lines="stay_b"),
     PackingConfig(single_segment_rate=1.0, short_rate=0.5),
     PackingConfig(rule="packed"),
 ]
