@@ -29,7 +29,7 @@ class Announcer:
     def __call__(self, step: StepDone) -> None:
         """Take note of a step of this process."""
         device = step.world.device
-        count, settled = step.done - step.begun, SETTLED if device.type == "cuda" else 1
+        count, settled = step.done - step.phase_start, SETTLED if device.type == "cuda" else 1
         if count not in {settled, settled + TIMED}:
             return
         if device.type == "cuda":  # the host runs ahead of it

@@ -27,7 +27,7 @@ from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, of_config
-from electra.pretraining.phases import positions
+from electra.pretraining.phases import longest_row_read
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage import run_dir
 from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
@@ -248,7 +248,7 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         require_fit(places, tensors, folder, "run the ablation again")
         for name, place in places.items():
             place.copy_(tensors[name])
-    seen = positions(arm.config.pretrain, arm.step(point), trained.steps)
+    seen = longest_row_read(arm.config.pretrain, arm.step(point), trained.steps)
     more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
     settings = config_json(arm.config.encoder, rows.tokenizer.vocab_size, "ElectraModel", **more)
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}

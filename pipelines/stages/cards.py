@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.card import retold
+from electra.card import rewrite_card
 from electra.config import plain
 from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
@@ -102,7 +102,8 @@ def write(stage: str, name: str, params: Params) -> None:
             name_of(str(folder)), f"dvc repro pipelines/dvc.yaml:{stage}@{name}", stock=stock
         )
         write_atomic(
-            path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings)
+            path,
+            rewrite_card(path.read_text(encoding="utf-8"), front, card.title, text, card.settings),
         )
 
 
