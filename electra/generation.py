@@ -23,7 +23,7 @@ from electra.config import build
 from electra.data.tokenizer import MASK
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
-from electra.inference import Model, checked, encode, load, require_finite
+from electra.inference import Model, check_texts, encode, load, require_finite
 from electra.optim.precision import autocast
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
@@ -76,7 +76,7 @@ def corrupt(
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
-    ((text,),) = checked([text])
+    ((text,),) = check_texts([text])
     tokenizer = model.tokenizer
     ids, offsets_T2 = encode(text, tokenizer)
     ids_BT = _row(model, _shortened(model, ids, "corrupted"))
@@ -110,7 +110,7 @@ def propose(
     beyond its tokens, or a model that is no generator.
     """
     model = _generator(generator, "propose()")
-    ((text,),) = checked([text])
+    ((text,),) = check_texts([text])
     ids, offsets_T2 = encode(text, model.tokenizer)
     tokens = model.tokenizer.spell(ids, begins=True)
     read, mask_id = _shortened(model, ids, "read"), model.tokenizer.mask_id
@@ -177,7 +177,7 @@ def write(
 def _generator(given: Model | str | os.PathLike[str], method: str) -> Model:
     model = given if isinstance(given, Model) else load(given)
     if not isinstance(model.network, Generator):
-        raise model.lacks(method, "a generator")
+        raise model.missing_head(method, "a generator")
     return model
 
 

@@ -42,7 +42,7 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
-from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import pooled
 from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
@@ -58,7 +58,7 @@ _TEXTS, _ROWS = 1024, 256  # read at once: memory stays bounded, however many th
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ReplacedTokens:
     """A text as a discriminator sees it; [CLS] and [SEP] are left out."""
 
     text: str
@@ -83,7 +83,7 @@ class Model:
     length: int
     device: torch.device
     precision: Precision
-    ready: Ready | None = None
+    ready: FineTuned | None = None
 
     def __post_init__(self) -> None:
         self.network.to(self.device).eval()
@@ -99,17 +99,19 @@ class Model:
         size = f"{self.encoder.config.layers} x {self.encoder.config.hidden}"
         return f"<ELECTRA {self.kind}: {size}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
 
-    def replaced(self, texts: Iterable[str]) -> list[Judged]:
+    def replaced(self, texts: Iterable[str]) -> list[ReplacedTokens]:
         """How likely each token of each text was replaced (paper, section 2, D). Needs a
         discriminator.
         """
         if not isinstance(self.network, Discriminator):
-            raise self.lacks("replaced()", "a discriminator")
-        judged: list[Judged] = []
+            raise self.missing_head("replaced()", "a discriminator")
+        judged: list[ReplacedTokens] = []
         for text, ids, offsets_T2, share_L in self._read(self._shares, texts):
             tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
             judged.append(
-                Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy())
+                ReplacedTokens(
+                    text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy()
+                )
             )
         return judged
 
@@ -143,7 +145,7 @@ class Model:
         read whole. Needs a fine-tuned folder.
         """
         if self.ready is None:
-            raise self.lacks("predict()", "a fine-tuned model")
+            raise self.missing_head("predict()", "a fine-tuned model")
         rows = _listed(rows, "rows", "row")
         schema = input_schema(self.ready.task)
         asked = [
@@ -161,7 +163,7 @@ class Model:
         probabilities.
         """
         if self.ready is None or not isinstance(self.ready.task, SquadTask):
-            raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
+            raise self.missing_head("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
     def _shares(self, batch: PaddedBatch) -> Tensor:
@@ -176,7 +178,7 @@ class Model:
         """Yield each text with the ids and places of all its tokens, and what `read` gives for it."""
         room = self.length - 2
         warning = f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
-        for number, some in enumerate(checked(texts)):
+        for number, some in enumerate(check_texts(texts)):
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(warning, stacklevel=3)
@@ -199,7 +201,7 @@ class Model:
             for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
                 yield text, ids, offsets_T2, value_X
 
-    def lacks(self, method: str, needed: str) -> BadInput:
+    def missing_head(self, method: str, needed: str) -> BadInput:
         """Return the error for a method that the folder has no head for."""
         kind = (
             f"was fine-tuned for {self.ready.task.title}"
@@ -302,7 +304,7 @@ def _listed(values: Any, what: str, each: str) -> list[Any]:
     return items
 
 
-def checked(texts: Iterable[str]) -> Iterable[list[str]]:
+def check_texts(texts: Iterable[str]) -> Iterable[list[str]]:
     """Return the texts, checked, so many at a time."""
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
@@ -353,7 +355,7 @@ def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
     """Return what a task's columns may be called: as the task or its `official` files say; `a` and
     `b` always.
     """
-    return InputSchema(kind_of(task).columns(official), task)
+    return InputSchema(kind_of(task).column_names(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
@@ -371,11 +373,11 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     ):
         raise BadInput(f"{where}: the id is {shown(identity)}; it should be text or a whole number")
     values = {column: record[column] for column in chosen}
-    return {"id": str(identity), **kind_of(schema.task).row(values, where)}
+    return {"id": str(identity), **kind_of(schema.task).parse_row(values, where)}
 
 
 def answer(
-    ready: Ready,
+    ready: FineTuned,
     rows: Iterable[Row],
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "default",
@@ -412,7 +414,7 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
         raise BadInput(
             f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping"
         )
-    texts = kind_of(schema.task).fields(row)
+    texts = kind_of(schema.task).split_fields(row)
     names = next((names for names in schema.names if len(names) == len(texts)), schema.names[0])
     if len(texts) != len(names):
         raise BadInput(

@@ -42,16 +42,16 @@ class Classification(TaskKind):
 
     architecture = "ElectraForSequenceClassification"
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         columns = self.task.columns or tuple(official)
         short = ("a", "b")[: len(columns) or 1]
         return columns or ("a",), short, *([] if columns else [("a", "b")])
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         a, b = (*map(str.strip, require_texts(values, where)), None)[:2]
         return {"a": a, "b": b}
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [row["a"], row["b"]], row["label"]
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
@@ -93,7 +93,7 @@ class Classification(TaskKind):
             encoder, len(self.task.labels), config.head_dropout, config.pooling, config.head_layers
         )
 
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
         task, rows, logits_NC = self.task, encoded.rows, outputs["logits"]
@@ -145,7 +145,7 @@ class Classification(TaskKind):
             "problem_type": "regression" if task.regression else "single_label_classification"
         }
         scale = task.scale if task.regression else 1.0
-        if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
+        if (network.pooling, network.layers) == ("cls", "last") and shape.has_hf_task_head:
             head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, labels, config_json, head)
         extra = {"pooling": network.pooling} | (
@@ -167,7 +167,7 @@ class Classification(TaskKind):
                 raise BadInput(
                     f"{stored.path / TASK}: {key} is {found!r:.40}; it should be one of {choices}"
                 )
-        published = (pooling, layers) == ("cls", "last") and stored.encoder.config.stock_heads
+        published = (pooling, layers) == ("cls", "last") and stored.encoder.config.has_hf_task_head
         heads = stored.heads | ({} if published else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if published or bias is None else bias.numel()
@@ -188,7 +188,7 @@ class Classification(TaskKind):
             name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",)
         )
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         """Return which lines a card shows; of GLUE's tasks two read one text."""
         return (
             "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"

@@ -40,7 +40,7 @@ from electra.storage.manifest import MANIFEST
 
 
 @dataclass(frozen=True)
-class Ready:
+class FineTuned:
     """A fine-tuned model that answers; `config` says how its rows are laid out and SQuAD's answers
     chosen.
     """
@@ -76,7 +76,7 @@ def write_model(
     }
     files[TASK] = dump_json(task_json)
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
+    card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
         folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts
@@ -118,7 +118,7 @@ def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
     return tokenizer
 
 
-def load_model(folder: ModelFolder) -> Ready:
+def load_model(folder: ModelFolder) -> FineTuned:
     """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
     none.
 
@@ -128,7 +128,7 @@ def load_model(folder: ModelFolder) -> Ready:
     path = folder.path
     encoder = folder.encoder(dropout=0.0)
     ours = (path / TASK).is_file()
-    if not (encoder.config.stock_heads or ours):
+    if not (encoder.config.has_hf_task_head or ours):
         raise BadInput(
             f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune its encoder here"
         )
@@ -153,4 +153,4 @@ def load_model(folder: ModelFolder) -> Ready:
             kind = QuestionAnswering
         task = kind.task_of(stored)
     network, config = kind_of(task).restore(stored)
-    return Ready(network, tokenizer, task, config)
+    return FineTuned(network, tokenizer, task, config)

@@ -38,13 +38,13 @@ class Tagging(TaskKind):
     label = "tags"
     scores_training = False
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return self.task.columns or ("words",), ("words",)
 
-    def fields(self, row: str | Sequence[Any]) -> list[Any]:
+    def split_fields(self, row: str | Sequence[Any]) -> list[Any]:
         return [row if isinstance(row, str) else list(row)]
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         ((column, words),) = values.items()
         row = {"words": words.split() if isinstance(words, str) else words}
         self.check_row(row, where, labelled=False)
@@ -52,7 +52,7 @@ class Tagging(TaskKind):
             raise BadInput(f"{where}: {column} are {shown(row['words'])}; they should be text")
         return row
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [" ".join(row["words"])], " ".join(row["tags"])
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
@@ -94,7 +94,7 @@ class Tagging(TaskKind):
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         return Tagger(encoder, len(self.task.classes), config.length)
 
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
         rows, tags = encoded.rows, tags_of(self.task, encoded, outputs["tags"])
@@ -145,7 +145,7 @@ class Tagging(TaskKind):
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
         task_json, labels = {"task": dataclasses.asdict(self.task)}, self.task.classes
-        if not network.encoder.config.stock_heads:
+        if not network.encoder.config.has_hf_task_head:
             return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
         # stock models are fed segment 0, and we feed 1
         types = network.encoder.embeddings.token_type.weight.detach()
@@ -155,7 +155,7 @@ class Tagging(TaskKind):
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         tagger, stock = (
             Tagger(stored.encoder, len(self.task.classes), stored.length),
-            stored.encoder.config.stock_heads,
+            stored.encoder.config.has_hf_task_head,
         )
         stored.fill(
             {"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED))
@@ -180,7 +180,7 @@ class Tagging(TaskKind):
             )
         return task
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         return "words"
 
 

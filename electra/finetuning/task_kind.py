@@ -132,21 +132,21 @@ class TaskKind(ABC):
         self.task = task
 
     @abstractmethod
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return names for the columns of a row's texts, the task's own first; `official`: those of
         its usual files.
         """
 
-    def fields(self, row: str | Sequence[Any]) -> list[Any]:
+    def split_fields(self, row: str | Sequence[Any]) -> list[Any]:
         """Return a row that names no columns as one value for each."""
         return [row] if isinstance(row, str) else list(row)
 
     @abstractmethod
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         """Return a row without id and label; raise BadInput for one that cannot be answered."""
 
     @abstractmethod
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         """Return the values of a labelled row, and the right answer."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class TaskKind(ABC):
         """Return the encoder with a new head, drawn from torch's global generator."""
 
     @abstractmethod
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool
     ) -> SplitResult:
         """Return predictions of a split, and their scores if its rows have labels."""
@@ -201,7 +201,7 @@ class TaskKind(ABC):
         """Return the task of a folder that was fine-tuned elsewhere."""
 
     @abstractmethod
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         """Return which lines of Python a model card shows."""
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from electra.finetuning.heads import OutputArrays
 from electra.finetuning.predictions import finite, rounded, softmax
-from electra.finetuning.squad.windows import Reading
+from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.tasks import SquadConfig
 
 
@@ -121,7 +121,7 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
     return Candidates(window_C, start_C, end_C, score_C - np.log(len(runs)), null_W)
 
 
-def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Answer]:
+def choose(reading: EncodedQuestions, found: Candidates, config: SquadConfig) -> list[Answer]:
     """Return the answer to every question.
 
     The null score is the least over a question's windows of the answerability logit; without that
@@ -154,7 +154,7 @@ def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Ans
     ]
 
 
-def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
+def candidates(reading: EncodedQuestions, outputs: OutputArrays, config: SquadConfig) -> Candidates:
     """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts
     with K ends each.
 

@@ -52,14 +52,14 @@ class QuestionAnswering(TaskKind):
         super().__init__(task)
         self.version = task.version
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (("question", "context"),)
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         question, context = require_texts(values, where)
         return {"question": question, "context": context, "answers": [], "impossible": True}
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [row["question"], row["context"]], row["answers"][0]["text"] if row[
             "answers"
         ] else "no answer"
@@ -69,7 +69,7 @@ class QuestionAnswering(TaskKind):
 
     def encode(
         self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig
-    ) -> windows.Reading:
+    ) -> windows.EncodedQuestions:
         assert isinstance(config, SquadConfig)
         return windows.encode(rows, tokenizer, config)
 
@@ -77,23 +77,23 @@ class QuestionAnswering(TaskKind):
         assert isinstance(config, SquadConfig)
         return SpanFinder(encoder, config)
 
-    def judge(
+    def score_split(
         self,
         outputs: OutputArrays,
-        encoded: windows.Reading,
+        encoded: windows.EncodedQuestions,
         config: SquadConfig,
         *,
         labelled: bool,
     ) -> SplitResult:
         candidates = spans.candidates(encoded, outputs, config)
-        judged = judge(candidates, encoded, self.version, config)
+        judged = score_candidates(candidates, encoded, self.version, config)
         complete = bool(np.isfinite(outputs["null"]).all())
         return dataclasses.replace(
             judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()}
         )
 
     def answers(
-        self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig
+        self, outputs: OutputArrays, encoded: windows.EncodedQuestions, config: SquadConfig
     ) -> Iterator[Row]:
         candidates = spans.candidates(encoded, outputs, config)
         threshold = config.null_threshold if config.answerability else None
@@ -124,7 +124,7 @@ class QuestionAnswering(TaskKind):
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         task_json = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
-        if network.conditional or not network.encoder.config.stock_heads:
+        if network.conditional or not network.encoder.config.has_hf_task_head:
             return Exported("ElectraModel", task_json, beside=beside)
         parts = [part.state_dict() for part in (network.start, network.end_alone)]
         pair = {
@@ -159,13 +159,13 @@ class QuestionAnswering(TaskKind):
     def task_of(stored: Stored) -> Task:
         return SQUAD_2
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         return "question"
 
 
-def judge(
+def score_candidates(
     candidates: spans.Candidates,
-    encoded: windows.Reading,
+    encoded: windows.EncodedQuestions,
     version: official.Version,
     config: SquadConfig,
 ) -> SplitResult:

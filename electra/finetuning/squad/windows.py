@@ -35,7 +35,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Reading(Encoded):
+class EncodedQuestions(Encoded):
     """Questions: `examples` has a row for each window; `places` has the pieces' (begin, end) in
     each context.
     """
@@ -70,7 +70,7 @@ def check_row(row: Row, where: str) -> None:
         raise BadInput(f"{where}: has {found}; expected answers, or impossible: true")
 
 
-def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:
+def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> EncodedQuestions:
     """Cut rows into windows. Targets: `start` and `end` (positions in the row), `impossible` (of
     the question).
     """
@@ -106,7 +106,7 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
     }
     names = [rows[window.question]["id"] for window in windows]
     examples = stack(sequences, starts, targets, names)
-    return Reading(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
+    return EncodedQuestions(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
 
 
 def _pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], NDArray[np.int64]]:
