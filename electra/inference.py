@@ -256,7 +256,7 @@ def load(
         encoder = stored.empty_encoder(dropout=0.0)
         with torch.device("meta"):
             network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
-        load_network(encoder, network.head, stored, do="give the folder as it was written")
+        load_network(encoder, network.head, stored)
     return Model(
         path,
         kind,

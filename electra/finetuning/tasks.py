@@ -134,6 +134,20 @@ class SquadTask(Task):
     version: Literal["1.1", "2.0"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PublishedTags(Task):
+    """Tags of words as a model from elsewhere has them: its own names of the logits, in any of the
+    schemes IOB1, IOB2 and BIOES.
+    """
+
+    tags: tuple[str, ...]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What each logit stands for."""
+        return self.tags
+
+
 SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
 """Version -> name of its task folder."""
 
