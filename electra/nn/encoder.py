@@ -23,6 +23,17 @@ from torch import Tensor, nn
 from electra.nn.config import AnyEncoderConfig, EncoderConfig
 
 
+class Table(nn.Embedding):
+    """An embedding that draws no numbers on torch's meta device: that would import the compiler,
+    which takes a second.
+    """
+
+    def reset_parameters(self) -> None:
+        """Draw the first values, where there is memory for them."""
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
 
@@ -32,9 +43,9 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.word = nn.Embedding(vocab_size, config.embedding)
-        self.position = nn.Embedding(config.positions, config.embedding)
-        self.token_type = nn.Embedding(config.token_types, config.embedding)
+        self.word = Table(vocab_size, config.embedding)
+        self.position = Table(config.positions, config.embedding)
+        self.token_type = Table(config.token_types, config.embedding)
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 

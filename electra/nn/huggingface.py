@@ -196,9 +196,14 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
 
 
 def _allocate(module: nn.Module) -> None:
-    """Give a module on torch's meta device its memory, on the CPU."""
-    if any(parameter.is_meta for parameter in module.parameters()):
-        module.to_empty(device="cpu")
+    """Give a module on torch's meta device its memory, on the CPU.
+
+    `Module.to_empty` would do it, but imports torch's compiler, which takes a second.
+    """
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            if parameter.is_meta:
+                setattr(part, name, nn.Parameter(torch.empty(parameter.shape)))
 
 
 def weight_files(folder: Path) -> list[str]:

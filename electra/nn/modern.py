@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.nn.config import ModernConfig
-from electra.nn.encoder import Attention, Embeddings, Encoder, EncoderLayer
+from electra.nn.encoder import Attention, Embeddings, Encoder, EncoderLayer, Table
 
 
 class ModernEmbeddings(Embeddings):
@@ -34,7 +34,7 @@ class ModernEmbeddings(Embeddings):
 
     def __init__(self, config: ModernConfig, vocab_size: int) -> None:
         nn.Module.__init__(self)
-        self.word = nn.Embedding(vocab_size, config.embedding)
+        self.word = Table(vocab_size, config.embedding)
         same = config.embedding == config.hidden
         self.project: nn.Module = (
             nn.Identity() if same else nn.Linear(config.embedding, config.hidden, bias=False)
