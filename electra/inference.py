@@ -42,7 +42,7 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
-from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.folder import FineTuned, is_finetuned, load_model
 from electra.finetuning.heads import pooled
 from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
@@ -261,7 +261,7 @@ def load(
         path,
         kind,
         network,
-        load_tokenizer(path, encoder),
+        stored.tokenizer,
         stored.trained_positions,
         place,
         precision,

@@ -62,7 +62,8 @@ class Classification(TaskKind):
             raise BadInput(f"{where}: has b {row['b']!r:.40}; expected text or null")
         label = row.get("label")
         if labelled and self.task.regression:
-            if type(label) not in {int, float} or not math.isfinite(label):
+            number = label if isinstance(label, int | float) else math.nan
+            if isinstance(label, bool) or not math.isfinite(number):
                 raise BadInput(f"{where}: has the score {label!r}; expected a finite number")
         elif labelled and label not in self.task.labels:
             raise BadInput(

@@ -23,7 +23,6 @@ from typing import Any
 
 from electra.card import model_card
 from electra.config import build, plain
-from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import dump_json, read_object
@@ -33,9 +32,16 @@ from electra.finetuning.reading import ARCHITECTURES, kind_of
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.task_kind import Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.encoder import Encoder
+from electra.nn.config import EncoderConfig
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import TASK, TOKENIZER_FILES, ModelFolder, encoder_tensors, write_folder
+from electra.nn.huggingface import (
+    CONFIG,
+    TASK,
+    TOKENIZER_FILES,
+    ModelFolder,
+    encoder_tensors,
+    write_folder,
+)
 from electra.storage.manifest import MANIFEST
 
 
@@ -105,19 +111,6 @@ def _is_tuned_modernbert(folder: ModelFolder) -> bool:
     return name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
-def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
-    """Return the folder's tokenizer; raise BadInput if it has a piece that the encoder has no
-    vector for.
-    """
-    tokenizer = tokenizers.load(folder)
-    if tokenizer.vocab_size > encoder.vocab_size:
-        raise BadInput(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model only {encoder.vocab_size:,}; "
-            "give the folder as it was written"
-        )
-    return tokenizer
-
-
 def load_model(folder: ModelFolder) -> FineTuned:
     """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
     none.
@@ -132,25 +125,24 @@ def load_model(folder: ModelFolder) -> FineTuned:
         raise BadInput(
             f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune its encoder here"
         )
+    if isinstance(encoder.config, EncoderConfig) and encoder.config.token_types < 2:
+        raise BadInput(f"{path / CONFIG}: type_vocab_size is 1; a second text needs 2")
     task_json = read_object(path / TASK) if ours else {}
     if ours and not (path / MANIFEST).is_file():
         print(f"warning: {path} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
     positions = encoder.config.positions
-    length = task_json.get("length", min(positions, 512))
+    length = task_json.get("length", folder.trained_positions)
     if type(length) is not int or not 8 <= length <= positions:
         raise BadInput(
-            f"{path / TASK}: length is {length!r}; it should be 8 to the model's {positions} positions"
+            f"{path}: length is {length!r}; it should be 8 to the model's {positions} positions"
         )
-    tokenizer = load_tokenizer(path, encoder)
     stored = Stored(folder, encoder, length, task_json)
     if "task" in task_json:  # a number leaves the network on the label's own scale
-        task = dataclasses.replace(
-            build(Task, task_json["task"], f"{path / TASK}: task"), scale=1.0
-        )
+        task = build(Task, task_json["task"], f"{path / TASK}: task")
+        task = dataclasses.replace(task, scale=1.0)
+    elif "squad" in task_json:
+        task = QuestionAnswering.task_of(stored)
     else:
-        kind = ARCHITECTURES.get(folder.architecture, Classification)
-        if "squad" in task_json:
-            kind = QuestionAnswering
-        task = kind.task_of(stored)
+        task = ARCHITECTURES.get(folder.architecture, Classification).task_of(stored)
     network, config = kind_of(task).restore(stored)
-    return FineTuned(network, tokenizer, task, config)
+    return FineTuned(network, folder.tokenizer, task, config)

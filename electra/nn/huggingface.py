@@ -103,7 +103,7 @@ class ModelFolder:
                     f"{self.path}: trained_positions or model_max_length is {shown(length)}; it "
                     "should be a whole number of at least 3"
                 )
-        return min([positions, *known])
+        return int(min([positions, *known]))
 
     @cached_property
     def tensors(self) -> Tensors:

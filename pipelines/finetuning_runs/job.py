@@ -20,7 +20,7 @@ from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
 from electra.finetuning.reading import kind_of
 from electra.finetuning.squad.answers import Candidates, mean
-from electra.finetuning.squad.kind import score_candidates
+from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadConfig, SquadTask, Task
@@ -189,7 +189,7 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
         Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again"))
         for job in jobs
     ]
-    judged = score_candidates(mean(runs, config), dev, task.version, config)
+    judged = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
     return judged.scores, {f"dev{suffix}": content for suffix, content in judged.files.items()}
 
 

@@ -47,12 +47,6 @@ class Answer:
         """The best span's text, "" if there is none."""
         return self.spans[0].text if self.spans else ""
 
-    def given(self, threshold: float | None) -> str:
-        """Return the answer as handed in: left empty where the null score is above the threshold
-        (None: never).
-        """
-        return self.best if threshold is None or self.null <= threshold else ""
-
 
 @dataclass(frozen=True)
 class Candidates:
