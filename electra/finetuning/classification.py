@@ -75,8 +75,8 @@ class Classification(TaskKind):
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
-                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder has room for "
-                f"{encoder.hidden // 2}; set keep: none"
+                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder "
+                f"has room for {encoder.hidden // 2}; set keep: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
@@ -128,13 +128,15 @@ class Classification(TaskKind):
                     else f"one of {', '.join(self.task.labels)}"
                 )
                 raise BadInput(
-                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); expected {expected}"
+                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); "
+                    f"expected {expected}"
                 )
             predicted.append({"label": label})
         return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        task, shape = self.task, network.encoder.config
+        task = self.task
+        shape = network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
         problem = "regression" if task.regression else "single_label_classification"
         config_json = {"problem_type": problem}
@@ -170,14 +172,16 @@ class Classification(TaskKind):
         network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)
         dense = nn.Linear(network.head.in_features, units)
         out = nn.Linear(units, network.head.out_features)
-        stored.fill({"classifier.dense": dense, "classifier.out_proj": out}, heads)
+        parts = nn.ModuleDict({"dense": dense, "out_proj": out})
+        stored.fill(nn.ModuleDict({"classifier": parts}), heads)
         # transformers' head: ours or others' weights
         network.add_module("head", nn.Sequential(dense, nn.GELU(), out))
         return network, FinetuneConfig(length=stored.length)
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        name, labels = stored.path.name, stored.labels()
+        name = stored.path.name
+        labels = stored.labels()
         number = len(labels) == 1
         supported = "regression" if number else "single_label_classification"
         problem = stored.folder.config_json.get("problem_type")
@@ -222,10 +226,10 @@ def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
     """Remove single tokens from the end of the longer text, from b when both are equal, until both
     fit.
     """
-    a, b = a.copy(), b.copy()
-    while len(a) + len(b) > room:
-        (a if len(a) > len(b) else b).pop()
-    return a, b
+    lengths = [len(a), len(b)]
+    while sum(lengths) > room:
+        lengths[0 if lengths[0] > lengths[1] else 1] -= 1
+    return a[: lengths[0]], b[: lengths[1]]
 
 
 def both_orders(rows: list[Row]) -> list[Row]:

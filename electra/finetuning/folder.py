@@ -63,7 +63,8 @@ def write_model(
     """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its
     manifest.
     """
-    encoder, kind = network.encoder, kind_of(task)
+    encoder = network.encoder
+    kind = kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
     more: dict[str, Any] = {
@@ -123,7 +124,8 @@ def load_model(folder: ModelFolder) -> FineTuned:
     ours = (path / TASK).is_file()
     if not (encoder.config.has_hf_task_head or ours):
         raise BadInput(
-            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune its encoder here"
+            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune "
+            "its encoder here"
         )
     if isinstance(encoder.config, EncoderConfig) and encoder.config.token_types < 2:
         raise BadInput(f"{path / CONFIG}: type_vocab_size is 1; a second text needs 2")

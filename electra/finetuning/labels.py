@@ -7,6 +7,7 @@ F1.
 3. predicted BIOES -> spans -> IOB2, which is written and scored
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +56,8 @@ def spans(tags: Sequence[str]) -> list[Span]:
     """
     result: list[Span] = []
     begin = 0
-    last_edge, last_type = "O", ""
+    last_edge = "O"
+    last_type = ""
     for place, tag in enumerate([*tags, "O"]):
         edge, _, span_type = tag.partition("-")
         other = span_type != last_type
@@ -63,7 +65,8 @@ def spans(tags: Sequence[str]) -> list[Span]:
             result.append((last_type, begin, place - 1))
         if edge in "BS" or (edge in "EI" and (last_edge in "ESO" or other)):
             begin = place
-        last_edge, last_type = edge, span_type
+        last_edge = edge
+        last_type = span_type
     return result
 
 
@@ -87,12 +90,16 @@ def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]])
     """Return F1 over spans of all rows, in points: one is right if type, first and last word are;
     0 if there are none.
     """
-    sides = [
-        {(row, *span) for row, tags in enumerate(side) for span in spans(tags)}
-        for side in (predicted, gold)
-    ]
-    total = len(sides[0]) + len(sides[1])
-    return 200 * len(sides[0] & sides[1]) / total if total else 0.0
+    ours = _numbered(predicted)
+    theirs = _numbered(gold)
+    total = len(ours) + len(theirs)
+    return 200 * len(ours & theirs) / total if total else 0.0
+
+
+def _numbered(rows: Sequence[Sequence[str]]) -> set[tuple[int, Span]]:
+    """Return the spans of all rows, each with its row's number."""
+    numbered = [[(number, span) for span in spans(tags)] for number, tags in enumerate(rows)]
+    return set(itertools.chain.from_iterable(numbered))
 
 
 def tag_scores(

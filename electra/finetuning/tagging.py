@@ -7,6 +7,7 @@ of a row.
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
@@ -65,7 +66,8 @@ class Tagging(TaskKind):
             value = getattr(config, key)
             if value != expected:
                 raise BadConfig(
-                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag is read from each token"
+                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag is "
+                    "read from each token"
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
@@ -73,7 +75,8 @@ class Tagging(TaskKind):
         piece, else -100.
         """
         index = {name: number for number, name in enumerate(self.task.classes)}
-        pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
+        words = itertools.chain.from_iterable(row["words"] for row in rows)
+        pieces = iter(tokenizer.encode_words(list(words)))
         sequences: list[list[int]] = []
         labels: list[int] = []
         for row in rows:
@@ -159,7 +162,7 @@ class Tagging(TaskKind):
                 types[:] = types[0].clone()
         else:
             heads = heads | stored.beside(POOLED)
-        stored.fill({"classifier": tagger.head}, heads)
+        stored.fill(nn.ModuleDict({"classifier": tagger.head}), heads)
         return tagger, FinetuneConfig(length=stored.length)
 
     @staticmethod
@@ -190,7 +193,8 @@ class Tagger(Network):
 
     def __init__(self, encoder: Encoder, classes: int, length: int) -> None:
         super().__init__()
-        self.encoder, self.length = encoder, length
+        self.encoder = encoder
+        self.length = length
         self.head = new_linear(encoder.config.hidden, classes)
 
     def forward(self, batch: PaddedBatch) -> Tensor:

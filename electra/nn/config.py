@@ -13,7 +13,10 @@ from pydantic.dataclasses import dataclass
 from electra.config import BelowOne, Fraction, Positive, Settings, Size, require
 
 # operations for each number, as the authors' script counts them
-SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8
+SOFTMAX = 5
+DROPOUT = 4
+NORM = 5
+GELU = 8
 
 
 @dataclass(frozen=True, kw_only=True)

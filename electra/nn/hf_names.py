@@ -27,7 +27,8 @@ from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.storage.tensors import Tensors
 
 Head = ReplacedTokenHead | MaskedTokenHead
-_D, _G = "discriminator_predictions", "generator_predictions"
+_D = "discriminator_predictions"
+_G = "generator_predictions"
 _NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
 # Settings that would change what an encoder computes: the values that ours compute with.
 _SUPPORTED: dict[str, Any] = {

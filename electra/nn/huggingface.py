@@ -43,9 +43,12 @@ from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
 
 TASK = "task.json"
-SPANS, POOLED = "span_head.safetensors", "pooled_head.safetensors"
+SPANS = "span_head.safetensors"
+POOLED = "pooled_head.safetensors"
 EXTRAS = "extras.safetensors"
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 FILES = (CONFIG, WEIGHTS, INDEX, *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
 """All that is ever read of a folder, besides the shards that INDEX lists."""

@@ -37,7 +37,8 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.dense, self.norm = _dense(config, config.embedding_width), _norm(config)
+        self.dense = _dense(config, config.embedding_width)
+        self.norm = _norm(config)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def features(self, hidden_MH: Tensor) -> Tensor:

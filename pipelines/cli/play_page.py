@@ -182,8 +182,8 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
     @explain()
     def show_task(folder: str) -> None:
         model = electra.load(folder)
-        assert model.ready is not None
-        task = model.ready.task
+        assert model.finetuned is not None
+        task = model.finetuned.task
         path = tasks / task.name / "dev.jsonl"
         rows: dict[tuple[str, ...], Row] = {}
         for row in itertools.islice(read_rows(path, task), EXAMPLES) if path.is_file() else []:

@@ -151,7 +151,8 @@ class QuestionAnswering(TaskKind):
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
         if network.conditional or not network.encoder.config.has_hf_task_head:
             return Exported("ElectraModel", task_json, beside=beside)
-        start, end = network.start.state_dict(), network.end_alone.state_dict()
+        start = network.start.state_dict()
+        end = network.end_alone.state_dict()
         pair = {f"qa_outputs.{kind}": torch.cat([start[kind], end[kind]]) for kind in start}
         return Exported(self.architecture, task_json, tensors=pair, beside=beside)
 
@@ -179,7 +180,7 @@ class QuestionAnswering(TaskKind):
             tensors = stored.beside(SPANS)
         else:
             pair = nn.Linear(network.start.in_features, 2)
-            stored.fill({"qa_outputs": pair}, stored.heads)
+            stored.fill(nn.ModuleDict({"qa_outputs": pair}), stored.heads)
             tensors = {}
             for kind, value in pair.state_dict().items():
                 tensors[f"start.{kind}"], tensors[f"end_alone.{kind}"] = value.chunk(2)
