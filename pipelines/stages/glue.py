@@ -218,13 +218,11 @@ def sorted_by_seed(records: Sequence[Record]) -> list[Record]:
 
 def settings_of(jobs: Sequence[Job]) -> dict[str, str]:
     """Return the settings that bear on a task's runs, those of its arms side by side."""
-    arms = {job.arm: flatten(plain(job.config)) for job in jobs}
-    settings = {
-        key: value
-        for key, value in side_by_side(arms).items()
-        if key.rpartition(".")[2] not in NO_BEARING and ".scratch." not in f".{key}"
-    }
-    return settings | {"seeds": str(sorted({job.seed for job in jobs}))}
+    arms = {}
+    for job in jobs:
+        config = plain(job.config)
+        arms[job.arm] = flatten({key: config[key] for key in config if key not in NO_BEARING})
+    return side_by_side(arms) | {"seeds": str(sorted({job.seed for job in jobs}))}
 
 
 def settings(name: str, params: Params) -> dict[str, str]:
