@@ -11,6 +11,7 @@ checkpoints are removed.
 
 import math
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -112,9 +113,10 @@ def try_one(unit: Unit) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
+    started = time.time()
     try:
         use_own_gpu()
-        return do(*unit)
+        return {**do(*unit), "started": started, "ended": time.time()}
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):

@@ -71,8 +71,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = rows.facts(model.electra(), trained)
     folder = Path("build/models") / name
     write_model(folder, name, model.electra(), trained, rows, facts)
-    record = facts | trained.history[-1]
-    tracker.summary({key: value for key, value in record.items() if isinstance(value, int | float)})
     tracker.artifact(folder / CURVE)
 
 
