@@ -23,6 +23,7 @@ from typing import Any
 
 from electra.card import model_card
 from electra.config import build, plain
+from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import dump_json, read_object
@@ -37,7 +38,6 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import (
     CONFIG,
     TASK,
-    TOKENIZER_FILES,
     ModelFolder,
     encoder_tensors,
     write_folder,
@@ -76,12 +76,7 @@ def write_model(
     values = config_json(
         encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config
     )
-    files = {
-        name: (source / name).read_text("utf-8")
-        for name in TOKENIZER_FILES
-        if (source / name).is_file()
-    }
-    files[TASK] = dump_json(task_json)
+    files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"
     card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors

@@ -49,7 +49,7 @@ EXTRAS = "extras.safetensors"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+TOKENIZER_FILES = tokenizers.FILES
 FILES = (CONFIG, WEIGHTS, INDEX, *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
 """All that is ever read of a folder, besides the shards that INDEX lists."""
 KIND = "network"
