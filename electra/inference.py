@@ -42,7 +42,7 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
-from electra.finetuning.folder import FineTuned, is_finetuned, load_model
+from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import pooled
 from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
@@ -241,7 +241,7 @@ def load(
             network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
         load_network(encoder, network.head, stored)
     length = stored.trained_positions
-    return Model(path, kind, network, stored.tokenizer, length, place, precision)
+    return Model(path, kind, network, load_tokenizer(stored), length, place, precision)
 
 
 def no_model(path: Path) -> BadInput:

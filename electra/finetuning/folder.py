@@ -33,7 +33,6 @@ from electra.finetuning.reading import ARCHITECTURES, kind_of
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.task_kind import Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.config import EncoderConfig
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import (
     CONFIG,
@@ -107,6 +106,28 @@ def _is_tuned_modernbert(folder: ModelFolder) -> bool:
     return name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
+def load_tokenizer(folder: ModelFolder) -> Tokenizer:
+    """Return the folder's tokenizer. The encoder may have more vectors than it has pieces, and not
+    fewer.
+    """
+    path = folder.path
+    added = path / "added_tokens.json"
+    alone = added.is_file() and not (path / "tokenizer.json").is_file()
+    if alone and (tokens := read_object(added).keys() - set(tokenizers.SPECIALS)):
+        raise BadInput(
+            f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; save "
+            "the tokenizer with AutoTokenizer of transformers"
+        )
+    tokenizer = tokenizers.load(path)
+    vocab_size = folder.encoder_settings[1]
+    if tokenizer.vocab_size > vocab_size:
+        raise BadInput(
+            f"{path}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model only "
+            f"{vocab_size:,}; give the folder as it was written"
+        )
+    return tokenizer
+
+
 def load_model(folder: ModelFolder) -> FineTuned:
     """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
     none.
@@ -122,7 +143,7 @@ def load_model(folder: ModelFolder) -> FineTuned:
             f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune "
             "its encoder here"
         )
-    if isinstance(encoder.config, EncoderConfig) and encoder.config.token_types < 2:
+    if getattr(encoder.config, "token_types", 2) < 2:
         raise BadInput(f"{path / CONFIG}: type_vocab_size is 1; a second text needs 2")
     task_json = read_object(path / TASK) if ours else {}
     if ours and not (path / MANIFEST).is_file():
@@ -142,4 +163,4 @@ def load_model(folder: ModelFolder) -> FineTuned:
     else:
         task = ARCHITECTURES.get(folder.architecture, Classification).task_of(stored)
     network, config = kind_of(task).restore(stored)
-    return FineTuned(network, folder.tokenizer, task, config)
+    return FineTuned(network, load_tokenizer(folder), task, config)

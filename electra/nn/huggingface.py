@@ -21,8 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import SPECIALS, Tokenizer
 from electra.errors import BadInput, CorruptFile, shown
 from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
 from electra.nn.config import AnyEncoderConfig
@@ -49,7 +47,7 @@ EXTRAS = "extras.safetensors"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-TOKENIZER_FILES = tokenizers.FILES
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 FILES = (CONFIG, WEIGHTS, INDEX, *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
 """All that is ever read of a folder, besides the shards that INDEX lists."""
 KIND = "network"
@@ -127,25 +125,6 @@ class ModelFolder:
     def head_tensors(self) -> Tensors:
         """The tensors of model.safetensors that are not the encoder's."""
         return {name: value for name, value in self.tensors.items() if of_head(name)}
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer. The encoder may have more vectors than it has pieces, and not fewer."""
-        added = self.path / "added_tokens.json"
-        alone = added.is_file() and not (self.path / "tokenizer.json").is_file()
-        if alone and (tokens := read_object(added).keys() - set(SPECIALS)):
-            raise BadInput(
-                f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; "
-                "save the tokenizer with AutoTokenizer of transformers"
-            )
-        tokenizer = tokenizers.load(self.path)
-        vocab_size = self.encoder_settings[1]
-        if tokenizer.vocab_size > vocab_size:
-            raise BadInput(
-                f"{self.path}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model "
-                f"only {vocab_size:,}; {DO}"
-            )
-        return tokenizer
 
     def empty_encoder(self, dropout: float | None = None) -> Encoder:
         """Return an encoder by config.json that has no memory yet; `dropout` replaces both rates."""
@@ -315,7 +294,8 @@ def load_networks(
     pre-training.
 
     They are read in order: an embedding block that two share ends as the last one's, as it was
-    exported. Without a folder of its own a generator keeps its initial values, with a warning. With
+    exported. The tokenizer's pieces are the folder's; rows of its tables that no piece stands for
+    are left out. Without a folder of its own a generator keeps its initial values, with a warning. With
     `hashes` (folder name -> file -> sha256) the files must be those that were hashed, before and
     after they are read. Where a folder has none of a network's `extras` these keep the values they
     have.
@@ -333,7 +313,7 @@ def load_networks(
         model = open_folder(path)
         config, vocab_size = model.encoder_settings
         _require_same_computation(config, encoder.config, path / CONFIG)
-        if vocab_size > encoder.vocab_size == model.tokenizer.vocab_size:
+        if vocab_size > encoder.vocab_size:
             _drop_padding(model, encoder.vocab_size)
         load_network(encoder, head, model, extras.get(name, {}))
         actual = verify_folder(path)
