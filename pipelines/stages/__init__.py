@@ -166,7 +166,10 @@ READERS = (
     *_files("electra/finetuning", "labels tasks"),
     "electra/seeds.py",
     "pipelines/sources/sample_world",
-    *_files("pipelines/sources", "gigaword glue hub local own paths squad streams warc wikipedia"),
+    *_files(
+        "pipelines/sources",
+        "gigaword glue hub local custom_tasks paths squad streams warc wikipedia",
+    ),
     *_files("pipelines/stages", "tasks"),
 )
 

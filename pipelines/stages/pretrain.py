@@ -181,11 +181,6 @@ class ModelRows:
             | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
         )
 
-    def tokenizer_files(self) -> dict[str, str]:
-        """The tokenizer's files by name."""
-        present = (name for name in hf.TOKENIZER_FILES if (self.folder / name).is_file())
-        return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
-
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
         """Refuse weights of another tokenizer; returns the hash of every file that training starts
         from.
@@ -301,7 +296,7 @@ def write_model(
     manifest.
     """
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
-    files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
+    encoder, extras = config.encoder, model.extras()
     card = {
         "data": rows.label,
         "recipe": plain(config),
@@ -319,6 +314,7 @@ def write_model(
             *(hf.open_folder(path.parent).trained_positions for path in start),
             0,
         )
+        files = tokenizers.read_files(rows.folder, seen)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = (

@@ -7,7 +7,7 @@ import pytest
 from electra.errors import CorruptFile
 from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, load_results
-from pipelines.sources import OwnTask, OwnTasks
+from pipelines.sources import CustomTask, CustomTasks
 from tests.pipelines.report import made_up
 
 TINY = made_up.params("tiny")
@@ -42,9 +42,9 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     made_up.write(tmp_path)
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     own = TINY.tasks | {
-        "sample_world": OwnTasks(
+        "sample_world": CustomTasks(
             kind="own",
-            tasks={"mood": OwnTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
+            tasks={"mood": CustomTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
         )
     }
     model = load_results.load(
