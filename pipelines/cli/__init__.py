@@ -21,8 +21,7 @@ from electra import stopping
 from electra.errors import BadConfig, BadInput, Refused, Stopped, UserError
 from electra.files import room
 from electra.stopping import Interrupted
-from pipelines.cli import maintain, set_up, train, use
-from pipelines.runtime import processes
+from pipelines.cli import maintain, processes, set_up, train, use
 from pipelines.stages import STAGES
 
 BUG = 70  # exit code

@@ -1,7 +1,7 @@
 """`electra estimate NAME`: time, memory and disk of a model, a fine-tuning or an ablation, from
 settings.
 
-Time and memory are those of pipelines/runtime/cost.py. Fine-tuning is an upper bound: all rows have
+Time and memory are those of pipelines/cli/cost.py. Fine-tuning is an upper bound: all rows have
 full length.
 """
 
@@ -18,9 +18,9 @@ from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
+from pipelines.cli import cost
+from pipelines.cli.cost import CARDS, Card, span
 from pipelines.config.params import Params
-from pipelines.runtime import cost
-from pipelines.runtime.cost import CARDS, Card, span
 from pipelines.sources import LocalCorpus, OwnTasks, own
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms

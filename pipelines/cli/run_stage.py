@@ -14,10 +14,9 @@ from typing import Any
 from electra import stopping
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines import preflight, tracking
-from pipelines.cli import manage_runs
+from pipelines.cli import manage_runs, processes
 from pipelines.config.params import load
-from pipelines.runtime import processes
-from pipelines.stages import STAGES, data_label
+from pipelines.stages import STAGES, data_label, is_main
 
 TIMINGS = Path("runs/timings.json")
 
@@ -55,7 +54,7 @@ def run(
     start = tracking.Start(
         stage, name, work.settings(name, params), data, work.inputs(params, name)
     )
-    main = processes.is_main()
+    main = is_main()
     started = time.monotonic()
     where = params.tracking if main else "none"
     record = tracking.open_run(start, tracking=where, run_folder=Path("runs") / key)

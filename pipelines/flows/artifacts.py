@@ -19,7 +19,7 @@ from pipelines.tracking import leaves
 
 WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 Rows = list[dict[str, Any]]
-# as pipelines/runtime/progress_bar.py writes it
+# as pipelines/stages/progress_bar.py writes it
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)
 EVERY = 5.0  # seconds between two updates of a bar
 

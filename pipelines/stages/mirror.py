@@ -23,7 +23,7 @@ from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
 from electra.storage.run_dir import OLD, newest
-from pipelines.runtime.processes import is_main
+from pipelines.stages import is_main
 
 VARIABLE = "ELECTRA_MIRROR"
 EVERY = 2.0  # seconds between two looks for a new checkpoint

@@ -19,8 +19,8 @@ from electra.files import LOCK, atomic_folder, remove, sweep
 from electra.storage import manifest
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
-from pipelines.runtime import dask_cluster
-from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import dask_cluster
+from pipelines.stages.progress_bar import ProgressBar
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]

@@ -29,7 +29,6 @@ from electra.config import require
 from electra.errors import SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.stopping import heeded
-from electra.workers import rank
 
 DEFAULTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
@@ -74,13 +73,6 @@ def is_process() -> bool:
     left over.
     """
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
-
-
-def is_main() -> bool:
-    """Whether this process is the only one, or the first of several: it alone reads, writes and
-    prints.
-    """
-    return rank()[0] == 0
 
 
 def report(error: UserError) -> None:

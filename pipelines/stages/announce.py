@@ -2,6 +2,7 @@
 long it will take.
 """
 
+import math
 import sys
 import time
 
@@ -12,10 +13,17 @@ from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
-from pipelines.runtime.cost import duration
 
 SETTLED = WARM_UP + 2  # steps of a GPU after which nothing is compiled or captured any more
 TIMED = 5  # steps that the estimate is made from
+
+
+UNITS = (
+    ("minutes", 60.0, 90),
+    ("hours", 3600.0, 72),
+    ("days", 86400.0, 1000),
+    ("years", 365 * 86400.0, math.inf),
+)
 
 
 class Announcer:
@@ -54,6 +62,15 @@ def announce(step: StepDone, pace: float) -> str:
     left = min(phase.last, step.last) - step.done
     speed = f"{step.tokens / pace:,.0f} tokens/s, {left:,} steps in about {duration(pace * left)}"
     return f"{title}: {', '.join(parts)}; {speed}"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration to plan with: `3.5 hours`."""
+    if seconds < 90:
+        return "1 minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
 
 
 def _device(step: StepDone) -> str:
