@@ -71,8 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
         stopping.leave_at_once()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal may lack a character
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # programs read UTF-8; a terminal may lack a character
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     command = next((word for word in arguments if not word.startswith("-")), "electra")
     try:
         code = app(list(arguments) or ["--help"], standalone_mode=False) or 0

@@ -48,34 +48,28 @@ RESUMED = ONCE | {"retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": 
 STORED_AGAIN: list[float] = [10, 30, 60, 300, 900]  # seconds until the store is tried again
 
 
-class OneSentence(logging.Filter):
-    """Have Prefect's loggers print an error for the user once, as its sentence, and without a
-    traceback.
+_printed: set[str] = set()
+
+
+def keep_sentence(record: logging.LogRecord) -> bool:
+    """Cut what Prefect's loggers print of an error for the user to its sentence; return whether
+    that is new.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.printed: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is logged, after cutting it to what a user needs."""
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, UserError):
-            sentence = str(error)
-            if sentence in self.printed:
-                return False
-            self.printed.add(sentence)
-            record.exc_info = None
-            record.msg = sentence
-            record.args = ()
-        elif self.printed and str(record.msg).startswith("Finished in state Failed("):
-            record.msg = "Finished in state Failed"
-        return True
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, UserError):
+        is_new = str(error) not in _printed
+        _printed.add(str(error))
+        record.exc_info = None
+        record.msg = str(error)
+        record.args = ()
+        return is_new
+    if _printed and str(record.msg).startswith("Finished in state Failed("):
+        record.msg = "Finished in state Failed"
+    return True
 
 
-_one_sentence = OneSentence()
 for _logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
-    logging.getLogger(_logger).addFilter(_one_sentence)
+    logging.getLogger(_logger).addFilter(keep_sentence)
 
 
 @dataclass
@@ -193,7 +187,7 @@ def run_stage(stage: str, running: Run) -> str:
     if running.parent:
         place = place.also({tracking.PARENT: running.parent})
     target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
-    log = artifacts.show_progress(stage, get_run_logger().info, place.folder)
+    log = artifacts.show_progress(get_run_logger().info)
     outcome = repro(target, place, log, running.seconds)
     running.ran += outcome.ran
     if place.pull:
