@@ -55,7 +55,7 @@ COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
 MANY = 1000  # bad rows
 COVERED = 0.9995  # share of a text's characters that should have a piece of their own
 TASK_ROWS = 2000  # of each file of a task
-TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text beside letters
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text between letters
 # letters beyond ASCII of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
 # Danish and Norwegian, Icelandic
 WESTERN = (
@@ -77,8 +77,8 @@ Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
 
 
 def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[str]:
-    """Yield hints and a closing line for a model, fine-tuning or ablation; raise the error that a
-    stage would raise.
+    """Yield hints and a closing line for a model, fine-tuning or ablation, and raise the error
+    that a stage would raise.
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
@@ -124,8 +124,8 @@ def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str
 
 
 def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
-    """Look at the corpus of a model, its tokenizer and the weights it starts from; return how many
-    files were read.
+    """Look at the corpus of a model, its tokenizer and the weights it starts from, and return
+    how many files were read.
     """
     tokens = params.tokens[model.tokens]
     corpus = params.corpora[tokens.corpus]
@@ -156,8 +156,8 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
 
 
 def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[str]:
-    """Yield a hint on a small alphabet; raise BadInput for an impossible vocabulary, and for a
-    corpus too small to hold out and to train on.
+    """Yield a hint on a small alphabet, and raise BadInput for an impossible vocabulary, and
+    for a corpus too small to hold out and to train on.
     """
     settings = tokens.tokenizer
     cased: dict[str, Any] = {
@@ -177,7 +177,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
     splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
     for split in ("train", "valid"):
         if split not in splits:
-            do = "raise valid_fraction, or split a text file into many documents (`documents` of its source)"
+            do = "raise valid_fraction, or part text files (`documents` of their source)"
             raise BadInput(f"{where}: has {len(splits):,} documents, none for {split}; {do}")
 
 
@@ -210,11 +210,11 @@ def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
                 labels = {row["label"] for row in good}
                 absent = [str(label) for label in config.labels if label not in labels]
                 if absent:
-                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(absent)}"
+                    names = ", ".join(absent)
+                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {names}"
 
 
-# ------------------------------------------------------------------------------------------------------
-# one corpus
+# ------------------------------------------------------------------------------------ one corpus
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
@@ -273,12 +273,11 @@ class Look:
                 raise
             except UserError as error:
                 self._unread[path] = error
-        if garbled := [
-            path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)
-        ]:
-            found = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+        garbled = [path for path in some if _is_garbled(path, source)]
+        if garbled:
+            fact = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
             self.hints.append(
-                f"{place}: {found}; they need a source without `encoding: {source.encoding}`"
+                f"{place}: {fact}; they need a source without `encoding: {source.encoding}`"
             )
         readable = [path for path in paths if path not in self._unread]
         items = list(islice(read_items(readable, source, self._unread), DOCUMENTS + 1))
@@ -316,8 +315,8 @@ class Look:
 
     @property
     def refused(self) -> dict[Path, UserError]:
-        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as
-        far as one sees.
+        """Return all that is wrong with files. Bad rows count if the quarantine does not
+        tolerate them, as far as one sees.
         """
         rows = self._rows * self.files // max(1, self.looked)
         tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
@@ -326,7 +325,7 @@ class Look:
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
-    """Yield the rows at the beginning of a file, in bounded time though a text may be one document."""
+    """Yield the first rows of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
     return local.read_documents(Piece(path, most=most), source)
 
@@ -376,11 +375,11 @@ def is_text(path: Path) -> bool:
 
 
 def guess_encoding(path: Path) -> tuple[str, str]:
-    """Return the Western encoding of a text that is not UTF-8, and a word with other letters than
-    ASCII's, where they plainly are those of one language; else "" twice.
+    """Return the Western encoding of a text that is not UTF-8, and a word with other letters
+    than ASCII's, where they plainly are those of one language. Else "" twice.
 
-    (charset-normalizer calls a German latin-1 text cp1250; the bytes of Turkish, Czech or Polish
-    encodings are letters in latin-1, too, but not those of one language.)
+    (charset-normalizer calls a German latin-1 text cp1250. The bytes of Turkish, Czech or
+    Polish encodings are letters in latin-1, too, but not those of one language.)
     """
     if not is_other_encoding(path):
         return "", ""
@@ -397,6 +396,8 @@ def guess_encoding(path: Path) -> tuple[str, str]:
 
 def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     """Return whether a file that is read in another encoding is UTF-8."""
+    if source.encoding == "utf-8":
+        return False
     start = first_bytes(path, LOOK)
     if local.format_of(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
         return False
@@ -406,8 +407,8 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
 def read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
 ) -> Iterator[Item | LeftOut]:
-    """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in
-    `refused`.
+    """Yield the documents of all files until CHARACTERS are read, and note files that cannot be
+    read in `refused`.
     """
     characters = 0
     for path in paths:
@@ -427,25 +428,25 @@ def find_hints(
     """Yield the settings that the first documents of a source's files ask for, and why."""
     texts = [document.text for document in documents]
     if paths and local.format_of(paths[0], source) == "text":
-        lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
+        lines = list(islice(filter(str.strip, "\n".join(texts).split("\n")), 20_000))
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
-            found = f"{headings:,} lines are headings as ` = Title = `"
-            yield "documents", "headings", f"{found}; `documents: headings` splits it into articles"
+            fact = f"{headings:,} lines are headings as ` = Title = `"
+            yield "documents", "headings", f"{fact}; `documents: headings` splits it into articles"
         elif source.documents == "file" and _are_too_few(texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
-            found = f"a file is one document of {len(longest):,} characters"
-            yield "documents", way, f"{found}; `documents: {way}` splits it"
+            fact = f"a file is one document of {len(longest):,} characters"
+            yield "documents", way, f"{fact}; `documents: {way}` splits it"
         if not source.hard_wrapped and source.documents != "lines" and _are_wrapped(lines):
-            found = "lines seem to be wrapped at a fixed width"
-            yield "hard_wrapped", True, f"{found}; `hard_wrapped: true` joins paragraphs again"
+            fact = "lines seem to be wrapped at a fixed width"
+            yield "hard_wrapped", True, f"{fact}; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
-        found = (
+        fact = (
             f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
         )
-        yield "markup", True, f"{found}; `cleaning: {{markup: true}}` removes it"
+        yield "markup", True, f"{fact}; `cleaning: {{markup: true}}` removes it"
 
 
 def _are_too_few(texts: list[str]) -> bool:

@@ -37,9 +37,9 @@ for group in (set_up, train, use, maintain):
     app.add_typer(group.app)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(is_wanted: bool) -> None:
     """Print the version and end."""
-    if wanted:
+    if is_wanted:
         print(f"electra {electra.__version__}")
         raise typer.Exit
 
@@ -57,7 +57,9 @@ def prepare(
         bool, typer.Option("--version", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Leave signals to commands that are no stage, and refuse to run those without standard output."""
+    """Undo the handling of signals for commands that run no stage, and refuse to run them without
+    standard output.
+    """
     if context.invoked_subcommand in STAGES:
         return
     stopping.stay_as_usual()

@@ -135,7 +135,8 @@ def tokenizer_of(folder: Path, vocab_size: int) -> dict[str, Any]:
     tokenizer = wordpiece.load(folder)
     if tokenizer.vocab_size != vocab_size:
         raise BadInput(
-            f"{folder}: has a tokenizer of {tokenizer.vocab_size:,} pieces and weights for {vocab_size:,}"
+            f"{folder}: has a tokenizer of {tokenizer.vocab_size:,} pieces "
+            f"and weights for {vocab_size:,}"
         )
     if (folder / "tokenizer.json").is_file():
         return {"kind": "vocab", "file": str(folder / "tokenizer.json")}

@@ -87,7 +87,8 @@ def pretraining(name: str, params: Params) -> str:
         files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)
         checkpoints = weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
         lines.append(
-            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, of which text and rows {files / 1e9:,.1f}"
+            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, "
+            f"of which text and rows {files / 1e9:,.1f}"
         )
     machine = cost.this_machine()
     lines.append(f"on {machine.name}: {span(flops, machine, config.encoder.hidden)}\n")
@@ -95,8 +96,8 @@ def pretraining(name: str, params: Params) -> str:
 
 
 def estimate_finetuning(name: str, params: Params) -> str:
-    """Return a line on a fine-tuning; raise UserError where a published folder or a file is not
-    there.
+    """Return a line on a fine-tuning, and raise UserError where a published folder or a file is
+    not there.
     """
     config = params.finetunings[name]
     if config.model in params.published:

@@ -109,7 +109,7 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
 
 
 def read_columns(file: str) -> tuple[dict[str, Column], int]:
-    """Read all rows; return what they show of each column, and their number."""
+    """Read all rows, and return what they show of each column, and their number."""
     columns: dict[str, Column] = {}
     rows = 0
     for _, row in own.records(Path(file)):
@@ -158,7 +158,9 @@ def choose_columns(
 
 
 def guess_label(columns: Mapping[str, Column], rows: int) -> str:
-    """Return the column of the label by its name, or where clearly the fewest values are; else ""."""
+    """Return the column of the label by its name, or where clearly the fewest values are. Else
+    "".
+    """
     usual = [name for name in LABELS if name in columns]
     if usual:
         return usual[0]

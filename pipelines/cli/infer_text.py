@@ -59,7 +59,7 @@ class TextFacts:
 def infer_sources(files: Sequence[str], paths: list[Path], encoding: str) -> TextFacts:
     """Return a source for each kind of file, and what is wrong with files that no source reads.
 
-    `encoding` is that of files that are not UTF-8; "" guesses it where it is plain. Raises
+    `encoding` is that of files that are not UTF-8. "" guesses it where it is plain. Raises
     UserError where no file has text.
     """
     kinds, bad = sort_by_kind(paths, encoding)
@@ -202,8 +202,8 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
     lost = wordpiece.MAX_WORD * long["long_words"] / sum(map(len, texts))
     if lost > MOST_LOST:
         raise BadInput(
-            f"--text: {lost:.0%} of it or more is in words of over {wordpiece.MAX_WORD} characters, "
-            "which no pieces spell; part the words by spaces first, with a word segmenter"
+            f"--text: {lost:.0%} of it or more is in words of over {wordpiece.MAX_WORD} "
+            "characters, which no pieces spell; put spaces between the words, with a segmenter"
         )
     needed = len(wordpiece.SPECIALS) + len(kept) + len(continuations)
     if 1.5 * needed > pieces:

@@ -40,7 +40,7 @@ WRITTEN = (*SECTIONS, "tokenizers")
 BEFORE = "-before"  # of the name of published weights that `--from` goes on from
 SECONDS = 60.0  # to wait for another `electra new`
 
-PASSES = 40  # over the text at most: masks are drawn anew each time
+PASSES = 40  # over the text at most: each time other words are masked
 # tokens that a discriminator reads before it finds replaced words (docs/own-text.md)
 FEW_TOKENS = 5e6
 # Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are
@@ -62,7 +62,8 @@ FINETUNE = {"learning_rate": 1.0e-3, "layer_decay": 1.0, "beta2": 0.98, "dropout
 # of wider ones, by their width: paper, Tables 6 and 7
 RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}
 # of fine-tuning that rows should give, and the epochs that are tried for it
-STEPS, EPOCHS = 400, (3, 20)
+STEPS = 400
+EPOCHS = (3, 20)
 LENGTH = 128  # of rows
 EVALUATIONS = 20
 TIMED = 40  # steps
@@ -81,14 +82,14 @@ def add_entries(
     start: str = "",
     encoding: str = "",
 ) -> str:
-    """Add the entries; return what was chosen and the commands to run next.
+    """Add the entries, and return what was chosen and the commands to run next.
 
-    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for at
-    most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `start` is a folder of
-    published weights to go on from instead. `model` is what is fine-tuned on the files of `task` if
-    there is no text. `columns` are those of `a`, `b` and `label`, "" where they are to be inferred.
-    `encoding` is that of text files that are not UTF-8. Raises UserError and leaves params.yaml as
-    it is where an entry would not be valid.
+    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for
+    at most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `start` is a folder
+    of published weights to go on from instead. `model` is what is fine-tuned on the files of
+    `task` if there is no text. `columns` are those of `a`, `b` and `label`, "" where they are
+    to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
+    leaves params.yaml as it is where an entry would not be valid.
     """
     values = read(FILE)
     if not NAME.fullmatch(name):
@@ -136,8 +137,10 @@ def add_entries(
             before = {**copy.deepcopy(entries["finetunings"][name]), "model": name + BEFORE}
             entries["finetunings"][name + BEFORE] = before
     edit(lambda lines: insert(lines, entries))
-    added = ", ".join(f"{section}.{name}" for section, named in entries.items() for name in named)
-    lines = [*notes, f"{FILE} has {added} now. Next:", f"  electra check {name}"]
+    added: list[str] = []
+    for section, named in entries.items():
+        added += [f"{section}.{entry}" for entry in named]
+    lines = [*notes, f"{FILE} has {', '.join(added)} now. Next:", f"  electra check {name}"]
     if text:
         lines.append(f"  electra estimate {name}")
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
@@ -147,7 +150,7 @@ def add_entries(
 
 
 def remove_entries(name: str) -> str:
-    """Remove what `add_entries` wrote under a name; return what was removed."""
+    """Remove what `add_entries` wrote under a name, and return what was removed."""
     removed: list[str] = []
     edit(lambda lines: cut(lines, {name, name + BEFORE}, removed))
     if not removed:
@@ -167,7 +170,9 @@ def choose_model(values: Any) -> tuple[str, str]:
 
 
 def width_of(values: Any, model: str) -> int:
-    """Return the hidden size of a model by its name; of a published one that is not there, base's."""
+    """Return the hidden size of a model by its name, or base's where a published one is not
+    there.
+    """
     if entry := values["models"].get(model):
         return int(values["encoders"][entry["encoder"]]["hidden"])
     folder = Path(values["published"].get(model, {}).get("folder", ""))
@@ -208,20 +213,20 @@ def add_text(
     }
     length = settings["length"]
     steps = PASSES * size / per_token / (settings["batch"] * length)
-    more = "more text helps"
+    remedy = "more text helps"
     if minutes:
         timed = {**model, "encoder": encoder, "pretrain": {**settings, "steps": 1, "warmup": 0}}
         config = build(ElectraConfig, timed, f"models.{name}")
         most = 60 * minutes / step_seconds(config, length, settings["batch"], pieces)
         if most < steps:
             steps = most
-            more = "raise --minutes"
+            remedy = "raise --minutes"
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
     settings |= {"steps": steps, "warmup": steps // 20, "eval_every": every, "save_every": every}
     read = steps * settings["batch"] * length
     if read < FEW_TOKENS and "init_from" not in settings:
-        few = f"a discriminator finds little before {FEW_TOKENS / 1e6:g} M; {more}"
+        few = f"a discriminator finds little before {FEW_TOKENS / 1e6:g} M; {remedy}"
         notes.append(f"warning: {steps:,} steps read {read / 1e6:.1f} M tokens; {few}")
     entries["tokens"] = {
         name: {
@@ -303,7 +308,7 @@ def add_task(
 
 
 def edit(change: Callable[[list[str]], None]) -> None:
-    """Change the lines of params.yaml, one process at a time, unless what comes out is not valid."""
+    """Change the lines of params.yaml, one process at a time, unless the result is not valid."""
     with lock_folder(LOCKS / FILE.name, SECONDS):
         before = FILE.read_bytes().decode("utf-8")
         end = "\r\n" if "\r\n" in before else "\n"
@@ -336,27 +341,17 @@ def cut(lines: list[str], names: set[str], removed: list[str]) -> None:
             continue
         start, stop = span_of(lines, section)
         kept: list[str] = []
-        indent = -1  # of the entry that is being removed
+        is_removed = False
         for line in lines[start + 1 : stop]:
-            depth = len(line) - len(line.lstrip())
-            if indent >= 0 and line.strip() and depth <= indent:
-                indent = -1
-            name = line.partition(":")[0].strip(" '\"")
-            first = next(
-                (len(other) - len(other.lstrip()) for other in kept if other.strip()), depth
-            )
-            if (
-                indent < 0
-                and name in names
-                and depth == first
-                and not line.lstrip().startswith("#")
-            ):
-                indent = depth
-                removed.append(f"{section}.{name}")
-            if indent < 0:
+            if re.match(r" {,2}\S", line):  # the first line of an entry, or a comment before it
+                name = line.partition(":")[0].strip(" '\"")
+                is_removed = name in names
+                if is_removed:
+                    removed.append(f"{section}.{name}")
+            if not is_removed:
                 kept.append(line)
         lines[start + 1 : stop] = kept
-        if not any(line.strip() and not line.lstrip().startswith("#") for line in kept):
+        if not any(re.match(r"\s*[^\s#]", line) for line in kept):
             lines[start] = re.sub(r":(?=\s*(#|$))", ": {}", lines[start], count=1)
 
 

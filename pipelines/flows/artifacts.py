@@ -49,8 +49,8 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
 
 
 def number_rows(values: Any) -> list[dict[str, Any]]:
-    """Return the scalars of a result file as rows with dotted names; lists (seeds, curves) are left
-    out.
+    """Return the scalars of a result file as rows with dotted names. Lists (seeds, curves) are
+    left out.
     """
     return [
         {"number": key, "value": f"{value:.4g}" if isinstance(value, float) else str(value)}

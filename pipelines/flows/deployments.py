@@ -41,7 +41,8 @@ from pipelines.flows import server
 from pipelines.flows.team import team
 from pipelines.flows.training import FLOWS, ablations, part
 
-POOL, LEAD = "electra", "electra-lead"
+POOL = "electra"
+LEAD = "electra-lead"
 SHARE = 4  # runs of one deployment at a time: none takes all workers from the others
 BY_NAME: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (*FLOWS, team, part)}
 RENEWED = ("description", "entrypoint", "work_pool_name", "work_queue_name", "concurrency_limit")
@@ -104,10 +105,10 @@ def deploy(*, with_team: bool) -> None:
                 continue
         for file in sorted((ROOT / "deploy" / "automations").glob("*.yaml")):
             automate(client, AutomationCore.model_validate(read(file)))
-        for wanted in deployments(params, with_team=with_team):
-            print(register(client, wanted))
+        for planned in deployments(params, with_team=with_team):
+            print(register(client, planned))
         delete_old(
-            client, {str(wanted.full_name) for wanted in deployments(params, with_team=True)}
+            client, {str(planned.full_name) for planned in deployments(params, with_team=True)}
         )
 
 
@@ -122,46 +123,50 @@ def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
         client.update_automation(old.id, automation.model_copy(update={"enabled": old.enabled}))
 
 
-def register(client: SyncPrefectClient, wanted: RunnerDeployment) -> str:
-    """Create or renew a deployment; return its name, and what of a user's settings it keeps."""
-    name = f"{wanted.flow_name}/{wanted.name}"
+def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
+    """Create or renew a deployment, and return its name, and what of a user's settings it
+    keeps.
+    """
+    name = f"{planned.flow_name}/{planned.name}"
     try:
         known = client.read_deployment_by_name(name)
     except ObjectNotFound:
-        wanted.apply()
+        planned.apply()
         return name
-    values = {key: getattr(wanted, key) for key in RENEWED}
-    values["tags"] = [*known.tags, *(tag for tag in wanted.tags if tag not in known.tags)]
-    schema = parameter_schema(BY_NAME[wanted.flow_name or ""]).model_dump(exclude_unset=True)
+    values = {key: getattr(planned, key) for key in RENEWED}
+    values["tags"] = [*known.tags, *(tag for tag in planned.tags if tag not in known.tags)]
+    schema = parameter_schema(BY_NAME[planned.flow_name or ""]).model_dump(exclude_unset=True)
     client.update_deployment(known.id, DeploymentUpdate(**values, parameter_openapi_schema=schema))
     kept = ["paused"] if known.paused else []
     kept += [f"schedule {schedule.slug or schedule.id}" for schedule in known.schedules]
     kept += [
         f"{key}={value}"
         for key, value in known.parameters.items()
-        if wanted.parameters.get(key) != value
+        if planned.parameters.get(key) != value
     ]
     kept += [
         f"tag {tag}"
         for tag in known.tags
-        if tag not in wanted.tags and not tag.startswith("clone:")
+        if tag not in planned.tags and not tag.startswith("clone:")
     ]
     return f"{name} (kept: {', '.join(kept)})" if kept else name
 
 
-def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
-    """Delete what this clone has deployed for models that params.yaml no longer has; of what
+def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
+    """Delete what this clone has deployed for models that params.yaml no longer has. Of what
     another clone has deployed, too, remove this one's tag.
     """
     flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
-    own = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))
+    of_clone = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))
     deployed: list[Any] = []
-    while page := client.read_deployments(deployment_filter=own, limit=200, offset=len(deployed)):
+    while page := client.read_deployments(
+        deployment_filter=of_clone, limit=200, offset=len(deployed)
+    ):
         deployed += page
     for known in deployed:
         name = f"{flows.get(known.flow_id)}/{known.name}"
         others = [tag for tag in known.tags if tag != clone_tag()]
-        if name in wanted:
+        if name in planned:
             continue
         if any(tag.startswith("clone:") for tag in others):
             client.update_deployment(known.id, DeploymentUpdate(tags=others))
@@ -172,7 +177,7 @@ def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
 
 
 def main() -> int:
-    """`python -m pipelines.flows.deployments [--team]`."""
+    """Run `python -m pipelines.flows.deployments [--team]`."""
     refused: UserError
     try:
         deploy(with_team="--team" in sys.argv)

@@ -34,8 +34,8 @@ MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"
 
 
 def is_worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a stage was killed or stopped; an error that only the user can correct is not
-    tried again.
+    """Return whether a stage was killed or stopped. An error that only the user can correct is
+    not tried again.
     """
     error = state.result(raise_on_failure=False)
     return not (
@@ -52,8 +52,8 @@ _printed: set[str] = set()
 
 
 def keep_sentence(record: logging.LogRecord) -> bool:
-    """Cut what Prefect's loggers print of an error for the user to its sentence; return whether
-    that is new.
+    """Cut what Prefect's loggers print of an error for the user to its sentence, and return
+    whether that is new.
     """
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, UserError):
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def origin(self) -> list[str]:
-        """Where results come from, as lines of a page."""
+        """Return where results come from, as lines of a page."""
         lines = []
         if self.request.commit:
             name = self.request.name
@@ -115,8 +115,7 @@ def check(model: str, place: Place, stages: Sequence[str]) -> None:
     Only what the `stages` read is looked at. The sentence says how long pre-training would take on
     this machine.
     """
-    kinds = [stage.partition("@")[0] for stage in stages]
-    options = [word for kind in kinds if kind != "report" for word in ("--stage", kind)]
+    options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
     try:
         workspace.ask(place, "check", model, *options)
     except StageFailed as error:
@@ -139,14 +138,15 @@ def require_gpu(model: str, running: Run) -> None:
     except StageFailed:  # in a new clone DVC cannot tell, since its inputs are missing
         runs = True
     if runs:
-        do = f"start a worker on a machine with one, or set models.{model}.pretrain.precision: fp32 to train on a CPU"
+        setting = f"models.{model}.pretrain.precision: fp32"
+        do = f"start a worker on a machine with one, or set {setting} to train on a CPU"
         raise StageFailed(
             f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69
         )
 
 
 def time_here(model: str, place: Place) -> str:
-    """Return how long a model's pre-training would take on this machine, as the end of a sentence."""
+    """Return how long a model's pre-training would take here, as the end of a sentence."""
     with contextlib.suppress(UserError):
         for line in workspace.ask(place, "estimate", model):
             machine, _, time = line.partition(": ")
@@ -178,10 +178,10 @@ def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
 
 @task(name="stage", task_run_name="{stage}", **RESUMED)
 def run_stage(stage: str, running: Run) -> str:
-    """Bring one stage (`glue@base`) up to date by `dvc repro`; return `ran` or `cached`.
+    """Bring one stage (`glue@base`) up to date by `dvc repro`, and return `ran` or `cached`.
 
-    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in
-    MLflow.
+    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run
+    in MLflow.
     """
     place = running.place
     if running.parent:
@@ -230,11 +230,12 @@ def store(target: str, place: Place) -> None:
 def opened_run(
     flow: str, request: Request, hours: float | None, nproc_per_node: int, parent: str | None = None
 ) -> Iterator[Run]:
-    """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its
+    """Open a flow's run: its folder, its settings checked, its run in MLflow. At the end its
     results are saved.
 
-    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part
-    of a run hangs below the `parent` of the whole and saves its results to the store alone.
+    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A
+    part of a run hangs below the `parent` of the whole and saves its results to the store
+    alone.
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:

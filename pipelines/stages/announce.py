@@ -37,7 +37,8 @@ class Announcer:
     def __call__(self, step: StepDone) -> None:
         """Take note of a step of this process."""
         device = step.world.device
-        count, settled = step.done - step.begun, SETTLED if device.type == "cuda" else 1
+        count = step.done - step.begun
+        settled = SETTLED if device.type == "cuda" else 1
         if count not in {settled, settled + TIMED}:
             return
         if device.type == "cuda":  # the host runs ahead of it
@@ -49,8 +50,9 @@ class Announcer:
 
 
 def announce(step: StepDone, pace: float) -> str:
-    """Return the line; `pace` is seconds a step."""
-    settings, phase = step.settings, step.phase
+    """Return the line. `pace` is seconds a step."""
+    settings = step.settings
+    phase = step.phase
     title = step.title
     if len(step.phases) > 1:
         number = step.phases.index(phase) + 1
@@ -74,10 +76,8 @@ def duration(seconds: float) -> str:
 
 
 def _device(step: StepDone) -> str:
-    world, threads = (
-        step.world,
-        f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}",
-    )
+    world = step.world
+    threads = f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}"
     if world.device.type != "cuda":
         return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()
@@ -89,7 +89,8 @@ def _device(step: StepDone) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    return f"not compiled (no {lacking})" if (lacking := lacks_to_compile()) else "compiled"
+    lacking = lacks_to_compile()
+    return f"not compiled (no {lacking})" if lacking else "compiled"
 
 
 def _captured(step: StepDone) -> str:

@@ -33,11 +33,13 @@ PATIENCE = 300.0
 DAMAGED = re.compile(
     r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)"
 )
-REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
+REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo"
+REMADE += ", which it remakes"
 # What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
 ADVICE = re.compile(
-    r"To track the changes with git|\s+git add |To enable auto staging|\s+dvc config core\.autostage"
-    r"|Use `dvc push` to send|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
+    r"To track the changes with git|\s+git add |To enable auto staging"
+    r"|\s+dvc config core\.autostage|Use `dvc push` to send"
+    r"|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
 )
 
 
@@ -64,8 +66,8 @@ class StageFailed(UserError):
 
     @property
     def for_the_user(self) -> bool:
-        """Whether only the user can correct it (settings, input, a source, a time limit): retrying
-        does not help.
+        """Return whether only the user can correct it (settings, input, a source, a time
+        limit): retrying does not help.
         """
         return self.timed_out or self.exit_code in {64, 65, 69, 77}
 
@@ -79,7 +81,7 @@ class Outcome:
     exit_code: int = 0
 
     def read(self, line: str) -> bool:
-        """Learn from one line of DVC's output; return whether it is for the log."""
+        """Take note of a line of DVC's output, and return whether it is for the log."""
         if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
             self.ran.append(match[1])
         if match := re.search(r"exited with (-?\d+)", line):
@@ -197,8 +199,8 @@ def end(group: int, patience: float = PATIENCE) -> None:
 
 
 def is_alive(group: int) -> bool:
-    """Return whether a process of a group runs; one that has ended and waits for its parent does
-    not.
+    """Return whether a process of a group runs. One that has ended and waits for its parent
+    does not.
     """
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
