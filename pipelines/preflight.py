@@ -27,14 +27,14 @@ from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.config.params import ModelConfig, Params
-from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, language, local, own
+from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, custom_tasks, language, local
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
     LOOK,
-    LeftOut,
-    Piece,
+    FileRange,
+    Skipped,
     first_bytes,
     is_utf8,
     mark_of,
@@ -99,7 +99,7 @@ def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
         tasks = params.finetunings[finetuning].tasks
         check_tasks(params, tasks, finetuning)
         source = params.tasks[tasks]
-        if isinstance(source, OwnTasks):
+        if isinstance(source, CustomTasks):
             yield from _check_own_tasks(source, f"tasks.{tasks}")
 
 
@@ -191,13 +191,13 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
     return sum(1 for covered in sums if covered < most) + 1
 
 
-def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
+def _check_own_tasks(source: CustomTasks, where: str) -> Iterator[str]:
     """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
     for task, config in source.tasks.items():
         for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):
             if not name:
                 continue
-            read = own.read_rows(Path(name), config, task, labelled=split != "test")
+            read = custom_tasks.read_rows(Path(name), config, task, labelled=split != "test")
             rows = list(islice(read, TASK_ROWS + 1))
             good = [row for row in rows if isinstance(row, dict)]
             bad = [row for row in rows if isinstance(row, Rejected)]
@@ -302,7 +302,7 @@ class Look:
         # damage shows at the end
         if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:
             self._compressed += path.stat().st_size
-            deque(read_lines(Piece(path)), 0)
+            deque(read_lines(FileRange(path)), 0)
         if error := find_fault(rows, path):
             self._poor[path] = error
             self._bad += sum(isinstance(item, Rejected) for item in rows)
@@ -324,13 +324,13 @@ class Look:
         return self._unread | (self._poor if many else {})
 
 
-def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:
     """Yield the first rows of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
-    return local.read_documents(Piece(path, most=most), source)
+    return local.read_documents(FileRange(path, most=most), source)
 
 
-def find_fault(rows: Sequence[Item | LeftOut], path: Path) -> BadInput | None:
+def find_fault(rows: Sequence[Item | Skipped], path: Path) -> BadInput | None:
     """Return an error if at least half of a file's first rows are bad, or it is plainly of another
     encoding.
     """
@@ -406,14 +406,14 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
 
 def read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
-) -> Iterator[Item | LeftOut]:
+) -> Iterator[Item | Skipped]:
     """Yield the documents of all files until CHARACTERS are read, and note files that cannot be
     read in `refused`.
     """
     characters = 0
     for path in paths:
         try:
-            for item in local.read_documents(Piece(path), source):
+            for item in local.read_documents(FileRange(path), source):
                 yield item
                 characters += len(item.text) if isinstance(item, Document) else 0
                 if characters >= CHARACTERS:

@@ -14,7 +14,7 @@ from typing import Any
 
 from electra.errors import BadInput, shown
 from electra.finetuning.labels import label_name
-from pipelines.sources import own
+from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
 
 # with more distinct numbers than this, a label is a score rather than a class
@@ -112,7 +112,7 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
     """Read all rows, and return what they show of each column, and their number."""
     columns: dict[str, Column] = {}
     rows = 0
-    for _, row in own.records(Path(file)):
+    for _, row in custom_tasks.records(Path(file)):
         if isinstance(row, Rejected):
             continue
         rows += 1

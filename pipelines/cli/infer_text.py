@@ -28,10 +28,10 @@ from pipelines.preflight import (
     is_other_encoding,
     read_items,
 )
-from pipelines.sources import LocalCorpus, local, own
+from pipelines.sources import LocalCorpus, custom_tasks, local
 from pipelines.sources.local import Item
 from pipelines.sources.paths import patterns_of, unreadable
-from pipelines.sources.streams import LeftOut, Piece
+from pipelines.sources.streams import FileRange, Skipped
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
@@ -140,7 +140,7 @@ def sort_by_kind(
     return kinds, bad
 
 
-def read_kind(path: Path, encoding: str) -> tuple[Kind, list[Item | LeftOut]]:
+def read_kind(path: Path, encoding: str) -> tuple[Kind, list[Item | Skipped]]:
     """Return the kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
     source: LocalCorpus = build(
@@ -177,9 +177,9 @@ def choose_field(rows: Sequence[dict[str, Any]]) -> str:
 def _read_fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with all of their fields."""
     if source.format == "parquet":
-        rows = own.parquet(path)
+        rows = custom_tasks.parquet(path)
     else:
-        rows = own.jsonl(local.decoded_lines(Piece(path), source.encoding), path)
+        rows = custom_tasks.jsonl(local.decoded_lines(FileRange(path), source.encoding), path)
     return (row for _, row in rows if isinstance(row, dict))
 
 
@@ -195,11 +195,8 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
     rules: dict[str, Any] = {"lowercase": is_english, "strip_accents": is_english}
     default = wordpiece.TrainTokenizer.alphabet
     alphabet = max(default, alphabet_for(texts, lowercase=is_english))
-    long: Counter[str] = Counter()
-    kept, continuations = wordpiece.letters_of(  # the first line: it refuses a text of long words
-        ["[", *texts], 10**7, alphabet=alphabet, counts=long, **rules
-    )
-    lost = wordpiece.MAX_WORD * long["long_words"] / sum(map(len, texts))
+    kept, continuations, long_words = wordpiece.letters_of(texts, 10**7, alphabet=alphabet, **rules)
+    lost = wordpiece.MAX_WORD * long_words / sum(map(len, texts))
     if lost > MOST_LOST:
         raise BadInput(
             f"--text: {lost:.0%} of it or more is in words of over {wordpiece.MAX_WORD} "

@@ -35,9 +35,9 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
     if not (model / "config.json").is_file():
         raise no_model(model)
     ready = load_model(open_folder(model))
-    form = predict_rows.of(ready.task)
+    form = predict_rows.schema_of(ready.task)
     answers = itertools.chain.from_iterable(
-        answer(ready, predict_rows.read(form, name)) for name in files
+        answer(ready, predict_rows.read_rows(form, name)) for name in files
     )
     if output is not None:
         write_through(output, "".join(map(dump_line, answers)))

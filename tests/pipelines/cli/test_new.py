@@ -237,7 +237,7 @@ def test_new_suits_the_tokenizer_to_the_language(
 
 def test_new_refuses_text_without_spaces(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     thai = "".join(chr(0xE01 + n * 7 % 40) for n in range(300))
-    write_texts("a.txt", thai + "{}")
+    write_texts("a.txt", thai + " {}")
     assert main(["new", "mine", "--text", "data/a.txt"]) == 65
     assert "in words of over 100 characters" in capsys.readouterr().err
 

@@ -27,6 +27,7 @@ TELLERS = tuple(
         "out_of_memory",
         "progress_bar",
         "required_files",
+        "summarize",
         "verified_inputs",
         "work_units",
     )
