@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
 from electra.files import lock_folder
-from pipelines.runtime.processes import is_main
+from electra.workers import rank
 from pipelines.versioning.code import digest_of
 
 if TYPE_CHECKING:
@@ -81,13 +81,20 @@ class Stage:
         return BUILD / self.folder / name / RESULTS
 
     def settings(self, name: str, params: "Params") -> dict[str, Any]:
-        """Return the settings of a name, for its record."""
+        """Return the settings that a name is run with, for its record."""
         if not self.section:
             return dict(plain(params.run))
         values: dict[str, Any] = plain(getattr(params, self.section)[name])
         if self.section == "finetunings":
-            values |= {"finetune": plain(params.finetune), "changes": params.changes(name)}
+            values |= self.module.settings(name, params)
         return values
+
+
+def is_main() -> bool:
+    """Return whether this process is the only one, or the first of several: it alone writes and
+    prints.
+    """
+    return rank()[0] == 0
 
 
 def ancestors(key: str, params: "Params") -> tuple[str, ...]:
@@ -166,7 +173,10 @@ READERS = (
     *_files("electra/finetuning", "labels tasks"),
     "electra/seeds.py",
     "pipelines/sources/sample_world",
-    *_files("pipelines/sources", "gigaword glue hub local own paths squad streams warc wikipedia"),
+    *_files(
+        "pipelines/sources",
+        "gigaword glue hub local custom_tasks paths squad streams warc wikipedia",
+    ),
     *_files("pipelines/stages", "tasks"),
 )
 

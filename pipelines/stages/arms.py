@@ -11,6 +11,7 @@ checkpoints are removed.
 
 import math
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,10 @@ from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
 from pipelines.finetuning_runs.plan import Plan, run_all
-from pipelines.runtime.announce import Announcer
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, PRETRAINING
+from pipelines.stages.announce import Announcer
 from pipelines.stages.pretrain import ModelRows
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.versioning.code import digest_of
 
 Result = dict[str, Any]
@@ -112,9 +113,10 @@ def try_one(unit: Unit) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
+    started = time.time()
     try:
         use_own_gpu()
-        return do(*unit)
+        return {**do(*unit), "started": started, "ended": time.time()}
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):

@@ -16,7 +16,7 @@ from electra.pretraining.flops import phase_flops, step_flops, training_flops, t
 from electra.pretraining.phases import longest_row_read, phase_at, phases_of, rate
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
-from pipelines.runtime.announce import Announcer
+from pipelines.stages.announce import Announcer
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state
 
 SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
