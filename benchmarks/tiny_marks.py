@@ -57,11 +57,7 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
         home, record = held.path, train(arm, ModelRows(params, arm.tokens, arm.config), held)
     jobs, rows = [], Path("build/tasks") / params.finetunings[MODEL].tasks
     for task in METRICS:
-        config = (
-            params.finetune.resolve_squad(changes)
-            if task == SQUAD
-            else params.finetune.resolve(task, changes)
-        )
+        config = params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
         where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
         jobs += Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()

@@ -71,8 +71,11 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
-    entry = params.ablations.get(name) or params.finetunings.get(name)
-    model = entry.model if entry else name
+    model = name
+    if name in params.ablations:
+        model = params.ablations[name].base.model
+    elif name in params.finetunings:
+        model = params.finetunings[name].model
     if model not in params.published:
         params.require("models", model)
     if not stages or not set(stages).isdisjoint((*TASK_STAGES, "ablation")):

@@ -250,7 +250,7 @@ def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
             settings = (values.get("provenance") or {}).get("settings_digest")
             if values.get("record") and settings and settings != settings_digest(name, params):
                 values["record"]["other_settings"] = True
-            data = _label(config.data, params, subset=subset)
+            data = _label(config.base.data, params, subset=subset)
             ablations.append(_ablation(reader, name, config, values, data, path))
         elif not selected:
             absent.append(f"ablation {name}: {config.title}: not run")
@@ -283,7 +283,7 @@ def _ablation(
     return Ablation(
         name=name,
         title=config.title,
-        model=config.model,
+        model=config.base.model,
         data=data,
         arms=arms,
         axes=tuple(tuple(config.axis(axis)) for axis in config.grid),

@@ -17,16 +17,21 @@ from pipelines.sources import LocalTasks, SampleTasks
 from tests.pipelines.report import made_up
 
 BASE = {"model": "tiny", "tokens": "sample_world", "data": "sample_world", "recipe": "tiny"}
-SIZES = {"h64": {"encoder.hidden": 64}, "h128": {}}
-AXES = {"objective": {"electra": {}, "mlm": {"objective.name": "mlm"}}, "size": SIZES}
-LABELS = {"electra": "ELECTRA", "mlm": "BERT", "h64": "64 wide", "h128": "128 wide"}
+SIZES = {
+    "h64": {"label": "64 wide", "encoder.hidden": 64},
+    "h128": {"label": "128 wide"},
+}
+OBJECTIVES = {
+    "electra": {"label": "ELECTRA"},
+    "mlm": {"label": "BERT", "objective.name": "mlm"},
+}
+AXES = {"objective": OBJECTIVES, "size": SIZES}
 GRID = {
     "title": "Sizes",
-    **BASE,
+    "base": BASE,
     "grid": AXES,
-    "labels": LABELS,
     "reference": "mlm-h128",
-    "points": [0.5],
+    "protocol": {"points": [0.5]},
 }
 SCORES = {
     "electra-h64": [50.0, 50.4],
@@ -62,7 +67,7 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
                 "glue": {"cola": of},
             }
             arms[arm] |= {
-                "points": points if config.get("points") else [],
+                "points": points if config.get("protocol", {}).get("points") else [],
                 "average": {"scores": of},
             }
     record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
@@ -109,7 +114,7 @@ def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
 def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, expected):
     config = {
         "title": "Negatives",
-        **BASE,
+        "base": BASE,
         "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}},
     }
     made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
@@ -123,7 +128,7 @@ def test_points_and_lines_are_drawn(tmp_path):
         "5.0 × 10¹¹",
         "1.0 × 10¹²",
     ]
-    flat = only(tmp_path, write(tmp_path, "b", {**GRID, "points": []}, SCORES))
+    flat = only(tmp_path, write(tmp_path, "b", {**GRID, "protocol": {}}, SCORES))
     ((name, _, figure),) = figures.of_ablation(flat)
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
