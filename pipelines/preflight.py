@@ -43,7 +43,7 @@ from pipelines.sources.streams import (
     read_lines,
 )
 from pipelines.stages.corpus import check_room
-from pipelines.stages.required_files import check_source, check_tasks
+from pipelines.stages.inputs import check_source, check_tasks
 from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected, clean, looks_marked_up

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from electra.config import merge
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import AnyEncoderConfig

@@ -200,7 +200,7 @@ def fake(task: str, rows: int, score: float = 80.0) -> dict:
         for arm in ("pretrained", "scratch")
         for seed in (1, 2)
     ]
-    return summary.of_task(GLUE[task], runs)
+    return summary.summarize_task(GLUE[task], runs)
 
 
 def test_only_the_complete_official_tasks_make_a_glue_average():
@@ -208,19 +208,19 @@ def test_only_the_complete_official_tasks_make_a_glue_average():
         task: fake(task, facts.train_rows, 0.0 if task == "wnli" else 80.0)
         for task, facts in GLUE.items()
     }
-    average = summary.average(full, sample=False)
+    average = summary.average_tasks(full, sample=False)
     assert average["name"] == "GLUE average (mean of eight tasks, without WNLI)"
     assert average["tasks"] == list(PAPER_AVERAGE) and average["pretrained"]["scores"] == [
         81.0,
         82.0,
     ]
     assert average["pretrained"]["std"] == pytest.approx(0.7071, abs=1e-4)
-    assert summary.average(full, sample=True)["name"] == "mean over nine tasks (sample world)"
+    assert summary.average_tasks(full, sample=True)["name"] == "mean over nine tasks (sample world)"
     part = {**full, "qnli": fake("qnli", 8999)}
-    assert "GLUE average" not in summary.average(part, sample=False)["name"]
-    assert "QNLI (subset of 8,999 rows)" in summary.average(part, sample=False)["name"]
+    assert "GLUE average" not in summary.average_tasks(part, sample=False)["name"]
+    assert "QNLI (subset of 8,999 rows)" in summary.average_tasks(part, sample=False)["name"]
     del full["qqp"]
-    assert summary.average(full, sample=False)["name"].startswith(
+    assert summary.average_tasks(full, sample=False)["name"].startswith(
         "mean over CoLA, SST-2, MRPC, STS-B, MNLI"
     )
 
@@ -242,7 +242,7 @@ def test_a_failed_seed_is_named_and_keeps_its_score():
             (3, 33.0, None),
         )
     ]
-    arm = summary.of_task(GLUE["cola"], records)["pretrained"]
+    arm = summary.summarize_task(GLUE["cola"], records)["pretrained"]
     assert (
         arm["scores"] == [30.0, 0.0, 33.0]
         and arm["mean"] == 21.0

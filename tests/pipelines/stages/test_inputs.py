@@ -20,7 +20,7 @@ def look() -> None:
     params = load()
     for section in ("corpora", "tasks"):
         for name in getattr(params, section):
-            inputs.record(section, name, params)
+            inputs.record_files(section, name, params)
 
 
 def noted() -> dict[str, list]:
@@ -63,7 +63,7 @@ def test_a_changed_file_changes_the_entries_that_name_it(
 def test_a_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
     Path("params.yaml").write_text(OWN)
     inputs.record_code(load())
-    absent = read_json(inputs.CODE)
+    absent = read_json(Path("build/code.json"))
     assert absent["vocabularies"] == {"other": "", "smoke": ""} and set(absent) - {
         "vocabularies"
     } < set(STAGES)
@@ -71,7 +71,7 @@ def test_a_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
     vocabulary.parent.mkdir(parents=True)
     vocabulary.write_text("[PAD]")
     inputs.record_code(load())
-    there = read_json(inputs.CODE)
+    there = read_json(Path("build/code.json"))
     assert there["vocabularies"]["other"] and there["vocabularies"]["smoke"] == ""
     assert there | {"vocabularies": absent["vocabularies"]} == absent
 

@@ -12,7 +12,7 @@ from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.sources.glue import LAYOUTS
 from pipelines.stages import corpus, tasks
-from pipelines.stages.required_files import needed
+from pipelines.stages.inputs import needed_tasks
 from pipelines.tracking import Tracker
 from tests.conftest import SMOKE
 
@@ -78,7 +78,7 @@ def test_only_what_some_model_runs_is_asked_for_and_mnli_does_without_its_second
     here: Path, capsys
 ) -> None:
     project("{run: [mnli, cola]}", LOCAL.replace(", squad: squad", ""))
-    assert needed(load(), "smoke") == {"mnli": "recipes.smoke.run", "cola": "recipes.smoke.run"}
+    assert needed_tasks(load(), "smoke") == {"mnli": "recipes.smoke.run", "cola": "recipes.smoke.run"}
     official(here / "glue", "mnli", "cola")
     (here / "glue/MNLI/dev_mismatched.tsv").unlink()
     with (here / "glue/MNLI/train.tsv").open("a") as file:

@@ -245,11 +245,11 @@ def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
 def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", shards=1, documents=2)
     with pytest.raises(
-        BadInput, match=r"tokens\.x: has 2 documents, none for valid; expected at least one"
+        BadInput, match=r"tokens\.x: has 2 documents, none for valid; raise valid_fraction"
     ):
         run(tmp_path, corpus, valid_fraction=0.001)
     with pytest.raises(
-        BadInput, match=r"has \d+ tokens to train on; expected enough for one row of 4,096"
+        BadInput, match=r"has \d+ tokens to train on, too few for one row of 4,096"
     ):
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096], seed=seed_that_splits(corpus))
 

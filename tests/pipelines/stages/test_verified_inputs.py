@@ -14,7 +14,7 @@ from electra.storage.manifest import verify_manifest, write_manifest
 from pipelines import tracking
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import tokens, verified_inputs
+from pipelines.stages import inputs, tokens
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text, each_with_some, harm
 
@@ -119,7 +119,7 @@ def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:  # noqa
     folder = Path("build/models/other/encoder")
     (folder / "MANIFEST.json").unlink()
     write_manifest(folder, kind="network", model="other", part="encoder")
-    verified_inputs.encoder("other", load())
+    inputs.encoder_folder("other", load())
     for place in ("other", "small"):
         Path(f"build/models/{place}").rename(f"{place}-before")
     Path("other-before").rename("build/models/small")
