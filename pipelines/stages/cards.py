@@ -8,7 +8,7 @@ A card is a function of settings and results: no clock, host or path is in it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from electra.card import retold
 from electra.config import plain
@@ -21,19 +21,34 @@ from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
+from pipelines.stages import BUILD, STAGES
+from pipelines.stages.baselines import SIMPLE
+from pipelines.stages.glue import ABOVE_RUNS
 
-MODELS = Path("build/models")
-HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
-HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
-# what needs no network
-SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")
-NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch", "test")  # on a single run
+HUB_METRICS = {  # our names of metrics -> the hub's, where they differ
+    "matthews": "matthews_correlation",
+    "spearman": "spearmanr",
+    "pearson": "pearsonr",
+    "exact": "exact_match",
+    "macro_f1": "f1",
+    "entity_f1": "f1",
+}
+NEVER = "never_answering"
 Cells = dict[str, float | str | None]
-# the hub's name of a metric, ours, points, what they are compared with
-Measured = tuple[str, str, float, Cells]
 
 
-@dataclass(frozen=True)
+class Score(NamedTuple):
+    """A score of a card: the hub's name of the metric, ours, points, and what they are compared
+    with.
+    """
+
+    hub_metric: str
+    title: str
+    points: float
+    beside: Cells
+
+
+@dataclass(frozen=True, kw_only=True)
 class Card:
     """What a card says; `task` and `data` are those of the scores, as the hub calls them."""
 
@@ -41,69 +56,77 @@ class Card:
     facts: dict[str, str]
     settings: dict[str, Any]
     sources: Sequence[Any]  # of the text and the rows, as in params.yaml
-    scores: Sequence[Measured]
     task: str
     data: dict[str, str]
+    scores: Sequence[Score]
     weakness: str
 
     def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
-        """The YAML for the hub and the Markdown; `stock`: transformers loads all of the model."""
+        """Return the YAML for the hub and the Markdown; `stock`: transformers loads all of the
+        model.
+        """
         from huggingface_hub import EvalResult, ModelCardData
 
         kinds = {getattr(source, "kind", "") for source in self.sources}
-        sample = kinds == {"sample"}
-        hub = list({source.dataset: None for source in self.sources if hasattr(source, "dataset")})
+        is_sample = kinds == {"sample"}
+        datasets = [source.dataset for source in self.sources if hasattr(source, "dataset")]
+        datasets = list(dict.fromkeys(datasets))
         results = [
             EvalResult(
                 task_type=self.task,
                 dataset_name=self.data["name"],
                 dataset_type=self.data["type"],
                 dataset_config=self.data.get("config"),
-                dataset_split=self.data["split"],
-                metric_type=kind,
-                metric_name=metric,
-                metric_value=round(value, 4),
+                dataset_split="validation",
+                metric_type=score.hub_metric,
+                metric_name=score.title,
+                metric_value=round(score.points, 4),
             )
-            for kind, metric, value, _ in self.scores
+            for score in self.scores
         ]
         front = ModelCardData(
             tags=["electra"],
-            license="apache-2.0" if sample else None,
+            license="apache-2.0" if is_sample else None,
             library_name="transformers" if stock else None,
-            datasets=hub or None,
+            datasets=datasets or None,
             model_name=name,
             eval_results=results or None,
         )
-        terms = f"that of {', '.join(hub)}" if hub else "not known here: that of the files"
-        terms = (
-            "the rows are written by this project's code and under its licence, Apache-2.0"
-            if sample
-            else terms
-        )
-        facts = {**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"}
-        heads = dict.fromkeys(head for *_, beside in self.scores for head in beside)
-        words = environment().get_template("card.md")
-        text = words.render(
-            card=self, facts=facts, heads=heads, points=_points, made_up="sample" in kinds
+        terms = "not known here: that of the files"
+        if is_sample:
+            terms = "the rows are written by this project's code and under its licence, Apache-2.0"
+        elif datasets:
+            terms = f"that of {', '.join(datasets)}"
+        heads: Cells = {}
+        for score in self.scores:
+            heads |= score.beside
+        text = (
+            environment()
+            .get_template("card.md")
+            .render(
+                card=self,
+                facts={**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"},
+                heads=list(heads),
+                points=_points,
+                made_up="sample" in kinds,
+            )
         )
         return f"{front.to_yaml()}\n", text
 
 
 def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage that leaves models."""
-    top, make = (MODELS, pretrained) if stage == "pretrain" else (Path("build") / stage, finetuned)
-    for config in sorted((top / name).glob("**/config.json")):
-        path, folder = config.with_name(CARD), config.parent
-        card, stock = (
-            make(folder, name, params),
-            not any((folder / head).is_file() for head in (POOLED, SPANS)),
-        )
-        front, text = card.text(
-            name_of(str(folder)), f"dvc repro pipelines/dvc.yaml:{stage}@{name}", stock=stock
-        )
-        write_atomic(
-            path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings)
-        )
+    top = BUILD / STAGES[stage].folder / name
+    for config in sorted(top.glob("**/config.json")):
+        folder = config.parent
+        make = describe_pretrained if stage == "pretrain" else describe_finetuned
+        card = make(folder, name, params)
+        stock = not any((folder / head).is_file() for head in (POOLED, SPANS))
+        command = f"dvc repro pipelines/dvc.yaml:{stage}@{name}"
+        front, text = card.text(name_of(str(folder)), command, stock=stock)
+        path = folder / CARD
+        before = path.read_text(encoding="utf-8")
+        write_atomic(path, retold(before, front, card.title, text, card.settings))
 
 
 def name_of(folder: str) -> str:
@@ -111,169 +134,168 @@ def name_of(folder: str) -> str:
     a model's.
     """
     _, kind, model, *rest = Path(folder).parts
-    return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
+    if kind == "squad":
+        rest = ["squad", *rest]
+    return "-".join([model, *rest])
 
 
-def pretrained(folder: Path, name: str, params: Params) -> Card:
-    """A network as pre-training left it; an encoder has no head of its own to score."""
-    config, kind, found = (
-        params.models[name],
-        folder.name,
-        read_json(MODELS / name / "results.json"),
-    )
-    rows = [
-        read_manifest(Path("build/tokens") / config.tokens / f"rows-{long}")
-        for long in config.pretrain.lengths
-    ]
-    scores: list[tuple[str, str, float, float | None]] = []
-    if kind == "discriminator" and "disc_auc" in found:
-        scores = [
-            ("roc_auc", "AUC of replaced tokens", found["disc_auc"], 0.5),
-            (
-                "precision",
-                "precision on replaced tokens",
-                found["disc_precision"],
-                found["replaced_rate"],
-            ),
-            ("recall", "recall of replaced tokens", found["disc_recall"], None),
-            (
-                "accuracy",
-                "accuracy, chance: all original",
-                found["disc_accuracy"],
-                found["disc_majority"],
-            ),
-        ]
-    elif kind != "encoder" and "mlm_accuracy" in found:
-        scores = [
-            (
-                "accuracy",
-                "accuracy on masked tokens",
-                found["mlm_accuracy"],
-                1 / rows[0]["vocab_size"],
-            )
-        ]
-    counts = " and ".join(
-        f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows
-    )
-    base = (
-        "another pre-training, gone on with"
-        if config.pretrain.init_from
-        else "none, from random weights"
-    )
-    facts = {
-        "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
-        "Base model": base,
-        "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
-        f"{open_folder(folder).trained_positions} tokens were never used",
-    }
+def describe_pretrained(folder: Path, name: str, params: Params) -> Card:
+    """Return the card of a network as pre-training left it; an encoder has no head of its own to
+    score.
+    """
+    config = params.models[name]
+    kind = folder.name
+    record = read_json(STAGES["pretrain"].results(name))
+    label = record["label"]
+    counts = []
+    for length in config.pretrain.lengths:
+        rows = read_manifest(BUILD / "tokens" / config.tokens / f"rows-{length}")
+        counts.append(f"{rows['splits']['train']['rows']:,} rows of {length} tokens")
+    base = "none, from random weights"
+    if config.pretrain.init_from:
+        base = "another pre-training, gone on with"
+    reading = f"read {record['epochs']:.1f} times in {record['steps']:,} steps"
+    positions = open_folder(folder).trained_positions
+    is_discriminator = kind == "discriminator"
     return Card(
-        title=f"ELECTRA {name}: {kind} ({found['label']})",
-        facts=facts,
+        title=f"ELECTRA {name}: {kind} ({label})",
+        facts={
+            "Data": f"{label}, {' and '.join(counts)}, {reading}",
+            "Base model": base,
+            "Limits": f"one pre-training, seed {record['seed']}: another ends elsewhere; positions "
+            f"beyond {positions} tokens were never used",
+        },
         settings={
             "recipe": plain(config.electra()),
-            "flops": found["flops"],
-            "parameters": found["parameters"],
+            "flops": record["flops"],
+            "parameters": record["parameters"],
         },
         sources=params.corpora[params.tokens[config.tokens].corpus].sources,
-        scores=[
-            (of, title, 100 * value, {"chance": low and 100 * low})
-            for of, title, value, low in scores
-        ],
-        task="token-classification" if kind == "discriminator" else "fill-mask",
-        data={
-            "name": f"{found['label']}, held-out text",
-            "type": config.tokens,
-            "split": "validation",
-        },
-        weakness=found.get("weakness", ""),
+        task="token-classification" if is_discriminator else "fill-mask",
+        data={"name": f"{label}, held-out text", "type": config.tokens},
+        scores=pretraining_scores(kind, record, rows["vocab_size"]),
+        weakness=record.get("weakness", ""),
     )
 
 
-def finetuned(folder: Path, name: str, params: Params) -> Card:
-    """A fine-tuned model, beside the other seeds, fresh weights, chance and what needs no network."""
-    stage, key, (arm, _, seed) = folder.parts[1], folder.parent.name, folder.name.partition("-seed")
-    config, squad = params.finetunings[name], stage == "squad"
-    found = read_json(Path("build") / stage / name / "results.json")[
-        "versions" if squad else "tasks"
-    ][key]
-    source, changes, where = (
-        params.tasks[config.tasks],
-        params.changes(name),
-        f"recipes.{config.recipe}",
-    )
+def pretraining_scores(kind: str, record: dict[str, Any], vocab_size: int) -> list[Score]:
+    """Return a network's scores on held-out text, beside those of chance."""
+    if kind == "discriminator" and "disc_auc" in record:
+        replaced = record["replaced_rate"]
+        rows = [
+            ("roc_auc", "AUC of replaced tokens", "disc_auc", 0.5),
+            ("precision", "precision on replaced tokens", "disc_precision", replaced),
+            ("recall", "recall of replaced tokens", "disc_recall", None),
+            (
+                *("accuracy", "accuracy, chance: all original", "disc_accuracy"),
+                record["disc_majority"],
+            ),
+        ]
+    elif kind != "encoder" and "mlm_accuracy" in record:
+        rows = [("accuracy", "accuracy on masked tokens", "mlm_accuracy", 1 / vocab_size)]
+    else:
+        rows = []
+    return [
+        Score(metric, title, 100 * record[key], {"chance": chance and 100 * chance})
+        for metric, title, key, chance in rows
+    ]
+
+
+def describe_finetuned(folder: Path, name: str, params: Params) -> Card:
+    """Return the card of a fine-tuned model, beside the other seeds, fresh weights, chance and what
+    needs no network.
+    """
+    stage = folder.parts[1]
+    key = folder.parent.name
+    arm, _, seed = folder.name.partition("-seed")
+    is_squad = stage == "squad"
+    config = params.finetunings[name]
+    results = read_json(STAGES[stage].results(name))
+    record = results["versions" if is_squad else "tasks"][key]
     task = SQUAD.get(key, key)
-    recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
-    called = TITLES.get(task, task) + " in the sample world" * (source.kind == "sample")
-    whole = GLUE[task].train_rows if task in GLUE and source.kind != "sample" else 0
-    part = f" of the official {whole:,}" if found["train_rows"] < whole else ""
-    rows = getattr(source, task if squad else "glue", None)
-    # a data set of the hub says which
-    rows = source if rows is None or isinstance(rows, str) else rows
-    base, model = params.models.get(config.model), MODELS / config.model
-    text = (
-        params.corpora[params.tokens[base.tokens].corpus].sources
-        if base
-        else [params.published[config.model]]
-    )
-    long, failed = (
-        recipe.length,
-        [fault for fault in found[arm]["failed"] if fault.startswith(f"seed {seed}:")],
-    )
-    facts = {
-        "Data": f"{found['train_rows']:,} training rows{part} and {found['dev_rows']:,} dev rows of {called}",
-        "Base model": f"`{config.model}`, " + ("pre-trained here" if base else "published weights"),
-        "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, and another differs more; "
-        + (
-            f"contexts are read in windows of {long} tokens"
-            if squad
-            else f"texts beyond {long} tokens are cut"
-        )
-        + "".join(f"; failed: {fault}" for fault in failed),
-    }
-    settings = {key: value for key, value in plain(recipe).items() if key not in NO_BEARING}
-    tagging = (
-        found["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
-    )
+    source = params.tasks[config.tasks]
+    recipe = params.task_config(name, task)
+    title = TITLES.get(task, task)
+    part = ""
+    if source.kind == "sample":
+        title += " in the sample world"
+    elif task in GLUE and record["train_rows"] < GLUE[task].train_rows:
+        part = f" of the official {GLUE[task].train_rows:,}"
+    dataset = getattr(source, task if is_squad else "glue", None)
+    # a data set of the hub names itself
+    rows = source if dataset is None or isinstance(dataset, str) else dataset
+    text: Sequence[Any] = [params.published.get(config.model)]
+    base = f"`{config.model}`, published weights"
+    if model := params.models.get(config.model):
+        text = params.corpora[params.tokens[model.tokens].corpus].sources
+        base = f"`{config.model}`, pre-trained here"
+    limits = [
+        "scored on dev rows",
+        "the interval is of fine-tunings of one pre-training, and another differs more",
+        f"texts beyond {recipe.length} tokens are cut",
+    ]
+    if is_squad:
+        limits[-1] = f"contexts are read in windows of {recipe.length} tokens"
+    faults = [fault for fault in record[arm]["failed"] if fault.startswith(f"seed {seed}:")]
+    limits += [f"failed: {fault}" for fault in faults]
+    task_type = "text-classification"
+    if is_squad:
+        task_type = "question-answering"
+    elif (
+        "TokenClassification" in ModelFolder(folder).architecture or record["metric"] == "entity_f1"
+    ):
+        task_type = "token-classification"
+    settings = plain(recipe)
+    for above in (*ABOVE_RUNS, "test"):
+        settings.pop(above)
+    base_folder = BUILD / "models" / config.model
+    weakness = ""
+    if (base_folder / MANIFEST).is_file():
+        weakness = read_manifest(base_folder).get("weakness", "")
     return Card(
-        title=f"ELECTRA {name}, fine-tuned: {called}",
-        facts=facts,
+        title=f"ELECTRA {name}, fine-tuned: {title}",
+        facts={
+            "Data": f"{record['train_rows']:,} training rows{part} and {record['dev_rows']:,} dev "
+            f"rows of {title}",
+            "Base model": base,
+            "Limits": "; ".join(limits),
+        },
         settings={"recipe": settings, "seed": int(seed)},
         sources=[*text, rows],
-        scores=compared(found, arm, int(seed)),
-        task="question-answering" if squad else f"{'token' if tagging else 'text'}-classification",
-        data={
-            "name": called,
-            "type": getattr(rows, "dataset", config.tasks),
-            "config": task,
-            "split": "validation",
-        },
-        weakness=read_manifest(model).get("weakness", "") if (model / MANIFEST).is_file() else "",
+        task=task_type,
+        data={"name": title, "type": getattr(rows, "dataset", config.tasks), "config": task},
+        scores=finetuning_scores(record, arm, int(seed)),
+        weakness=weakness,
     )
 
 
-def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
-    """A run's metrics, the one that counts first, beside the other runs of its task and what needs
-    no network.
+def finetuning_scores(record: dict[str, Any], arm: str, seed: int) -> list[Score]:
+    """Return a run's metrics, the one that counts first, beside the other runs of its task and what
+    needs no network.
     """
-    parts = {of: found[of] for of in (arm, "scratch") if of in found}
-    points = {of: own["all"] for of, own in parts.items()}
-    below = found.get("baselines", {})
-    simple: Cells = {kind.replace("_", " "): below[kind] for kind in SIMPLE if kind in below}
-    scores: list[Measured] = []
-    shown = ("f1", "exact") if "never_answering" in below else points[arm]
-    for metric in sorted(shown, key=lambda each: bool(each != found["metric"])):
-        each, (name, mismatched, _) = points[arm][metric], metric.partition("_mismatched")
+    place = record[arm]["seeds"].index(seed)
+    baselines = record.get("baselines", {})
+    by_metric = record[arm]["all"]
+    metrics = ("f1", "exact") if NEVER in baselines else by_metric
+    scores: list[Score] = []
+    for metric in sorted(metrics, key=lambda metric: bool(metric != record["metric"])):
+        points = by_metric[metric]
         beside: Cells = {}
-        if inside := around(each):
-            spread = f"{_points(mean(each))} ({_points(inside[0])} to {_points(inside[1])})"
-            beside[f"mean of {len(each)} fine-tunings, 95 % interval"] = spread
-        if "scratch" in points:
-            beside["from scratch"] = mean(points["scratch"][metric])
-        if not scores or "never_answering" in below:  # which has both metrics of SQuAD
-            beside |= simple
-        title = METRICS.get(name, name) + ", mismatched" * bool(mismatched)
-        value = each[found[arm]["seeds"].index(seed)]
-        scores.append((HUB_METRICS.get(name, name), title, value, beside))
+        if interval := around(points):
+            low, high = map(_points, interval)
+            head = f"mean of {len(points)} fine-tunings, 95 % interval"
+            beside[head] = f"{_points(mean(points))} ({low} to {high})"
+        if "scratch" in record:
+            beside["from scratch"] = mean(record["scratch"]["all"][metric])
+        if not scores or NEVER in baselines:  # which has both metrics of SQuAD
+            for name in (*SIMPLE, NEVER):
+                if name in baselines:
+                    beside[name.replace("_", " ")] = baselines[name]
+        name, mismatched, _ = metric.partition("_mismatched")
+        title = METRICS.get(name, name)
+        if mismatched:
+            title += ", mismatched"
+        scores.append(Score(HUB_METRICS.get(name, name), title, points[place], beside))
     return scores
 
 

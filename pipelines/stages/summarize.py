@@ -49,8 +49,7 @@ def summarize(name: str, params: Params) -> None:
 
 
 def summarize_model(pretrain: Values, glue: Values, squad: Values) -> Values:
-    """Return pre-training as it ended, and mean scores over seeds of both arms, in points.
-    """
+    """Return pre-training as it ended, and mean scores over seeds of both arms, in points."""
     values = {key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None}
     for arm in ("pretrained", "scratch"):
         facts = dict(glue["tasks"])
