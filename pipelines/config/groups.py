@@ -3,7 +3,7 @@
 models.M.encoder: E       the contents of encoders.E
 tokens.T.tokenizer: Z     the contents of tokenizers.Z
 ablations.A.protocol      protocols.M of its model, below the ablation's own `protocol`
-corpora.C.sources         a list: the names by which `dvc exp run -S` reaches its sections are dropped
+corpora.C.sources         a list, without the names by which `dvc exp run -S` reaches its sections
 models.M.pretrain.phases  likewise
 """
 

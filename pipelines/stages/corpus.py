@@ -246,7 +246,7 @@ def check_quarantine(
 
 
 def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> None:
-    """Raise what is wrong with all files that could not be read; their units are to be read again."""
+    """Raise what is wrong with all files that could not be read, and forget their units."""
     refused: dict[Path, UserError] = {}
     for number, count in enumerate(counts):
         for file, sentence in count["refused"].items():
@@ -610,7 +610,7 @@ class _Repeats:
         return reasons
 
     def _paragraphs(self, folders: list[Path]) -> Iterator[NDArray[np.uint64]]:
-        """Yield the keys of all paragraphs; those of dropped documents are made unlike any other."""
+        """Yield the keys of all paragraphs; those of dropped documents are unlike any other."""
         first = 0
         line = 0
         for folder in folders:

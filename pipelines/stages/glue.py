@@ -145,7 +145,7 @@ def plan_task(
 
 
 def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) -> list[Job]:
-    """Return the jobs of tasks, in an order in which one that starts from another comes after it."""
+    """Return the jobs of tasks; one that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
@@ -231,7 +231,7 @@ def warn_of_positions(task: Task, positions: int, share: float) -> None:
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
-    """Log a task as a child run: its settings, the loss curves and figures of every arm and seed."""
+    """Log a task as a child run: its settings, the loss curves and figures of every run."""
     task = jobs[0].task.name
     tracker.dataset(f"tasks/{task}", jobs[0].data, "fine-tune")
     with tracker.child(task, settings_of(jobs)) as child:

@@ -147,7 +147,9 @@ class ModelRows:
         launch: Launch,
         owner: Fingerprint | None = None,
     ) -> Trained:
-        """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
+        """Pre-train on these rows in the folder `run`, which belongs to `owner` or else to
+        `fingerprint(config)`.
+        """
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
@@ -218,8 +220,8 @@ class ModelRows:
         return torch.from_numpy(counts)
 
     def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
-        """Return what a stored result carries: data and its hashes, budget, sizes, seed, versions, device,
-        threads.
+        """Return what a stored result carries: data and its hashes, budget, sizes, seed, versions,
+        device, threads.
         """
         vocab_size = self.tokenizer.vocab_size
         settings = config.pretrain

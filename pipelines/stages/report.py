@@ -10,7 +10,7 @@ OUT = Path("results/report")
 
 
 def run(name: str, params: Any, tracker: "Tracker") -> None:
-    """Write results/report/{index.html, report.md, figures/, tables/, run.js}; `name` is not used."""
+    """Write results/report/ (index.html, report.md, figures, tables); `name` is not used."""
     from pipelines import report
     from pipelines.report import findings
 

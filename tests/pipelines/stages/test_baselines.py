@@ -101,7 +101,9 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(
 ) -> None:
     seen = list[int]()
     monkeypatch.setattr(baselines, "FIT_ROWS", 50)
-    monkeypatch.setattr(baselines, "predict_fitted", lambda task, train, dev: seen.append(len(train)) or {})
+    monkeypatch.setattr(
+        baselines, "predict_fitted", lambda task, train, dev: seen.append(len(train)) or {}
+    )
     baselines.score_baselines(
         GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "01"["red" in a]), FinetuneConfig()
     )

@@ -248,9 +248,7 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
         BadInput, match=r"tokens\.x: has 2 documents, none for valid; raise valid_fraction"
     ):
         run(tmp_path, corpus, valid_fraction=0.001)
-    with pytest.raises(
-        BadInput, match=r"has \d+ tokens to train on, too few for one row of 4,096"
-    ):
+    with pytest.raises(BadInput, match=r"has \d+ tokens to train on, too few for one row of 4,096"):
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096], seed=seed_that_splits(corpus))
 
 
