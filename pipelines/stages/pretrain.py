@@ -45,7 +45,8 @@ from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS
 from pipelines.versioning.code import digest_of
 
-EXAMPLES, PROPOSALS = 12, 3
+EXAMPLES = 12  # rows that are kept to be looked at
+PROPOSALS = 3  # of each hidden position
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
 
 

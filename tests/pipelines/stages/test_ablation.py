@@ -111,6 +111,12 @@ def test_arms_spend_equal_operations(params: Params) -> None:
     assert mlm.pretrain.warmup == round(2 * mlm.pretrain.steps / 4)
 
 
+def test_checkpoints_of_all_points_are_kept(params: Params) -> None:
+    config = ablation.with_steps(params.models["smoke"].electra(), 100, 100)
+    pretrain = ablation.with_checkpoints(config, (0.25, 0.5)).pretrain
+    assert (pretrain.save_every, pretrain.keep_checkpoints) == (25, 5)
+
+
 def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
     config = params.models["smoke"].electra()
     phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, batch=4))
