@@ -41,7 +41,7 @@ from pipelines.config.ablation_config import AblationConfig, Protocol, without_l
 from pipelines.config.groups import with_groups
 from pipelines.config.recipes import PaperRecipe
 from pipelines.config.settings_file import one_line, read
-from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
+from pipelines.sources import CorpusConfig, CustomTasks, LocalTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
 # set for a run of a model alone: its settings may not fit an ablation's arms
@@ -243,7 +243,7 @@ class Params(Settings):
     def squad_versions(self, finetuning: str) -> Names:
         """Return the versions of SQuAD to run; none if the source has no SQuAD."""
         source = self.tasks[self.finetunings[finetuning].tasks]
-        if isinstance(source, OwnTasks):
+        if isinstance(source, CustomTasks):
             return ()
         if isinstance(source, LocalTasks) and source.squad is None:
             return ()
@@ -265,7 +265,7 @@ class Params(Settings):
     def own_tasks(self, source: str) -> Names:
         """Return the names of the tasks that a source has beside GLUE's."""
         tasks = self.tasks[source]
-        return tuple(tasks.tasks) if isinstance(tasks, OwnTasks) else ()
+        return tuple(tasks.tasks) if isinstance(tasks, CustomTasks) else ()
 
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless a section has an entry `name`."""

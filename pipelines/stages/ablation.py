@@ -17,6 +17,7 @@ arm.json, and the checkpoints are gone.
 import math
 import statistics
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ import torch
 
 from electra.card import model_card
 from electra.config import digest, plain
+from electra.data.tokenizer import read_files
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import atomic_folder, remove, write_atomic, write_json
@@ -48,6 +50,7 @@ from pipelines.runtime.announce import Announcer
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
 from pipelines.stages.pretrain import ModelRows, curve_csv
+from pipelines.stages.summarize import arm_numbers
 from pipelines.versioning.code import digest_of
 
 Result = dict[str, Any]
@@ -116,7 +119,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
     for name_of_arm in ablation.settings:
         seeds = [arm for arm in arms if arm.name == name_of_arm]
         results[name_of_arm] = summarize_arm(ablation, seeds, outcomes)
-        track(tracker, name_of_arm, results[name_of_arm])
+        settings = plain(params.arm(name, name_of_arm))
+        track(tracker, seeds, outcomes, results[name_of_arm], settings)
     good = [outcome for outcome in outcomes.values() if not isinstance(outcome, str)]
     record = {
         "title": ablation.title,
@@ -283,9 +287,10 @@ def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
+    started = time.time()
     try:
         use_own_gpu()
-        return run_arm(*unit)
+        return {**run_arm(*unit), "started": started, "ended": time.time()}
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):
@@ -389,17 +394,18 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         for name, weight in weights.items():
             weight.copy_(tensors[name])
     part = f"point-{point:g}"
+    seen = positions(arm.config.pretrain, step, trained.steps)
     config = config_json(
         arm.config.encoder,
         rows.tokenizer.vocab_size,
         "ElectraModel",
         pad_token_id=rows.tokenizer.pad_id,
-        trained_positions=positions(arm.config.pretrain, step, trained.steps),
+        trained_positions=seen,
     )
     facts = {"data": rows.label, "recipe": plain(arm.config), "step": step}
     card = model_card(f"{arm.title}: encoder", "embed", facts)
     tensors = encoder_tensors(trained.model.discriminator.encoder, "")
-    files = rows.tokenizer_files()
+    files = read_files(rows.folder, seen)
     write_folder(home / part, tensors, config, files, card, model=arm.key, part=part)
 
 
@@ -465,16 +471,24 @@ def spread(scores: list[float]) -> Result | None:
     return {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)}
 
 
-def track(tracker: Any, arm: str, result: Result) -> None:
-    """Log an arm as a child run: its settings, its curve, its scores."""
-    with tracker.child(arm, {"arm": arm, **result["settings"]}) as child:
-        for record in result.get("curve", []):
-            values = {f"valid/{key}": value for key, value in record.items() if key != "step"}
-            child.metrics(record["step"], values)
-        for task, scores in result.get("glue", {}).items():
-            child.summary({task: statistics.fmean(scores)})
-            pairs = zip(result["seeds"], scores, strict=True)
-            child.summary({f"{task}/seed{seed}": score for seed, score in pairs})
-        if mean := result.get("average"):
-            child.summary({"average": mean["mean"]})
+def track(
+    tracker: Any, arms: Sequence[Arm], outcomes: Outcomes, result: Result, settings: dict[str, Any]
+) -> None:
+    """Record an arm as one child run: all of its settings, the curves of its seeds, its scores."""
+    good: dict[int, Result] = {}
+    for arm in arms:
+        outcome = outcomes[arm.key]
+        if not isinstance(outcome, str):
+            good[arm.seed] = outcome
+    started = min((outcome["started"] for outcome in good.values()), default=None)
+    ended = max((outcome["ended"] for outcome in good.values()), default=None)
+    name = arms[0].name
+    with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
+        for seed, outcome in good.items():
+            for record in outcome["history"]:
+                values = {key: value for key, value in record.items() if key != "step"}
+                curve = {f"valid/{key}/seed{seed}": value for key, value in values.items()}
+                child.metrics(record["step"], curve)
+        if good:
+            child.summary(arm_numbers(result))
         child.tags({"status": result["status"]})

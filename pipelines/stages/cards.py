@@ -1,18 +1,22 @@
 """The model cards of a stage: README.md of each folder that it left in build/, with its scores in
 the hub's form.
 
-They are written last, since a score is shown beside those of the other seeds and of fresh weights.
-A card is a function of settings and results: no clock, host or path is in it.
+They are written last, since a score is shown next to those of the other seeds and of fresh weights.
+A card is a function of settings and results: DVC hashes it with the model, so no clock, commit,
+host or path is in it. The stage's run in MLflow has these, and the card.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from electra.card import retold
 from electra.config import plain
-from electra.files import read_json, write_atomic
+from electra.errors import UserError
+from electra.files import read_json, read_jsonl, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
@@ -21,282 +25,332 @@ from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
-from pipelines.stages import BUILD, STAGES
-from pipelines.stages.baselines import SIMPLE
-from pipelines.stages.glue import ABOVE_RUNS
 
-HUB_METRICS = {  # our names of metrics -> the hub's, where they differ
-    "matthews": "matthews_correlation",
-    "spearman": "spearmanr",
-    "pearson": "pearsonr",
-    "exact": "exact_match",
-    "macro_f1": "f1",
-    "entity_f1": "f1",
-}
-NEVER = "never_answering"
+MODELS = Path("build/models")
+HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
+HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
+# what needs no network
+SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")
+NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch", "test")  # on a single run
+# the texts of a card's Python (electra/card.py), for which a made-up world has others
+TEXTS = (
+    '"the chef ate the meal"',
+    '"the chef cooked the meal"',
+    '"a text", "another one"',
+    '"one text", "the other"',
+    '"Who cooked the meal?", "The chef cooked the meal."',
+)
 Cells = dict[str, float | str | None]
+# the hub's name of a metric, ours, points, what they are compared with
+Measured = tuple[str, str, float, Cells]
+_points = Column("points", 1).text
 
 
-class Score(NamedTuple):
-    """A score of a card: the hub's name of the metric, ours, points, and what they are compared
-    with.
+@dataclass(frozen=True)
+class ModelCard:
+    """What a card says. `task` and `data` are those of the scores, as the hub calls them.
+
+    `sources` are of the text and the rows, as in params.yaml. `example` has texts of the model's
+    own world.
     """
-
-    hub_metric: str
-    title: str
-    points: float
-    beside: Cells
-
-
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """What a card says; `task` and `data` are those of the scores, as the hub calls them."""
 
     title: str
     facts: dict[str, str]
     settings: dict[str, Any]
-    sources: Sequence[Any]  # of the text and the rows, as in params.yaml
+    sources: Sequence[Any]
+    languages: Sequence[str]
+    scores: Sequence[Measured]
     task: str
     data: dict[str, str]
-    scores: Sequence[Score]
     weakness: str
+    example: Sequence[str] = ()
 
-    def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
-        """Return the YAML for the hub and the Markdown; `stock`: transformers loads all of the
-        model.
+    @property
+    def made_up(self) -> bool:
+        """Whether any of its text or rows are of the sample world."""
+        return any(getattr(source, "kind", "") == "sample" for source in self.sources)
+
+    def front(self, name: str, architecture: str) -> str:
+        """Return the YAML for the hub. `architecture`: the class of transformers that loads all of
+        the model, "" where none does.
         """
         from huggingface_hub import EvalResult, ModelCardData
 
-        kinds = {getattr(source, "kind", "") for source in self.sources}
-        is_sample = kinds == {"sample"}
-        datasets = [source.dataset for source in self.sources if hasattr(source, "dataset")]
-        datasets = list(dict.fromkeys(datasets))
+        sample = all(getattr(source, "kind", "") == "sample" for source in self.sources)
+        folders = [str(getattr(source, "folder", "")) for source in self.sources]
+        # a published model in the hub's own cache says which it is
+        bases = re.findall(r"models--([\w.-]+?)--([\w.-]+)", " ".join(folders))
         results = [
             EvalResult(
                 task_type=self.task,
                 dataset_name=self.data["name"],
                 dataset_type=self.data["type"],
                 dataset_config=self.data.get("config"),
-                dataset_split="validation",
-                metric_type=score.hub_metric,
-                metric_name=score.title,
-                metric_value=round(score.points, 4),
+                dataset_split=self.data["split"],
+                metric_type=kind,
+                metric_name=metric,
+                metric_value=round(value, 4),
             )
-            for score in self.scores
+            for kind, metric, value, _ in self.scores
         ]
-        front = ModelCardData(
+        card = ModelCardData(
             tags=["electra"],
-            license="apache-2.0" if is_sample else None,
-            library_name="transformers" if stock else None,
-            datasets=datasets or None,
+            language=["en"] if sample else list(self.languages) or None,
+            license="apache-2.0" if sample else None,
+            library_name="transformers" if architecture else None,
+            datasets=self.hub_datasets or None,
+            base_model="/".join(bases[0]) if bases else None,
+            # the hub has no pipeline that runs a discriminator
+            pipeline_tag=None if architecture.endswith("ForPreTraining") else self.task,
+            metrics=list(dict.fromkeys(kind for kind, *_ in self.scores)) or None,
             model_name=name,
             eval_results=results or None,
         )
+        return f"{card.to_yaml()}\n"
+
+    @property
+    def hub_datasets(self) -> list[str]:
+        """The data sets of the hub that it was trained on."""
+        return list(
+            dict.fromkeys(source.dataset for source in self.sources if hasattr(source, "dataset"))
+        )
+
+    def text(self, command: str, architecture: str) -> str:
+        """Return the Markdown."""
         terms = "not known here: that of the files"
-        if is_sample:
+        use = "the task that it was scored on; nothing else was measured"
+        if self.hub_datasets:
+            terms = f"that of {', '.join(self.hub_datasets)}"
+        if self.made_up:
             terms = "the rows are written by this project's code and under its licence, Apache-2.0"
-        elif datasets:
-            terms = f"that of {', '.join(datasets)}"
-        heads: Cells = {}
-        for score in self.scores:
-            heads |= score.beside
-        text = (
+            use = "trying the method; it knows no real text"
+        facts = {"Intended use": use, **self.facts}
+        facts |= {"Licence of the data": terms, "Made by": f"`{command}`"}
+        return (
             environment()
             .get_template("card.md")
             .render(
                 card=self,
-                facts={**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"},
-                heads=list(heads),
+                facts=facts,
+                heads=dict.fromkeys(head for *_, beside in self.scores for head in beside),
                 points=_points,
-                made_up="sample" in kinds,
+                architecture=architecture,
+                example=json.dumps(self.example[0] if self.example else "a text"),
             )
         )
-        return f"{front.to_yaml()}\n", text
 
 
 def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage that leaves models."""
-    top = BUILD / STAGES[stage].folder / name
-    for config in sorted(top.glob("**/config.json")):
+    top = MODELS if stage == "pretrain" else Path("build") / stage
+    describe = describe_pretrained if stage == "pretrain" else describe_finetuned
+    for config in sorted((top / name).glob("**/config.json")):
         folder = config.parent
-        make = describe_pretrained if stage == "pretrain" else describe_finetuned
-        card = make(folder, name, params)
+        card = describe(folder, name, params)
         stock = not any((folder / head).is_file() for head in (POOLED, SPANS))
-        command = f"dvc repro pipelines/dvc.yaml:{stage}@{name}"
-        front, text = card.text(name_of(str(folder)), command, stock=stock)
+        architecture = ModelFolder(folder).architecture if stock else ""
+        front = card.front(name_of(str(folder)), architecture)
+        text = card.text(f"dvc repro pipelines/dvc.yaml:{stage}@{name}", architecture)
         path = folder / CARD
-        before = path.read_text(encoding="utf-8")
-        write_atomic(path, retold(before, front, card.title, text, card.settings))
+        old = path.read_text(encoding="utf-8")
+        if card.example:
+            quoted = ", ".join(map(json.dumps, card.example))
+            for generic in TEXTS:
+                old = old.replace(generic, quoted)
+        write_atomic(path, retold(old, front, card.title, text, card.settings))
 
 
 def name_of(folder: str) -> str:
-    """Return a network's name, `tiny-cola-pretrained-seed1`; SQuAD's version alone would read like
+    """Return a network's name, `tiny-cola-pretrained-seed1`. SQuAD's version alone would read like
     a model's.
     """
     _, kind, model, *rest = Path(folder).parts
-    if kind == "squad":
-        rest = ["squad", *rest]
-    return "-".join([model, *rest])
+    return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
 
 
-def describe_pretrained(folder: Path, name: str, params: Params) -> Card:
-    """Return the card of a network as pre-training left it; an encoder has no head of its own to
-    score.
-    """
+def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
+    """Describe a network as pre-training left it. An encoder has no head of its own to score."""
     config = params.models[name]
     kind = folder.name
-    record = read_json(STAGES["pretrain"].results(name))
-    label = record["label"]
-    counts = []
-    for length in config.pretrain.lengths:
-        rows = read_manifest(BUILD / "tokens" / config.tokens / f"rows-{length}")
-        counts.append(f"{rows['splits']['train']['rows']:,} rows of {length} tokens")
-    base = "none, from random weights"
-    if config.pretrain.init_from:
-        base = "another pre-training, gone on with"
-    reading = f"read {record['epochs']:.1f} times in {record['steps']:,} steps"
-    positions = open_folder(folder).trained_positions
-    is_discriminator = kind == "discriminator"
-    return Card(
+    results = read_json(MODELS / name / "results.json")
+    corpus = params.corpora[params.tokens[config.tokens].corpus]
+    rows = [
+        read_manifest(Path("build/tokens") / config.tokens / f"rows-{length}")
+        for length in config.pretrain.lengths
+    ]
+    scores: list[tuple[str, str, float, float | None]] = []
+    task = "feature-extraction"
+    if kind == "discriminator":
+        task = "token-classification"
+        if "disc_auc" in results:
+            rate, majority = results["replaced_rate"], results["disc_majority"]
+            scores = [
+                ("roc_auc", "AUC of replaced tokens", results["disc_auc"], 0.5),
+                ("precision", "precision on replaced tokens", results["disc_precision"], rate),
+                ("recall", "recall of replaced tokens", results["disc_recall"], None),
+                (
+                    "accuracy",
+                    "accuracy, chance: all original",
+                    results["disc_accuracy"],
+                    majority,
+                ),
+            ]
+    elif kind != "encoder":
+        task = "fill-mask"
+        if "mlm_accuracy" in results:
+            chance = 1 / rows[0]["vocab_size"]
+            scores = [("accuracy", "accuracy on masked tokens", results["mlm_accuracy"], chance)]
+    counts = " and ".join(
+        f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows
+    )
+    label, steps = results["label"], results["steps"]
+    begins = (
+        "another pre-training, gone on with"
+        if config.pretrain.init_from
+        else "none, from random weights"
+    )
+    return ModelCard(
         title=f"ELECTRA {name}: {kind} ({label})",
         facts={
-            "Data": f"{label}, {' and '.join(counts)}, {reading}",
-            "Base model": base,
-            "Limits": f"one pre-training, seed {record['seed']}: another ends elsewhere; positions "
-            f"beyond {positions} tokens were never used",
+            "Data": f"{label}, {counts}, read {results['epochs']:.1f} times in {steps:,} steps",
+            "Base model": begins,
+            "Limits": f"one pre-training, seed {results['seed']}: another ends elsewhere; positions "
+            f"beyond {open_folder(folder).trained_positions} tokens were never used",
         },
         settings={
             "recipe": plain(config.electra()),
-            "flops": record["flops"],
-            "parameters": record["parameters"],
+            "flops": results["flops"],
+            "parameters": results["parameters"],
         },
-        sources=params.corpora[params.tokens[config.tokens].corpus].sources,
-        task="token-classification" if is_discriminator else "fill-mask",
-        data={"name": f"{label}, held-out text", "type": config.tokens},
-        scores=pretraining_scores(kind, record, rows["vocab_size"]),
-        weakness=record.get("weakness", ""),
+        sources=corpus.sources,
+        languages=corpus.cleaning.language,
+        scores=[
+            (of, title, 100 * value, {"chance": None if chance is None else 100 * chance})
+            for of, title, value, chance in scores
+        ],
+        task=task,
+        data={"name": f"{label}, held-out text", "type": config.tokens, "split": "validation"},
+        weakness=results.get("weakness", ""),
+        example=_held_out(MODELS / name, 2 if kind == "encoder" else 1)
+        if any(source.kind == "sample" for source in corpus.sources)
+        else (),
     )
 
 
-def pretraining_scores(kind: str, record: dict[str, Any], vocab_size: int) -> list[Score]:
-    """Return a network's scores on held-out text, beside those of chance."""
-    if kind == "discriminator" and "disc_auc" in record:
-        replaced = record["replaced_rate"]
-        rows = [
-            ("roc_auc", "AUC of replaced tokens", "disc_auc", 0.5),
-            ("precision", "precision on replaced tokens", "disc_precision", replaced),
-            ("recall", "recall of replaced tokens", "disc_recall", None),
-            (
-                *("accuracy", "accuracy, chance: all original", "disc_accuracy"),
-                record["disc_majority"],
-            ),
-        ]
-    elif kind != "encoder" and "mlm_accuracy" in record:
-        rows = [("accuracy", "accuracy on masked tokens", "mlm_accuracy", 1 / vocab_size)]
-    else:
-        rows = []
-    return [
-        Score(metric, title, 100 * record[key], {"chance": chance and 100 * chance})
-        for metric, title, key, chance in rows
-    ]
+def _held_out(folder: Path, count: int) -> list[str]:
+    """Return held-out sentences of a model, as its examples have them. None without examples."""
+    from pipelines.report.examples import words
+
+    path = folder / "examples.json"
+    texts = []
+    for example in read_json(path)[:count] if path.is_file() else ():
+        originals = [word.original for word in words(example)]
+        text = " ".join(originals).partition(" [SEP]")[0]
+        texts.append(re.sub(r" ([.,;:!?])", r"\1", text))
+    return texts
 
 
-def describe_finetuned(folder: Path, name: str, params: Params) -> Card:
-    """Return the card of a fine-tuned model, beside the other seeds, fresh weights, chance and what
-    needs no network.
+def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
+    """Describe a fine-tuned model next to the other seeds, fresh weights, chance and what needs no
+    network.
     """
     stage = folder.parts[1]
     key = folder.parent.name
     arm, _, seed = folder.name.partition("-seed")
-    is_squad = stage == "squad"
     config = params.finetunings[name]
-    results = read_json(STAGES[stage].results(name))
-    record = results["versions" if is_squad else "tasks"][key]
-    task = SQUAD.get(key, key)
+    squad = stage == "squad"
+    results = read_json(Path("build") / stage / name / "results.json")
+    facts = results["versions" if squad else "tasks"][key]
     source = params.tasks[config.tasks]
+    sample = source.kind == "sample"
+    task = SQUAD.get(key, key)
     recipe = params.task_config(name, task)
-    title = TITLES.get(task, task)
+    called = f"{TITLES.get(task, task)}{' in the sample world' if sample else ''}"
     part = ""
-    if source.kind == "sample":
-        title += " in the sample world"
-    elif task in GLUE and record["train_rows"] < GLUE[task].train_rows:
+    if task in GLUE and not sample and facts["train_rows"] < GLUE[task].train_rows:
         part = f" of the official {GLUE[task].train_rows:,}"
-    dataset = getattr(source, task if is_squad else "glue", None)
-    # a data set of the hub names itself
-    rows = source if dataset is None or isinstance(dataset, str) else dataset
-    text: Sequence[Any] = [params.published.get(config.model)]
-    base = f"`{config.model}`, published weights"
-    if model := params.models.get(config.model):
-        text = params.corpora[params.tokens[model.tokens].corpus].sources
-        base = f"`{config.model}`, pre-trained here"
-    limits = [
-        "scored on dev rows",
-        "the interval is of fine-tunings of one pre-training, and another differs more",
-        f"texts beyond {recipe.length} tokens are cut",
+    rows = getattr(source, task if squad else "glue", None)
+    # a data set of the hub says which
+    rows = source if rows is None or isinstance(rows, str) else rows
+    model = MODELS / config.model
+    base = params.models.get(config.model)
+    sources: list[Any] = [params.published[config.model]] if base is None else []
+    languages: Sequence[str] = ()
+    if base:
+        corpus = params.corpora[params.tokens[base.tokens].corpus]
+        sources = list(corpus.sources)
+        languages = corpus.cleaning.language
+    long = f"texts beyond {recipe.length} tokens are cut"
+    if squad:
+        long = f"contexts are read in windows of {recipe.length} tokens"
+    failed = [
+        f"; failed: {fault}" for fault in facts[arm]["failed"] if fault.startswith(f"seed {seed}:")
     ]
-    if is_squad:
-        limits[-1] = f"contexts are read in windows of {recipe.length} tokens"
-    faults = [fault for fault in record[arm]["failed"] if fault.startswith(f"seed {seed}:")]
-    limits += [f"failed: {fault}" for fault in faults]
-    task_type = "text-classification"
-    if is_squad:
-        task_type = "question-answering"
-    elif (
-        "TokenClassification" in ModelFolder(folder).architecture or record["metric"] == "entity_f1"
-    ):
-        task_type = "token-classification"
-    settings = plain(recipe)
-    for above in (*ABOVE_RUNS, "test"):
-        settings.pop(above)
-    base_folder = BUILD / "models" / config.model
-    weakness = ""
-    if (base_folder / MANIFEST).is_file():
-        weakness = read_manifest(base_folder).get("weakness", "")
-    return Card(
-        title=f"ELECTRA {name}, fine-tuned: {title}",
+    tagging = (
+        facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
+    )
+    return ModelCard(
+        title=f"ELECTRA {name}, fine-tuned: {called}",
         facts={
-            "Data": f"{record['train_rows']:,} training rows{part} and {record['dev_rows']:,} dev "
-            f"rows of {title}",
-            "Base model": base,
-            "Limits": "; ".join(limits),
+            "Data": f"{facts['train_rows']:,} training rows{part} and {facts['dev_rows']:,} dev "
+            f"rows of {called}",
+            "Base model": f"`{config.model}`, {'pre-trained here' if base else 'published weights'}",
+            "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, and "
+            f"another differs more; {long}{''.join(failed)}",
         },
-        settings={"recipe": settings, "seed": int(seed)},
-        sources=[*text, rows],
-        task=task_type,
-        data={"name": title, "type": getattr(rows, "dataset", config.tasks), "config": task},
-        scores=finetuning_scores(record, arm, int(seed)),
-        weakness=weakness,
+        settings={
+            "recipe": {key: of for key, of in plain(recipe).items() if key not in NO_BEARING},
+            "seed": int(seed),
+        },
+        sources=[*sources, rows],
+        languages=languages,
+        scores=compare_scores(facts, arm, int(seed)),
+        task="question-answering" if squad else f"{'token' if tagging else 'text'}-classification",
+        data={
+            "name": called,
+            "type": getattr(rows, "dataset", config.tasks),
+            "config": task,
+            "split": "validation",
+        },
+        weakness=read_manifest(model).get("weakness", "") if (model / MANIFEST).is_file() else "",
+        example=_first_row(Path("build/tasks") / config.tasks / task) if sample else (),
     )
 
 
-def finetuning_scores(record: dict[str, Any], arm: str, seed: int) -> list[Score]:
-    """Return a run's metrics, the one that counts first, beside the other runs of its task and what
-    needs no network.
+def _first_row(folder: Path) -> list[str]:
+    """Return the texts of the first dev row of a task. None where the rows are not here."""
+    try:
+        row = read_jsonl(folder / "dev.jsonl")[0]
+    except (UserError, IndexError):
+        return []
+    texts = [row.get(key) for key in ("question", "context", "a", "b")]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def compare_scores(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]:
+    """Return a run's metrics, the one that counts first, next to the other runs of its task and
+    what needs no network.
     """
-    place = record[arm]["seeds"].index(seed)
-    baselines = record.get("baselines", {})
-    by_metric = record[arm]["all"]
-    metrics = ("f1", "exact") if NEVER in baselines else by_metric
-    scores: list[Score] = []
-    for metric in sorted(metrics, key=lambda metric: bool(metric != record["metric"])):
-        points = by_metric[metric]
+    points = {of: facts[of]["all"] for of in (arm, "scratch") if of in facts}
+    baselines = facts.get("baselines", {})
+    squad = "never_answering" in baselines
+    simple: Cells = {
+        kind.replace("_", " "): baselines[kind] for kind in SIMPLE if kind in baselines
+    }
+    scores: list[Measured] = []
+    shown = ("f1", "exact") if squad else points[arm]
+    for metric in sorted(shown, key=lambda metric: metric != facts["metric"]):
+        values = points[arm][metric]
         beside: Cells = {}
-        if interval := around(points):
-            low, high = map(_points, interval)
-            head = f"mean of {len(points)} fine-tunings, 95 % interval"
-            beside[head] = f"{_points(mean(points))} ({low} to {high})"
-        if "scratch" in record:
-            beside["from scratch"] = mean(record["scratch"]["all"][metric])
-        if not scores or NEVER in baselines:  # which has both metrics of SQuAD
-            for name in (*SIMPLE, NEVER):
-                if name in baselines:
-                    beside[name.replace("_", " ")] = baselines[name]
+        if inside := around(values):
+            spread = f"{_points(mean(values))} ({_points(inside[0])} to {_points(inside[1])})"
+            beside[f"mean of {len(values)} fine-tunings, 95 % interval"] = spread
+        if "scratch" in points:
+            beside["from scratch"] = mean(points["scratch"][metric])
+        if not scores or squad:  # of which the baseline has both metrics
+            beside |= simple
         name, mismatched, _ = metric.partition("_mismatched")
-        title = METRICS.get(name, name)
-        if mismatched:
-            title += ", mismatched"
-        scores.append(Score(HUB_METRICS.get(name, name), title, points[place], beside))
+        title = f"{METRICS.get(name, name)}{', mismatched' if mismatched else ''}"
+        value = values[facts[arm]["seeds"].index(seed)]
+        scores.append((HUB_METRICS.get(name, name), title, value, beside))
     return scores
-
-
-_points = Column("points", 1).text

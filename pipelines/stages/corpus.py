@@ -45,7 +45,7 @@ from pipelines.runtime.progress_bar import print_left_out
 from pipelines.runtime.work_units import MadeOf, Shown, finish_units, mixed_code
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language, quality
 from pipelines.sources.paths import unreadable
-from pipelines.sources.streams import LeftOut
+from pipelines.sources.streams import Skipped
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.inputs import require_task_files
 from pipelines.stages.tasks import open_splits, read_split
@@ -143,7 +143,7 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
 
 
 def _fingerprint(
-    resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None
+    resolved: CorpusConfig, units: list[documents.WorkUnit], forbidden: Forbidden | None
 ) -> str:
     return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
@@ -263,7 +263,7 @@ def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> 
 class ReadJob:
     """A unit and what is done to its text."""
 
-    unit: documents.Unit
+    unit: documents.WorkUnit
     cleaning: CleaningConfig
     quarantine: QuarantineConfig
     forbidden: Forbidden | None = None
@@ -289,7 +289,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     ):
         for item in _items(job.unit, refused):
             counts["rows"] += 1
-            if isinstance(item, LeftOut):
+            if isinstance(item, Skipped):
                 counts[f"{SKIPPED}{item.reason}"] += 1
                 continue
             if isinstance(item, Rejected):
@@ -337,8 +337,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
 
 
 def _items(
-    unit: documents.Unit, refused: dict[str, str]
-) -> Iterator[Document | Rejected | LeftOut]:
+    unit: documents.WorkUnit, refused: dict[str, str]
+) -> Iterator[Document | Rejected | Skipped]:
     """Yield what a unit holds; a file that cannot be read to its end is added to `refused`."""
     if not unit.pieces:
         yield from unit.read()
@@ -444,7 +444,7 @@ class Samples:
 
 def collect(
     config: CorpusConfig,
-    units: list[documents.Unit],
+    units: list[documents.WorkUnit],
     counts: list[dict[str, Any]],
     where: str,
     work: Path,

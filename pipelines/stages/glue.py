@@ -6,6 +6,7 @@ seed) that is done is a folder in runs/finetune, which a second start does not r
 """
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -36,6 +37,7 @@ from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
 from pipelines.stages import FINETUNING as CODE
+from pipelines.stages.summarize import task_numbers
 from pipelines.tracking import flatten
 from pipelines.versioning.code import digest_of
 
@@ -94,8 +96,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
         write_json(folder / RESULTS, result)
         write_manifest(folder, kind="glue", name=name)
     print_scores(f"glue {name}", result)
-    average = result["average"]
-    tracker.summary({f"average/{arm}": average[arm]["mean"] for arm in ARMS if arm in average})
 
 
 def print_baselines(title: str, scores: Baselines) -> None:
@@ -198,11 +198,14 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
     has ended.
     """
     by_task: Records = {}
+    starts: dict[str, float] = {}  # task -> time.time() of its first run's start
     expected = Counter(job.task.name for job in jobs)
     with ProgressBar(title, len(jobs), "runs") as progress:
         progress.update(0)
 
         def on_done(job: Job, record: Record) -> None:
+            start = time.time() - record.get("seconds", 0.0)
+            start = starts[job.task.name] = min(start, starts.get(job.task.name, start))
             records = by_task.setdefault(job.task.name, [])
             key = "beyond_pretraining"
             if key in record and not any(key in before for before in records):
@@ -211,13 +214,10 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
             score = record["metrics"][job.task.metrics[0]]
             progress.update(progress.done + 1, last=f"{job.name} {score:.1f}")
             if len(records) == expected[job.task.name]:
-                track(tracker, [other for other in jobs if other.task == job.task], records)
+                track(tracker, [other for other in jobs if other.task == job.task], records, start)
 
         run_all(jobs, count, on_done)
-    return {
-        task: sorted(by_task[task], key=lambda record: (record["arm"], record["seed"]))
-        for task in expected
-    }
+    return {task: by_task[task] for task in expected}
 
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
@@ -230,33 +230,36 @@ def warn_of_positions(task: Task, positions: int, share: float) -> None:
     print(f"{task.name}: WARNING: {fact}; {advice}, fixes that", file=sys.stderr, flush=True)
 
 
-def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
-    """Log a task as a child run: its settings, the loss curves and figures of every run."""
-    task = jobs[0].task.name
-    tracker.dataset(f"tasks/{task}", jobs[0].data, "fine-tune")
-    with tracker.child(task, settings_of(jobs)) as child:
-        for record in records:
-            name = f"{record['arm']}-seed{record['seed']}"
-            for step, loss in record["loss"]:
-                child.metrics(step, {f"loss/{name}": loss})
-            metrics = record["metrics"].items()
-            child.summary({f"{metric}/{name}": value for metric, value in metrics})
-
-
-def settings_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return the settings of a task's runs, dotted; those in which its arms differ bear the arm's
-    name: `scratch.layer_decay`.
-    """
-    arms = {}
+def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started: float) -> None:
+    """Record a task as one child run: its settings, the loss curves of every run, and its scores."""
+    task = jobs[0].task
+    tracker.dataset(f"tasks/{task.name}", jobs[0].data, "fine-tune")
+    configs = {}
     for job in jobs:
         config = {key: value for key, value in plain(job.config).items() if key not in ABOVE_RUNS}
-        arms[job.arm] = flatten(config)
-    settings: dict[str, Any] = {"seeds": str(sorted({job.seed for job in jobs}))}
-    for arm, values in arms.items():
+        configs[job.arm] = flatten(config)
+    seeds = str(sorted({job.seed for job in jobs}))
+    with tracker.child(task.name, set_side_by_side(configs) | {"seeds": seeds}, started) as child:
+        for record in records:
+            for step, loss in record["loss"]:
+                child.metrics(step, {f"loss/{record['arm']}-seed{record['seed']}": loss})
+        child.summary(task_numbers(summary.summarize_task(task, records)))
+
+
+def settings(name: str, params: Params) -> dict[str, str]:
+    """Return the settings in use, those of the tasks side by side."""
+    configs = configs_of(name, params)
+    return set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
+
+
+def set_side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings that all have alike under their key, the others as `<name>.<key>`."""
+    result = {}
+    for name, values in settings.items():
         for key, value in values.items():
-            same = all(other.get(key) == value for other in arms.values())
-            settings[key if same else f"{arm}.{key}"] = value
-    return settings
+            alike = all(other.get(key) == value for other in settings.values())
+            result[key if alike else f"{name}.{key}"] = value
+    return result
 
 
 def copy_outputs(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:

@@ -28,12 +28,12 @@ from electra.storage.manifest import (
 from pipelines import again
 from pipelines.config.params import PAPER, Params
 from pipelines.sources import (
+    CustomTask,
+    CustomTasks,
     HubCorpus,
     HubTasks,
     LocalCorpus,
     LocalTasks,
-    OwnTask,
-    OwnTasks,
     SourceConfig,
     TaskSourceConfig,
     hub,
@@ -106,7 +106,7 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):
         return [str(path) for *_, path in official(tasks.glue, tasks.squad)]
-    if isinstance(tasks, OwnTasks):
+    if isinstance(tasks, CustomTasks):
         for task in tasks.tasks.values():
             files += _files_of_task(task)
     return files
@@ -125,7 +125,7 @@ def _files_of_patterns(patterns: tuple[str, ...]) -> list[str]:
     return files
 
 
-def _files_of_task(task: OwnTask) -> tuple[str, ...]:
+def _files_of_task(task: CustomTask) -> tuple[str, ...]:
     return tuple(filter(None, (task.train, task.dev, task.test)))
 
 
@@ -138,7 +138,7 @@ def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source")
     elif isinstance(source, LocalTasks):
         for folder in filter(None, (source.glue, source.squad)):
             require_folder(Path(folder), where)
-    elif isinstance(source, OwnTasks):
+    elif isinstance(source, CustomTasks):
         for task in source.tasks.values():
             find_files(_files_of_task(task), where)
     elif isinstance(source, HubTasks):

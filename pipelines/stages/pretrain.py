@@ -70,8 +70,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = rows.facts(config, trained)
     folder = BUILD / "models" / name
     write_model(folder, name, config, trained, rows, facts)
-    record = facts | trained.history[-1]
-    tracker.summary({key: value for key, value in record.items() if isinstance(value, int | float)})
     tracker.artifact(folder / CURVE)
 
 
@@ -177,11 +175,6 @@ class ModelRows:
             others = self.others.items()
             fingerprint["phases"] = {str(length): rows.digest for length, rows in others}
         return fingerprint
-
-    def tokenizer_files(self) -> dict[str, str]:
-        """Return the tokenizer's files by name."""
-        present = (name for name in hf.TOKENIZER_FILES if (self.folder / name).is_file())
-        return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
         """Return the hash of every file that training starts from; raise BadInput for weights of
@@ -292,11 +285,11 @@ def write_model(
     """
     model = trained.model
     tokenizer = rows.tokenizer
-    files = rows.tokenizer_files()
     seen = list(config.pretrain.lengths)
     if config.pretrain.init_from:
         for path in Path(config.pretrain.init_from).glob("*/config.json"):
             seen.append(hf.open_folder(path.parent).trained_positions)
+    files = tokenizers.read_files(rows.folder, max(seen))
     common = {"pad_token_id": tokenizer.pad_id, "trained_positions": max(seen)}
     card = {
         "data": rows.label,

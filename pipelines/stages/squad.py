@@ -6,9 +6,9 @@ score is above the threshold. Finished runs are in runs/finetune, as in the glue
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from electra.config import plain
 from electra.files import atomic_folder, read_jsonl, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
@@ -16,6 +16,7 @@ from pipelines.config.params import Params
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import Job, answer_together
 from pipelines.stages import BUILD, RESULTS, glue, inputs
+from pipelines.tracking import flatten
 
 SUFFIXES = {
     "dev.json": ".json",
@@ -53,12 +54,11 @@ def run(name: str, params: Params, tracker: Any) -> None:
         }
         write_json(folder / RESULTS, result)
         write_manifest(folder, kind="squad", name=name)
-    for version, values in versions.items():
-        for arm in glue.ARMS:
-            if arm in values:
-                scores = values[arm]["all"]
-                for metric in ("exact", "f1"):
-                    tracker.summary({f"{version}/{arm}/{metric}": fmean(scores[metric])})
+
+
+def settings(name: str, params: Params) -> dict[str, str]:
+    """Return the settings in use."""
+    return flatten(plain(params.task_config(name, "squad")))
 
 
 def never_answering(rows: Path) -> float:

@@ -8,14 +8,20 @@ keeps.
 Only what params.yaml `run` selects is copied, so that a table has no empty rows.
 """
 
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.files import as_written, read_json, write_atomic, write_json
-from electra.storage.manifest import verify_manifest
+from electra.finetuning.tasks import SQUAD
+from electra.storage.manifest import CARD, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
+from pipelines.tracking import NOTE, leaves
+
+WITH_SCORES = ("pretrain", "glue", "squad", "ablation")
 
 PRETRAINING = "mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops"
 Values = dict[str, Any]
@@ -67,6 +73,72 @@ def summarize_ablation(ablation: Values) -> Values:
         for arm, facts in ablation["arms"].items()
         if facts.get("average")
     }
+
+
+def task_numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """Return a task's numbers by names that sort: `matthews/pretrained`, `matthews/pretrained_sd`,
+    and its baselines next to them, `matthews/chance`.
+    """
+    numbers = {
+        f"{facts['metric']}/{name}": score for name, score in facts.get("baselines", {}).items()
+    }
+    for arm in ("pretrained", "scratch"):
+        for metric, scores in facts.get(arm, {}).get("all", {}).items():
+            numbers |= spread(f"{metric}/{arm}", scores)
+    return numbers
+
+
+def arm_numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """Return the numbers of an ablation's arm: its tasks and their mean, over seeds."""
+    numbers = spread("average", facts["average"]["scores"])
+    for task, scores in facts["glue"].items():
+        numbers |= spread(task, scores)
+    return numbers
+
+
+def spread(name: str, scores: Sequence[float]) -> dict[str, float]:
+    """Return the mean over seeds and, of several, the standard deviation."""
+    numbers = {name: statistics.fmean(scores)}
+    if len(scores) > 1:
+        numbers[f"{name}_sd"] = statistics.stdev(scores)
+    return numbers
+
+
+def stage_numbers(stage: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a stage's results for its run in MLflow: `cola/matthews/pretrained`."""
+    if stage == "ablation":
+        return {
+            arm: arm_numbers(facts) for arm, facts in values["arms"].items() if facts.get("average")
+        }
+    if stage == "pretrain":
+        return values
+    tasks = values.get("tasks") or values.get("versions", {})
+    numbers: dict[str, Any] = {
+        SQUAD.get(task, task): task_numbers(facts) for task, facts in tasks.items()
+    }
+    for arm in ("pretrained", "scratch"):
+        if arm in values.get("average", {}):
+            numbers |= spread(f"average/{arm}", values["average"][arm]["scores"])
+    return numbers
+
+
+def record_results(stage: str, name: str, tracker: Any) -> None:
+    """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
+    results file, and the cards of its models.
+    """
+    path = STAGES[stage].results(name)
+    if stage not in WITH_SCORES or not path.is_file():
+        return
+    values = read_json(path)
+    tracker.summary(stage_numbers(stage, values))
+    numbers = dict(leaves(headline(stage, values), "/"))
+    # an arm without scores is an empty section
+    first = sorted(filter(numbers.get, numbers), key=lambda key: "average" not in key)
+    note = "; ".join(f"{key} {numbers[key]:.4g}" for key in first[:4])
+    tracker.tags({NOTE: f"{values.get('label', '')}: {note}"})
+    tracker.artifact(path)
+    for card in sorted(path.parent.glob(f"**/{CARD}")):
+        tracker.artifact(card, f"cards/{card.parent.relative_to(path.parent)}")
 
 
 def headline(stage: str, values: Values) -> Values:

@@ -19,13 +19,13 @@ from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 from pipelines.sources import (
+    CustomTasks,
     HubTasks,
-    OwnTasks,
     SampleTasks,
     TaskSourceConfig,
+    custom_tasks,
     glue,
     hub,
-    own,
     squad,
 )
 from pipelines.sources.paths import require_folder
@@ -78,9 +78,9 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
                     counts["also_in_train"] = repeated
                     fact = f"{repeated:,} of {len(kept):,} rows of {task} {split}"
                     print(f"warning: {where}: {fact} are training rows, too", file=sys.stderr)
-        if isinstance(source, OwnTasks):
+        if isinstance(source, CustomTasks):
             for task, config in source.tasks.items():
-                write_json(temporary / task / FACTS, plain(own.facts(task, config)))
+                write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, config)))
         if not tasks:
             sentence = "has none of the tasks; put official files of GLUE or SQuAD in its folders"
             raise BadInput(f"{where}: {sentence}")
@@ -140,12 +140,16 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
     The sample world writes its files to the folder `official`.
     """
-    if isinstance(source, OwnTasks):
+    if isinstance(source, CustomTasks):
         for task, config in source.tasks.items():
             for split in ("train", "dev", "test"):
                 if name := getattr(config, split):
                     labelled = split != "test"
-                    yield task, split, own.read_rows(Path(name), config, task, labelled=labelled)
+                    yield (
+                        task,
+                        split,
+                        custom_tasks.read_rows(Path(name), config, task, labelled=labelled),
+                    )
     elif isinstance(source, HubTasks):
         yield from hub_splits(source, where)
     elif isinstance(source, SampleTasks):

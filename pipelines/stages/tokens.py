@@ -29,7 +29,7 @@ from electra.config import digest
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
-from electra.data.tokenizer import HubTokenizer, TrainTokenizer
+from electra.data.tokenizer import Form, HubTokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import (
     atomic_folder,
@@ -64,7 +64,9 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """Run the stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
     config = params.tokens[name]
     folder = BUILD / "tokens" / name
-    metrics = make_rows(config, f"tokens.{name}", BUILD / "corpus" / config.corpus, folder)
+    corpus = BUILD / "corpus" / config.corpus
+    form = params.corpora[config.corpus].cleaning.unicode
+    metrics = make_rows(config, f"tokens.{name}", corpus, folder, form=form)
     print_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
@@ -107,10 +109,16 @@ def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
 
 
 def make_rows(
-    config: TokensConfig, where: str, corpus: Path, folder: Path, runs: Path = RUNS
+    config: TokensConfig,
+    where: str,
+    corpus: Path,
+    folder: Path,
+    runs: Path = RUNS,
+    form: Form = "NFC",
 ) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder`; return the counts; `runs` holds unfinished runs'
-    shards.
+    """Write tokenizer and rows to `folder`; return the counts.
+
+    `runs` holds unfinished runs' shards, `form` is the normal form of the corpus.
     """
     manifest = _manifest(config, corpus)
     made = MadeOf(digest(config, manifest["files"]), STAGES["tokens"].digest)
@@ -120,7 +128,7 @@ def make_rows(
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
     tokenizer = work / "tokenizer"
-    prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes)
+    prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
         trained = finish_unit(tokenizer, made, prepare)
         jobs = [
@@ -135,7 +143,12 @@ def make_rows(
 
 
 def prepare_tokenizer(
-    config: TokensConfig, where: str, corpus: Path, hashes: dict[str, str], folder: Path
+    config: TokensConfig,
+    where: str,
+    corpus: Path,
+    hashes: dict[str, str],
+    form: Form,
+    folder: Path,
 ) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     settings = config.tokenizer
@@ -143,6 +156,7 @@ def prepare_tokenizer(
     case: dict[str, Any] = {
         "lowercase": settings.lowercase,
         "strip_accents": settings.strip_accents,
+        "form": form,
     }
     if isinstance(settings, TrainTokenizer):
         lines = SampleLines(corpus, hashes, settings.megabytes << 20)

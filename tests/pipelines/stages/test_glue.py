@@ -65,6 +65,11 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
     settings = {event["run"]: event["params"] for event in opened}["mnli"]
     assert settings["scratch.layer_decay"] == "1.0" != settings["pretrained.layer_decay"]
     assert settings["seeds"] == "[1, 2]" and "keep" not in settings, "as the user has set them"
+    of_mnli = [event for event in events if event["run"] == "mnli"]
+    assert of_mnli[0]["time"] < of_mnli[-1]["time"], "from the start of its first run to its end"
+    values = of_mnli[-2]["values"]
+    assert values["accuracy/pretrained"] == pytest.approx(mnli["pretrained"]["mean"], abs=1e-3)
+    assert {"accuracy/pretrained_sd", "accuracy/scratch"} <= values.keys()
 
 
 def test_baseline_that_does_as_well_as_the_model_is_a_warning(capsys):
