@@ -308,4 +308,4 @@ def everything_of(model: str) -> list[dict[str, Any]]:
         plain(params.models[model].electra()),
     )
     tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
-    return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]
+    return [*whole.values(), *tasks, plain(params.finetune.resolve("squad", changes))]

@@ -152,4 +152,4 @@ def check_weights(folder: Path, model: dict[str, Any], vocab_size: int, name: st
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         networks = Pretraining(config, vocab_size, special, torch.ones(vocab_size))
-    load_networks(networks.networks(), folder, networks.extras(), do=FETCH)
+    load_networks(networks.networks(), folder, networks.extras())
