@@ -43,7 +43,7 @@ NOT_RUN = {
     r"python -m (benchmarks\.reliability|tests\.golden).*|python benchmarks/.*": "takes minutes, or writes records",
     r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
     r"dvc repro .*@mine|electra predict build/glue/mine/.*": "tests/test_recipes.py",
-    r"(electra new .* --from|dvc repro .*@mine-before).*": "tests/test_recipes.py",
+    r"electra (new|check|estimate) domain.*|dvc repro .*@domain(-before)?": "tests/test_recipes.py",
     r"(electra check|dvc repro .*tokens@)\s*german": "names settings that the page asks for",
     r"dvc pull pipelines/.*": "needs a store; a test of its own below",
     r".*1f0c52d3.*": "names a run of somebody's",
