@@ -129,11 +129,12 @@ def publish_small(folder: Path) -> None:
         num_attention_heads=4,
         intermediate_size=1024,
     )
-    for part, network in (
-        ("discriminator", ElectraForPreTraining),
-        ("generator", ElectraForMaskedLM),
-    ):
-        network(config).save_pretrained(folder / part)
+    discriminator = ElectraForPreTraining(config)
+    generator = ElectraForMaskedLM(config)
+    shared = discriminator.electra.embeddings.state_dict()
+    generator.electra.embeddings.load_state_dict(shared)
+    for part, network in (("discriminator", discriminator), ("generator", generator)):
+        network.save_pretrained(folder / part)
         tokenizer.save_pretrained(folder / part)
 
 
