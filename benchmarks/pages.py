@@ -122,13 +122,6 @@ PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
 ARMS = ("scratch", "pretrained")
 used: set[str] = set()  # the records of the page that is being written
 CARDS = ("h100", "a100", "rtx_4090")
-STEPS = {  # on real text, and the record after it
-    "two networks, as published; 15 minutes": "6500",
-    "one network for both, heads on all layers": "3976",
-    "45 minutes, all rows of SST-2 and QNLI": "12000",
-    "a modern encoder": "12000-modern",
-    "`pooling: align`; 20 minutes": "6000-modern",
-}
 ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
     "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": (
         "kills",
@@ -327,19 +320,6 @@ def without_cola() -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
-def steps() -> str:
-    """The mean of six after each step of the recipe, and scikit-learn's."""
-    lines = ["| step | from scratch | masked language model | ELECTRA |", "|---" * 4 + "|"]
-    for what, name in STEPS.items():
-        arms = record(f"real-text-{name}")["tasks"]["mean of 6"]
-        cells = [spread(arms[arm]) if arm in arms else "–" for arm in ("scratch", "mlm", "electra")]
-        lines.append(f"| {what} | {' | '.join(cells)} |")
-    lines.append(
-        f"| scikit-learn, without pre-training | {record('classical')['mean_of_six']:.1f} | – | – |"
-    )
-    return "\n" + "\n".join(lines) + "\n"
-
-
 def gpu_hour() -> str:
     """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for
     such shares.
@@ -521,7 +501,6 @@ WRITERS = {
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
-    "steps": steps,
     "GPU hour": gpu_hour,
     "BLiMP": blimp,
     "claims": claims,
