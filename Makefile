@@ -22,7 +22,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: setup
 	dvc repro
-	@sed -n 3p results/report/report.md
 	@echo "The report is results/report/index.html; .venv/bin/electra play tiny tries the model in the browser."
 
 # Two processes that begin at either half and take from each other at the end: few files' servers and trained models are

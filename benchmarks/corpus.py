@@ -12,7 +12,7 @@ memory are measured in a fresh process for each arm; `peer_lines` is the peer gi
 example, where its batches are smallest. `filters` are those of a corpus's cleaning:
 `times_cleaning` is what one costs, in times of cleaning the same text. `formats` are files as they
 are delivered, made here of the same text with markup and boilerplate around it: megabytes of text
-that are found. That the ids agree is shown by tests/electra/data/test_word_cache.py.
+that are found. That the ids agree is shown by tests/electra/data/test_tokenizer.py.
 """
 
 import argparse
@@ -56,7 +56,7 @@ from electra.files import sha256_file
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import Piece
+from pipelines.sources.streams import FileRange
 from pipelines.stages.corpus import forbidden_ngrams
 from pipelines.stages.filters import judge
 from pipelines.stages.tokens import PackJob, pack_shard
@@ -91,7 +91,7 @@ def prepare(folder: Path, rounds: int, megabytes: float) -> dict[str, float]:
         (
             item
             for path in find_files(source.files, "corpora")
-            for item in read_documents(Piece(path), source)
+            for item in read_documents(FileRange(path), source)
         )
         for source in corpus.sources
     ]
@@ -247,7 +247,7 @@ def formats(slices: list[Path], folder: Path) -> dict[str, Any]:
         kind: Any = "warc" if "warc" in name else name.partition(".")[0]
         source = LocalCorpus(kind=kind, files=(str(file),))
         started = time.process_time()
-        items = read_documents(Piece(file), source)
+        items = read_documents(FileRange(file), source)
         size = sum(len(item.text.encode()) for item in items if isinstance(item, Document))
         assert size > least, (name, size)
         return size / 1e6 / (time.process_time() - started)
