@@ -24,10 +24,10 @@ from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.finetuning_runs.summary import sd
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import RESULTS, STAGES, data_label, verified_inputs
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows, curve_csv
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
 
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed

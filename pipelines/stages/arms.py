@@ -35,10 +35,10 @@ from electra.storage.manifest import read_sealed, verify_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
 from pipelines.config.params import Params
 from pipelines.finetuning_runs.plan import Plan, run_all
-from pipelines.runtime.announce import Announcer
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, PRETRAINING
+from pipelines.stages.announce import Announcer
 from pipelines.stages.pretrain import ModelRows
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.versioning.code import digest_of
 
 Result = dict[str, Any]

@@ -276,7 +276,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     rows = source if rows is None or isinstance(rows, str) else rows
     model = MODELS / config.model
     base = params.models.get(config.model)
-    sources = [params.published[config.model]] if base is None else []
+    sources: list[Any] = [params.published[config.model]] if base is None else []
     languages: Sequence[str] = ()
     if base:
         corpus = params.corpora[params.tokens[base.tokens].corpus]

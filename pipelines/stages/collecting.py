@@ -27,10 +27,10 @@ from electra.files import (
     write_jsonl,
 )
 from electra.storage.manifest import write_manifest
-from pipelines.runtime.work_units import mixed_code
 from pipelines.sources import CorpusConfig, documents
 from pipelines.stages import RESULTS
 from pipelines.stages.filters import REASONS, Samples
+from pipelines.stages.work_units import mixed_code
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS

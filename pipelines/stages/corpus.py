@@ -24,8 +24,6 @@ from electra.config import digest
 from electra.errors import BadInput, OutOfRoom, UserError
 from electra.files import lock_folder, remove, room, sha256_file, write_jsonl
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines.runtime.progress_bar import print_left_out
-from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import Skipped
@@ -40,8 +38,10 @@ from pipelines.stages.collecting import (
     key_of,
 )
 from pipelines.stages.filters import Forbidden, Samples, judge
+from pipelines.stages.progress_bar import print_left_out
 from pipelines.stages.required_files import source_of
 from pipelines.stages.tasks import open_splits, read_split
+from pipelines.stages.work_units import Counts, MadeOf, Shown, finish_units
 from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 
 if TYPE_CHECKING:

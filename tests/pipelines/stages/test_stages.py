@@ -18,13 +18,24 @@ from tests.test_architecture import SOURCES, imports, name_of, tree
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
 TELLERS = tuple(
-    f"pipelines/stages/{name}.py" for name in ("__init__", "verified_inputs", "required_files")
+    f"pipelines/stages/{name}.py"
+    for name in (
+        "__init__",
+        "announce",
+        "dask_cluster",
+        "mirror",
+        "out_of_memory",
+        "progress_bar",
+        "required_files",
+        "summarize",
+        "verified_inputs",
+        "work_units",
+    )
 )
 KEEPERS = (
     "electra/storage",
     "pipelines/cli",
     "pipelines/config",
-    "pipelines/runtime",
     "pipelines/tracking",
 )
 KEEPERS = (*KEEPERS, "pipelines/versioning")
