@@ -24,7 +24,7 @@ from electra.pretraining.model import Pretraining
 Entries = dict[str, dict[str, Any]]
 SIZES = ("small", "base", "large")  # google's, as entries of `encoders` and `models`
 # fetched with AutoModelForPreTraining, AutoModelForMaskedLM and AutoTokenizer
-FETCH = "docs/published.md, Continue pre-training, shows how to fetch both"
+FETCH = "docs/continue.md shows how to fetch both"
 
 
 def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
