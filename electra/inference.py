@@ -17,8 +17,8 @@ What a fine-tuned model answers to each row, as records that JSON can hold:
 |---|---|
 | classes | `prediction` (a label), `probabilities` (label -> share) |
 | a number | `prediction` |
-| tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null for words beyond the model's length) |
-| SQuAD | `prediction` ("" for none), `best` (the best span all the same), `start` (its place), `null_score`, `n_best` |
+| tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null beyond the length) |
+| SQuAD | `prediction` ("" for none), `best` (the best span), `start`, `null_score`, `n_best` |
 
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
@@ -163,7 +163,7 @@ class Model:
         return self.predict([{"question": question, "context": context}])[0]
 
     def _shares(self, batch: PaddedBatch) -> Tensor:
-        """Return the probability that each token was replaced (B, `length`), 0 beyond a row's end."""
+        """Return the probability that each token was replaced (B, `length`), 0 at padding."""
         logits_BT: Tensor = self.network(batch.ids_BT, batch.segments_BT, batch.lengths_B)
         share_BT = logits_BT.float().sigmoid().masked_fill(~batch.real_tokens(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
@@ -171,13 +171,14 @@ class Model:
     def _read(
         self, read: Callable[[PaddedBatch], Tensor], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and places of all its tokens, and what `read` gives for it."""
+        """Yield each text with the ids and places of its tokens, and what `read` gives for it."""
         room = self.length - 2
         for start, some in check_texts(texts):
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(
-                    f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out",
+                    f"{self.folder}: texts are read up to {self.length} tokens, the rest is left "
+                    "out",
                     stacklevel=3,
                 )
             sequences = [
@@ -343,7 +344,8 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
     if chosen is None:
         raise BadInput(
-            f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}"
+            f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs "
+            f"{schema.expected}"
         )
     row_id = record.get(schema.task.id, record.get("id", number))
     whole = isinstance(row_id, str | int) and not isinstance(row_id, bool)

@@ -75,8 +75,8 @@ class Classification(TaskKind):
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
-                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder "
-                f"has room for {encoder.hidden // 2}; set keep: none"
+                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the "
+                f"encoder has room for {encoder.hidden // 2}; set keep: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:

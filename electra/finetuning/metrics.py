@@ -48,7 +48,9 @@ def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
-    """Return Σ x y / √(Σ x² Σ y²) of x and y less the means of their columns; 0 if one is constant."""
+    """Return Σ x y / √(Σ x² Σ y²), where x and y are less their columns' means; 0 if one is
+    constant.
+    """
     centred = []
     for values_NC in (x_NC, y_NC):
         if (values_NC == values_NC[0]).all():

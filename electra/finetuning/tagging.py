@@ -66,8 +66,8 @@ class Tagging(TaskKind):
             value = getattr(config, key)
             if value != expected:
                 raise BadConfig(
-                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag is "
-                    "read from each token"
+                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag "
+                    "is read from each token"
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:

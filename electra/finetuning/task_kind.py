@@ -152,8 +152,8 @@ class TaskKind(ABC):
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
             raise BadConfig(
-                f"finetune of {self.task.name}: has length {config.length}; expected at most the model's positions "
-                f"({encoder.positions})"
+                f"finetune of {self.task.name}: has length {config.length}; expected at most the "
+                f"model's positions ({encoder.positions})"
             )
 
     @abstractmethod
@@ -188,7 +188,7 @@ class TaskKind(ABC):
 
     @abstractmethod
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        """Return the network with the head that a folder holds, and how rows are laid out for it."""
+        """Return the network with a folder's head, and how rows are laid out for it."""
 
     @staticmethod
     @abstractmethod

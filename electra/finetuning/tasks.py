@@ -283,7 +283,7 @@ class SquadConfig(FinetuneConfig):
         """
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             value = getattr(self, key)
-            fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
-            require(value == kept, f"{where}.{key}: is {value}, {fits}")
+            fits = f"should be {kept}, since an answer is looked for among all tokens"
+            require(value == kept, f"{where}.{key}: is {value}, {fits}; set squad.{key}: {kept}")
         room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
         require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")

@@ -120,7 +120,7 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `EncoderLayer.forward`."""
+        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments: see `EncoderLayer.forward`."""
         query, key, value = self.heads_of(hidden_BTH)
         if angles:
             query = rotate(query, *angles)
@@ -261,12 +261,14 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     | biases; LayerNorm | 0; weight 1, bias 0 |
     | deltas of disentangled embeddings | 0 |
 
-    | tensor of a modern encoder | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel) |
+    A modern encoder's are truncated normal, 2 sigma, as transformers' ModernBertPreTrainedModel:
+
+    | tensor of a modern encoder | std |
     |---|---|
     | word table; query, key and value; both halves of the gated product | 0.02 |
-    | what writes to the stream; the dense matrix of each head | 0.02 / √(2 layers), as its authors' full_megatron |
+    | what writes to the stream; dense matrices of heads (full_megatron) | 0.02 / √(2 layers) |
     | last matrix of a classifier | 1 / √H |
-    | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
+    | projection of a factorised table, so that the product is spread alike | 1 / √E |
 
     Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
     `neighbours` begin as `published`; then `init_attention` (attention_init.py) changes the network

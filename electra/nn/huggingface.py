@@ -127,7 +127,7 @@ class ModelFolder:
         return {name: value for name, value in self.tensors.items() if of_head(name)}
 
     def empty_encoder(self, dropout: float | None = None) -> Encoder:
-        """Return an encoder by config.json that has no memory yet; `dropout` replaces both rates."""
+        """Return an encoder by config.json, without memory; `dropout` replaces both rates."""
         config, vocab_size = self.encoder_settings
         if dropout is not None:
             config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
@@ -294,11 +294,10 @@ def load_networks(
     pre-training.
 
     They are read in order: an embedding block that two share ends as the last one's, as it was
-    exported. The tokenizer's pieces are the folder's; rows of its tables that no piece stands for
-    are left out. Without a folder of its own a generator keeps its initial values, with a warning. With
-    `hashes` (folder name -> file -> sha256) the files must be those that were hashed, before and
-    after they are read. Where a folder has none of a network's `extras` these keep the values they
-    have.
+    exported. The caller has compared the tokenizers: rows of tables that no piece stands for are
+    left out. A generator without a folder keeps its initial values, with a warning. With `hashes`
+    (folder name -> file -> sha256) the files must be those that were hashed, before and after they
+    are read. Where a folder has none of a network's `extras` these keep the values they have.
     """
     for name, (encoder, head) in networks.items():
         path = folder / name
@@ -327,7 +326,7 @@ def load_networks(
 
 
 def _drop_padding(model: ModelFolder, vocab_size: int) -> None:
-    """Cut rows that no piece stands for off the tensors that have a row for each piece, in place."""
+    """Cut rows that no piece stands for off the tensors with a row for each piece, in place."""
     word_table = names_of(model.encoder_settings[0]).tables[0]
     for name, tensor in model.tensors.items():
         if bare(name) == word_table or name in _PIECE_TENSORS:

@@ -166,7 +166,8 @@ class ModernEncoder(Encoder):
         """Return what each layer gets besides its hidden states: attention mask, cosine and sine of
         rotary angles.
         """
-        length, device = ids_BT.shape[1], ids_BT.device
+        length = ids_BT.shape[1]
+        device = ids_BT.device
         whole = None if real_BT is None else real_BT[:, None, None, :]
         seen_by_all = (whole, *self._angles(self.config.global_theta, length, device))
         seen_nearby = (

@@ -43,7 +43,7 @@ class EncodedQuestions(Encoded):
 
 
 def check_row(row: Row, where: str) -> None:
-    """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
+    """Raise BadInput for a row without text, or with an answer that is not where it says."""
     context = row.get("context")
     if not isinstance(context, str) or not isinstance(row.get("question"), str):
         raise BadInput(
