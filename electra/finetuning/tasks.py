@@ -215,7 +215,8 @@ class FinetuneConfig(Settings):
     ensemble: bool = False  # and let the seeds of each arm answer together
     # seeds of the pre-trained arm whose model is kept, ready for use
     keep: Literal["none", "first", "all"] = "first"
-    seeds: tuple[Seed, ...] = (1, 2, 3)
+    # at most: far above all use, and each layer of each task is checked with them
+    seeds: Annotated[tuple[Seed, ...], Field(max_length=1_000)] = (1, 2, 3)
     arms: tuple[ArmName, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 
