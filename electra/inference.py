@@ -136,9 +136,9 @@ class Model:
         """Return an answer to each row, in their order, as `electra predict` writes them (the table
         above).
 
-        A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of
+        A row is a text, a pair of texts, a list of words for tags, or a mapping by the names of
         the task's columns, or `a` and `b`, `words`, `question` and `context`, with an `id` if it
-        has one. Long rows are cut as in training, from the longer text; contexts of questions are
+        has one. Long rows are cut as in training, from the longer text. Contexts of questions are
         read whole. Needs a fine-tuned folder.
         """
         if self.finetuned is None:
@@ -151,11 +151,11 @@ class Model:
         return list(answer(self.finetuned, parsed, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """Return the answer to one question that a context may hold; many at once go through
+        """Return the answer to one question that a context may hold. Many at once go through
         `predict`. Needs a SQuAD folder.
 
-        `prediction` is its text, "" where the model finds none; `best` the best span in any case,
-        which begins at character `start` of the context; `n_best` has others with their
+        `prediction` is its text, "" where the model finds none. `best` the best span in any case,
+        which begins at character `start` of the context. `n_best` has others with their
         probabilities.
         """
         if self.finetuned is None or not isinstance(self.finetuned.task, SquadTask):
@@ -215,7 +215,7 @@ def load(
     """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published,
     fine-tuned or not.
 
-    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix
+    `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
     no such model, CorruptFile where its bytes are not those that were written, BadDevice or
     BadConfig for a device that is not there.
@@ -333,14 +333,14 @@ class InputSchema:
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """Return what a task's columns may be called: as the task or its `official` files say; `a` and
-    `b` always.
+    """Return what a task's columns may be called: as the task or its `official` files say,
+    and always `a` and `b`.
     """
     return InputSchema(kind_of(task).column_names(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
-    """Return a record as a row without a label; raise BadInput for one that cannot be answered."""
+    """Return a record as a row without a label. Raise BadInput for one that cannot be answered."""
     chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
     if chosen is None:
         raise BadInput(
@@ -361,7 +361,7 @@ def answer(
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "default",
 ) -> Iterator[Row]:
-    """Yield one record for each row, a few hundred rows at a time; the network is on `device`."""
+    """Yield one record for each row, a few hundred rows at a time. The network is on `device`."""
     kind = kind_of(model.task)
     rows = iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
@@ -375,7 +375,7 @@ def answer(
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Raise NonFinite if a network's numbers hold NaN or infinity; the error names what it was
+    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names what it was
     asked about.
     """
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)

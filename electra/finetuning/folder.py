@@ -62,7 +62,7 @@ class FineTuned:
 def write_model(
     folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **facts: Any
 ) -> None:
-    """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its
+    """Write a folder, with the tokenizer files of the folder `source`. `facts` go into its
     manifest.
     """
     encoder = network.encoder
@@ -99,7 +99,7 @@ def is_finetuned(folder: ModelFolder) -> bool:
 
 
 def _is_tuned_modernbert(folder: ModelFolder) -> bool:
-    """Return whether a folder is a ModernBERT with a task's head; one label a token is a
+    """Return whether a folder is a ModernBERT with a task's head. One label a token is a
     discriminator's.
     """
     name = folder.architecture.removeprefix("ModernBertFor")
@@ -132,7 +132,7 @@ def load_tokenizer(folder: ModelFolder) -> Tokenizer:
 
 
 def load_model(folder: ModelFolder) -> FineTuned:
-    """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
+    """Return the fine-tuned model of our folder or any of transformers'. Raise BadInput if it holds
     none.
 
     One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a

@@ -88,8 +88,8 @@ def iob2(marked: Sequence[Span], words: int) -> list[str]:
 
 
 def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
-    """Return F1 over spans of all rows, in points: one is right if type, first and last word are;
-    0 if there are none.
+    """Return F1 over spans of all rows, in points, or 0 if there are none. A span is right if type,
+    first and last word are.
     """
     ours = _numbered(predicted)
     theirs = _numbered(gold)

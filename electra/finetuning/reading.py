@@ -44,7 +44,7 @@ def read(
     layout: FinetuneConfig,
     labelled: bool = True,
 ) -> Encoded:
-    """Return the rows of a split and their arrays; `data` is the digest of the task's rows, by
+    """Return the rows of a split and their arrays. `data` is the digest of the task's rows, by
     which the cache knows them.
     """
     rows = subset(read_rows(path, task, labelled=labelled), layout.max_train_rows, seed=0)
@@ -53,7 +53,7 @@ def read(
 
 @functools.lru_cache(maxsize=4)
 def tokenizer(folder: Path, sha256: str) -> Tokenizer:
-    """Return the tokenizer in a model's folder; by the hash the cache knows a changed file."""
+    """Return the tokenizer in a model's folder. By the hash the cache knows a changed file."""
     return tokenizers.load(folder)
 
 
@@ -89,7 +89,7 @@ def subset(rows: list[Any], most: int | None, seed: int) -> list[Any]:
 def score(
     task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
 ) -> dict[str, float]:
-    """Return every metric of the task; raise BadInput for a row without a prediction, and for a
+    """Return every metric of the task. Raise BadInput for a row without a prediction, and for a
     prediction that no row asked for.
     """
     for number, row in enumerate(rows, 1):

@@ -1,5 +1,5 @@
 """What attention begins as where `init` says so: looking for a head's own word, or at the words
-beside it.
+next to it.
 
 Shapes: E embedding size, H hidden size, D head size, F frequencies, V vocabulary size, P positions.
 """
@@ -42,10 +42,10 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 
         Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
 
-    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again
+    Trained encoders show such a diagonal. From unrelated Q and K, attention that finds a word again
     elsewhere in the row takes long to form. M has more rank than a head, so each head gets the best
     approximation of an M of its own: the singular value decomposition cut to the head's size D, its
-    roots shared out to both. From torch's global generator; of the two signs of a singular vector
+    roots shared out to both. From torch's global generator. Of the two signs of a singular vector
     the one with which its largest entry is positive.
     """
     for layer in layers:
@@ -64,7 +64,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 
 @torch.no_grad()
 def neighbour_attention(encoder: Encoder) -> None:
-    """Let the heads of the first layer begin by looking at the words beside their own, in place.
+    """Let the heads of the first layer begin by looking at the words next to their own, in place.
 
     Each looks at its `offset`. The last D dimensions of the embeddings (D: the size of a head) are
     the positions' alone at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to π, as large
@@ -110,11 +110,11 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
 
     What they turn must not differ from word to word, so the last dimension of every word is one
     constant at first, 4 as the norm leaves it, and the first layer's queries and keys read it
-    alone. A pair of numbers turns with frequency ω; a query begins turned by its head's offset r:
+    alone. A pair of numbers turns with frequency ω. A query begins turned by its head's offset r:
 
         query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
 
-    Fast pairs tell a word from those beside it, slow ones from those a whole turn of the fast ones
+    Fast pairs tell a word from those next to it, slow ones from those a whole turn of the fast ones
     away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of
     512.
     """

@@ -76,8 +76,8 @@ class EncoderConfig(Settings):
         return length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is
-        around the layers.
+        """Return operations other than matrix products for one token of a row: those of a layer,
+        and those around the layers.
         """
         H = self.hidden
         E = self.embedding
@@ -153,14 +153,14 @@ class ModernConfig(Settings):
         return max(1, round(self.ffn * width / unit)) * unit
 
     def reach(self, layer: int, length: int) -> int:
-        """Tokens that one token attends to in a layer, of a row of `length`: all of them, or those
+        """Return how many tokens one token attends to in a layer, of a row of `length`: all, or those
         in the window.
         """
         return min(length, self.window + 1) if layer % self.global_every else length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is
-        around the layers.
+        """Return operations other than matrix products for one token of a row: those of a layer,
+        and those around the layers.
         """
         H = self.hidden
         attention = (
@@ -179,7 +179,7 @@ def _require_same_width(config: EncoderConfig | ModernConfig) -> None:
 
 
 def _kind(values: Any) -> Any:
-    """Return which encoder settings are of; `bert` where they do not say."""
+    """Return the kind of encoder that settings are of, or bert where they do not say."""
     return values.get("kind", "bert") if isinstance(values, dict) else getattr(values, "kind", None)
 
 

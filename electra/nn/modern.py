@@ -58,7 +58,7 @@ class ModernEmbeddings(Embeddings):
         return (table_VH,)
 
     def load_tables(self, *tables: Tensor) -> None:
-        """Set the parameters to this table; the factors of a product are set by `load_factors`
+        """Set the parameters to this table. The factors of a product are set by `load_factors`
         instead.
         """
         if not self.factors():
@@ -81,7 +81,7 @@ class ModernEmbeddings(Embeddings):
         self.project.weight.copy_(factors["embeddings.project"])
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too; segments
+        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too. Segments
         are not read.
         """
         words_BTH = self.project(F.embedding(ids_BT, self.words())).to(self.norm.weight)
@@ -137,7 +137,7 @@ class ModernLayer(EncoderLayer):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return the stream after this layer; `angles` are cosine and sine of the rotary angles (T,
+        """Return the stream after this layer. `angles` are cosine and sine of the rotary angles (T,
         R).
         """
         gathered_BTH = self.attention(self.attention_norm(hidden_BTH), mask, *angles)
