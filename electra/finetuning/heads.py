@@ -192,8 +192,8 @@ class Classifier(Network):
 
         It is the same function, since gelu(z) - gelu(-z) = z.
 
-        `dense` holds W and -W, `out_proj` 1 and -1. Of the `units` (U) between them 2 C are used, and
-        there are no others unless `units` asks for them.
+        `dense` holds W and -W, `out_proj` 1 and -1. Of the `units` (U) between them 2 C are used.
+        There are no others unless `units` asks for them.
         """
         weight_CH = self.head.weight.detach().cpu()
         bias_C = self.head.bias.detach().cpu()

@@ -153,8 +153,8 @@ class ModernConfig(Settings):
         return max(1, round(self.ffn * width / unit)) * unit
 
     def reach(self, layer: int, length: int) -> int:
-        """Return how many tokens one token attends to in a layer, of a row of `length`: all, or those
-        in the window.
+        """Return how many tokens one token attends to in a layer, of a row of `length`: all, or
+        those in the window.
         """
         return min(length, self.window + 1) if layer % self.global_every else length
 
