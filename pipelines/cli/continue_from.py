@@ -26,7 +26,7 @@ Entries = dict[str, dict[str, Any]]
 SIZES = ("small", "base", "large")  # google's, as entries of `encoders` and `models`
 LEARNING_RATE = 2.0e-4  # where these entries are gone: of base and large, Table 6
 # fetched with AutoModelForPreTraining, AutoModelForMaskedLM and AutoTokenizer
-FETCH = "docs/published.md, Continue pre-training, shows how to fetch both"
+FETCH = "docs/continue.md shows how to fetch both"
 
 
 def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, AnyEncoderConfig, str]:
@@ -148,4 +148,4 @@ def check_weights(folder: Path, model: dict[str, Any], vocab_size: int, name: st
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         networks = Pretraining(config, vocab_size, special, torch.ones(vocab_size))
-    load_networks(networks.networks(), folder, networks.extras(), do=FETCH)
+    load_networks(networks.networks(), folder, networks.extras())

@@ -27,7 +27,7 @@ from electra.finetuning.folder import is_finetuned
 from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Task
-from electra.inference import Judged, Model
+from electra.inference import Model, ReplacedTokens
 from electra.nn.huggingface import ModelFolder
 from pipelines.report.examples import named
 from pipelines.sources import predict_rows
@@ -60,7 +60,7 @@ def read_texts(path: Path) -> list[str]:
     ]
 
 
-def mark_words(judged: Judged, replaced_N2: Any = None) -> Marked:
+def mark_words(judged: ReplacedTokens, replaced_N2: Any = None) -> Marked:
     """Return the parts of a text, marked by what a discriminator makes of them.
 
     `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, what it
@@ -93,7 +93,7 @@ def show_answer(task: Task, texts: Sequence[str], answer: Row, row: Row | None) 
     predicted = "no answer" if predicted == "" else predicted
     marked: Marked = [(named(task.name, predicted), "answer")]
     if row:
-        _, label = kind_of(task).show(row)
+        _, label = kind_of(task).display(row)
         labels = [gold["text"] for gold in row.get("answers", [])] or [label]
         is_right = predicted in labels
         if isinstance(predicted, float):
@@ -185,12 +185,12 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
     @explain()
     def show_task(folder: str) -> None:
         model = electra.load(folder)
-        assert model.ready is not None
-        task = model.ready.task
+        assert model.finetuned is not None
+        task = model.finetuned.task
         path = tasks / task.name / "dev.jsonl"
         rows: dict[tuple[str, ...], Row] = {}
         for row in itertools.islice(read_rows(path, task), EXAMPLES) if path.is_file() else []:
-            values, _ = kind_of(task).show(row)
+            values, _ = kind_of(task).display(row)
             rows[tuple(value for value in values if value is not None)] = row
 
         @explain()
