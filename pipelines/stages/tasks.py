@@ -30,6 +30,7 @@ from pipelines.sources import (
     squad,
 )
 from pipelines.sources.paths import require_folder
+from pipelines.sources.streams import Skipped
 from pipelines.stages import RESULTS
 from pipelines.stages.required_files import source_of
 from pipelines.text.cleaning import QuarantineConfig, Rejected
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
 Row = dict[str, Any]
-Split = tuple[str, str, Iterator[Row | Rejected]]  # task, split, rows
+Split = tuple[str, str, Iterator[Row | Rejected | Skipped]]  # task, split, rows
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
@@ -62,12 +63,17 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     trained: dict[str, set[int]] = {}
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
+            skipped = list[Skipped]()
             kept, bad = read_split(
-                task, split, _shown(rows, task, progress), where, source.quarantine
+                task, split, _shown(rows, task, progress, skipped), where, source.quarantine
             )
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
             quarantine += bad
+            if skipped:
+                counts[task][split]["without_label"] = len(skipped)
+                warning = f"{len(skipped):,} rows of {task} {split} have no label and are left out"
+                print(f"warning: {where}: {warning}", file=sys.stderr)
             if split == "train":
                 trained = {task: {input_of(row) for row in kept}}
             elif same := sum(input_of(row) in trained.get(task, ()) for row in kept):
@@ -100,10 +106,15 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
 
 
 def _shown(
-    rows: Iterator[Row | Rejected], task: str, progress: ProgressBar
-) -> Iterator[Row | Rejected]:
+    rows: Iterator[Row | Rejected | Skipped],
+    task: str,
+    progress: ProgressBar,
+    skipped: list[Skipped],
+) -> Iterator[Row | Rejected | Skipped]:
     for row in rows:
         progress.update(progress.done + 1, task=task)
+        if isinstance(row, Skipped):
+            skipped.append(row)
         yield row
 
 
@@ -118,7 +129,11 @@ def input_of(row: Row) -> int:
 
 
 def read_split(
-    task: str, split: str, rows: Iterable[Row | Rejected], where: str, config: QuarantineConfig
+    task: str,
+    split: str,
+    rows: Iterable[Row | Rejected | Skipped],
+    where: str,
+    config: QuarantineConfig,
 ) -> tuple[list[Row], list[dict[str, str]]]:
     """The good and the bad rows of a split. Stops when it is empty or has more bad ones than the
     quarantine tolerates; the sentence shows the first.
@@ -127,7 +142,7 @@ def read_split(
     for row in rows:
         if isinstance(row, Rejected):
             bad.append(asdict(row))
-        else:
+        elif not isinstance(row, Skipped):
             kept.append(row)
     count = len(kept) + len(bad)
     if len(bad) > config.tolerated(count) or (bad and not kept):
