@@ -16,7 +16,8 @@ from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines
-from pipelines.sources.squad import FILES
+from pipelines.sources.paths import require_file
+from pipelines.sources.squad import FILES, file_of
 from pipelines.sources.streams import EXCERPT, FileRange
 from pipelines.text.cleaning import Rejected
 
@@ -91,13 +92,23 @@ LAYOUTS: dict[str, TaskFiles] = {
 
 
 def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
-    """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
-    for task, layout in LAYOUTS.items() if glue else ():
-        yield from (
-            (task, split, Path(glue or "") / name) for split, name in layout.paths().items()
-        )
-    for task, files in FILES.items() if squad else ():
-        yield from ((task, split, Path(squad or "") / name) for split, name in files.items())
+    """Yield (task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
+    if glue:
+        for task, layout in LAYOUTS.items():
+            for split, name in layout.paths().items():
+                yield task, split, Path(glue) / name
+    if squad:
+        for task, files in FILES.items():
+            for split, name in files.items():
+                yield task, split, file_of(Path(squad), name)
+
+
+def find_official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
+    """Yield those that are there; raise SourceUnreachable for what cannot be read."""
+    for task, split, path in official(glue, squad):
+        if path.is_symlink() or path.exists():
+            require_file(path)
+            yield task, split, path
 
 
 def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:

@@ -68,13 +68,19 @@ def _files_of(path: Path, where: str) -> list[Path]:
         )
     files = [file for file in files if not file.name.startswith(".")]
     for file in files:
-        if not file.exists():
-            raise SourceUnreachable(
-                f"{where}: {file} is a link to nothing; fetch its file, or remove the link"
-            )
-        if not file.is_file() and not file.is_dir():  # what links to a folder is not entered
-            raise BadInput(f"{where}: {file} is no regular file; name the files to read in `files`")
+        if not file.is_dir():  # what links to a folder is not entered
+            require_file(file, where)
     return [file for file in files if file.is_file()]
+
+
+def require_file(file: Path, where: str = "") -> None:
+    """Raise SourceUnreachable for a link to nothing, BadInput for what is no regular file."""
+    prefix = f"{where}: " if where else ""
+    if not file.exists():
+        fault = "is a link to nothing; fetch its file, or remove the link"
+        raise SourceUnreachable(f"{prefix}{file} {fault}")
+    if not file.is_file():
+        raise BadInput(f"{prefix}{file} is no regular file; name the files to read in `files`")
 
 
 def _raise(error: OSError) -> NoReturn:

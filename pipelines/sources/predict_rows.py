@@ -75,7 +75,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
         and isinstance(schema.task, SquadTask)
         and OFFICIAL.match(first_bytes(path, LOOK).lstrip())
     ):
-        for row in squad.read_json(path, answered=False):
+        for row in squad.read_questions(path, answered=False):
             if isinstance(row, Rejected):
                 fault = f"{row.reason}; it should be a question with its context"
                 raise BadInput(f"{row.where}: {fault}")

@@ -98,24 +98,31 @@ def stamp(path: Path) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def unchanged(piece: FileRange) -> Iterator[None]:
-    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes
-    within the block.
+    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or a device
+    (which may never end) or changes within the block.
     """
     path = piece.path
     try:
+        if path.exists() and not path.is_file():
+            fault = "is a folder" if path.is_dir() else "is no regular file"
+            raise BadInput(f"{path}: {fault}; name a file")
         before = piece.stamp or stamp(path)
         yield
         after = stamp(path)
     except FileNotFoundError:
         raise SourceUnreachable(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise BadInput(f"{path}: is a folder; name a file") from None
     except OSError as error:
         if error.errno is None:  # a library's own: damage
             raise
         raise SourceUnreachable(f"{path}: cannot be read ({error.strerror})") from None
     if before != after:
         raise BadInput(f"{path}: changed while it was read; run the same command again")
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file that is not compressed."""
+    with unchanged(FileRange(path)):
+        return path.read_bytes()
 
 
 def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:

@@ -168,15 +168,11 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
         for key, folder in (("glue", source.glue), ("squad", source.squad)):
             if folder:
                 require_folder(Path(folder), f"{where}.{key}")
-        for task, split, path in glue.official(source.glue, source.squad):
-            if path.is_file():
-                yield (
-                    task,
-                    split,
-                    squad.read_json(path)
-                    if task in squad.FILES
-                    else glue.read_tsv(path, task, split),
-                )
+        for task, split, path in glue.find_official(source.glue, source.squad):
+            if task in squad.FILES:
+                yield task, split, squad.read_questions(path)
+            else:
+                yield task, split, glue.read_tsv(path, task, split)
     elif isinstance(source, CustomTasks):
         for task, each in source.tasks.items():
             for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
