@@ -227,6 +227,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                         [*firsts.values()], reasons.total(), counts["rows"], job.quarantine
                     )
                 continue
+            if item.lost_templates:
+                counts["changed_templates"] += item.lost_templates
             before = counts["lines"]
             if not (text := clean(item.text, job.cleaning, counts)):
                 continue

@@ -20,10 +20,11 @@ from electra.config import Amount, BelowOne, Count, Settings
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """One text of a corpus."""
+    """One text of a corpus, and how many templates of a wiki were removed from its sentences."""
 
     id: str
     text: str
+    lost_templates: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -59,6 +59,30 @@ def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
+@pytest.mark.parametrize(("markup", "text"), [
+    ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide.",
+     "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide."),
+    ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),
+    ("Born {{birth date and age|1990|5|17}}, {{start date|df=y|1990}}, {{date|17|mai|1990}}, {{circa|1500}}",
+     "Born 1990-05-17, 1990, 17 mai 1990, c. 1500"),
+    ("A {{nowrap|few ''[[x|words]]''}}, {{lang|fr|le mot}}, {{lang-de|Wort}}, {{transl|ru|ISO|slovo}}{{snd}}{{lang|ja|[[a|b]]}}",
+     "A few words, le mot, Wort, slovo – b"),
+    ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
+])  # fmt: skip
+def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str) -> None:
+    assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
+
+
+def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
+    markup = (
+        "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
+        "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}"
+    )
+    (found,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
+    assert found == Document("7", "A is high.\nis B.\nH\nText.")
+    assert found.lost_templates == 2
+
+
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
     pages = [
         page(1, "One."),
