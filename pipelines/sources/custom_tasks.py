@@ -15,6 +15,7 @@ import itertools
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ def facts(name: str, settings: CustomTask) -> Task:
 def read_rows(
     path: Path, settings: CustomTask, name: str, *, labelled: bool
 ) -> Iterator[Row | Rejected | Skipped]:
-    """Yield the rows of one file; a row that should be `labelled` and has no label is skipped.
+    """Yield the rows of one file. A row that should be `labelled` and has no label is skipped.
 
     A row that need not be labelled keeps a label that fits: such a test set can be scored. Raises
     BadInput when the file lacks a column as a whole.
@@ -131,7 +132,7 @@ def make_row(
 
 
 def _is_missing(label: Any, labels: Sequence[str]) -> bool:
-    """Return whether a label is null, NaN or empty; `-` and -1 are, where they are no class."""
+    """Return whether a label is null, NaN or empty. `-` and -1 are, where they are no class."""
     if label is None or label != label:
         return True
     if isinstance(label, str):
@@ -168,7 +169,7 @@ def records(
     also: Sequence[str] | None = None,
     tags: tuple[str, str] = ("words", "tags"),
 ) -> Iterator[Record]:
-    """Yield (where, columns) of each record of a file, by its kind; raise BadInput when it lacks a
+    """Yield (where, columns) of each record of a file, by its kind. Raise BadInput when it lacks a
     wanted column.
     """
     suffix = plain_suffix(path)
@@ -212,7 +213,7 @@ def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
 
 
 def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield the rows of a table, whose first line has the names of columns; blank lines are none."""
+    """Yield the rows of a table. Its first line has the names of columns, blank lines are none."""
     first, lines = first_line(lines)
     delimiter = _delimiter(first, name, wanted)
     header: list[str] = []
@@ -270,7 +271,7 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Fields:
 
 
 def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield one JSON object a line, or those of a list; blank lines are no rows."""
+    """Yield one JSON object a line, or those of a list. Blank lines are no rows."""
     first, lines = first_line(lines)
     if first.lstrip().startswith("["):
         kept = list(lines)
@@ -318,7 +319,7 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
 def parquet(
     path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
 ) -> Iterator[Record]:
-    """Yield the rows of a parquet file: its wanted columns, and what it has of others (None: all)."""
+    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all)."""
     with open_parquet(FileRange(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
@@ -386,6 +387,6 @@ def require(wanted: Sequence[str], names: list[str], where: str, do: str = RENAM
         if name not in names:
             fault = f"has no column {name!r} among {', '.join(map(repr, names[:12]))}"[:300]
             raise BadInput(f"{where}: {fault}; {do}")
-    for name in names:
-        if name and names.count(name) > 1:
+    for name, count in Counter(filter(None, names)).items():
+        if count > 1:
             raise BadInput(f"{where}: has the column {name!r} twice; rename or remove one")

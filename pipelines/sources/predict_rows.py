@@ -9,6 +9,7 @@ the label.
   file, line and reason
 """
 
+import itertools
 import re
 import stat
 import sys
@@ -37,15 +38,15 @@ OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
 def schema_of(task: Task) -> InputSchema:
-    """What the texts of a row may be called; GLUE's as in its official files."""
+    """Return what the texts of a row may be called; GLUE's as in its official files."""
     layout = LAYOUTS.get(task.name)
-    columns = () if layout is None else (layout.a,) if layout.b is None else (layout.a, layout.b)
-    return input_schema(task, columns)
+    columns = (layout.a, layout.b) if layout else ()
+    return input_schema(task, tuple(filter(None, columns)))
 
 
 def read_rows(schema: InputSchema, name: str) -> Iterator[Row]:
-    """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot
-    be answered.
+    """Yield the rows of a file, or of standard input for `-`. Raises BadInput for the first that
+    cannot be answered.
     """
     seen: dict[str, str] = {}
     for number, (where, record) in enumerate(_records(schema, name)):
@@ -67,7 +68,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
         with path.open("rb") as file:
             yield from _by_line(schema, decoded(read_stream(file, name), name), name)
     elif suffix == ".parquet" or conll:
-        also = [column for choice in schema.names for column in choice]
+        also = itertools.chain.from_iterable(schema.names)
         tags = (schema.names[0][0], "tags")
         yield from _whole(custom_tasks.records(path, (), [*also, schema.task.id], tags))
     elif (
@@ -87,7 +88,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_pipe(path: Path) -> bool:
-    """Whether something can be read once, and not be looked into before."""
+    """Return whether something can be read once, and not be looked into before."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -102,7 +103,7 @@ def _standard_input() -> Any:
 
 
 def _whole(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:
-    """Yield the records; raise BadInput for a rejected one, since the answers to the others would
+    """Yield the records. Raise BadInput for a rejected one, since the answers to the others would
     be taken for all.
     """
     for where, record in records:

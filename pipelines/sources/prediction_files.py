@@ -43,9 +43,8 @@ def read_predictions(path: Path) -> dict[str, Any]:
 def _tsv(text: str, path: Path) -> Iterator[tuple[str, list[Any]]]:
     header, *lines = text.splitlines() or [""]
     if header.split("\t") != ["index", "prediction"]:
-        raise BadInput(
-            f"{path}:1: has the header {header!r:.60}; expected index and prediction, parted by a tab"
-        )
+        expected = "index and prediction, parted by a tab"
+        raise BadInput(f"{path}:1: has the header {header!r:.60}; expected {expected}")
     for number, line in enumerate(lines, 2):
         yield f"{path}:{number}", line.split("\t")
 

@@ -36,7 +36,7 @@ def file_of(folder: Path, name: str) -> Path:
 
 
 def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
-    """Yield the questions of one file, in its order, with their answers or (not `answered`) without.
+    """Yield the questions of a file in its order, with their answers or (not `answered`) without.
 
     Raises BadInput when the file as a whole is not one.
     """
@@ -129,7 +129,7 @@ def make_row(
     known: set[str],
     where: str,
 ) -> Row | Rejected:
-    """Return a row with those answers that stand in its context, or why not; add its id to `known`."""
+    """Return a row with the answers that stand in its context, or why not; `known` gets its id."""
     for name in NEEDED:
         if not isinstance(value := row.get(name), str) or not value.strip():
             return Rejected(where, f"no {name}", shown(value))

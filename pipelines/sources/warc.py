@@ -1,12 +1,15 @@
 """WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records,
 pages, their text.
 
-1. record    header lines, then as many bytes as they say; versions 0.18 to 1.1, line ends of either kind
-2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET file
-3. text      decoded as UTF-8, as declared, or as its bytes look; of HTML the main content without its boilerplate
+1. record    header lines, then as many bytes as they say, held to what follows and to the digest.
+  Versions 0.18 to 1.1, line ends of either kind
+2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET
+  file
+3. text      decoded as UTF-8, as declared, or as its bytes look. Of HTML the main content without
+  its boilerplate
 
-A compressed file is a stream a record, as a rule: where one is damaged, reading goes on with the
-next. A record's place is its number in the file.
+After a damaged record reading goes on with the next one, in a compressed file with the next stream.
+A record's place is its number in the file.
 """
 
 import base64
@@ -39,7 +42,8 @@ DEEPEST = 1500
 EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
 # what pages mean by these names
 WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}
-HTML, PLAIN = ("text/html", "application/xhtml+xml"), "text/plain"
+HTML = ("text/html", "application/xhtml+xml")
+PLAIN = "text/plain"
 OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
 DIGESTS = ("md5", "sha1", "sha256")
 UNENDED = "it ends in the middle of a record"
@@ -64,8 +68,8 @@ class Record:
 
 
 def read_warc(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
-    """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its
-    end.
+    """Yield the pages of a file. Raises BadInput when it ends within a record, or is damaged up to
+    its end.
     """
     try:
         import resiliparse.extract.html2text
@@ -112,7 +116,7 @@ def _find_record(path: Path, place: int) -> int:
 
 
 class _Records:
-    """Iterates over the records of a stream; raises EOFError for a damaged one.
+    """Iterates over the records of a stream. Raises EOFError for a damaged one.
 
     `begin` is where in the file the record that was read last begins, or its compressed stream.
     """
@@ -203,7 +207,7 @@ def _check_digest(record: Record) -> None:
 
 
 def _parse(lines: list[bytes]) -> Headers:
-    """Header lines of WARC or HTTP; the first of a name counts."""
+    """Return header lines of WARC or HTTP. The first of a name counts."""
     headers: Headers = {}
     for line in lines:
         name, _, value = line.decode("utf-8", "replace").partition(":")
@@ -212,14 +216,13 @@ def _parse(lines: list[bytes]) -> Headers:
 
 
 def _page(record: Record, where: str, name: str) -> Document | Rejected | Skipped:
-    """The text of a record, or why there is none."""
+    """Return the text of a record, or why there is none."""
     from resiliparse.extract.html2text import extract_plain_text
 
-    headers, body = record.headers, record.body
-    kind, address = (
-        headers.get("warc-type", "").lower(),
-        headers.get("warc-target-uri", "").strip("<>"),
-    )
+    headers = record.headers
+    body = record.body
+    kind = headers.get("warc-type", "").lower()
+    address = headers.get("warc-target-uri", "").strip("<>")
     if kind not in {"response", "resource", "conversion"}:
         return Skipped(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
     if address.partition("?")[0].endswith("/robots.txt"):
@@ -232,7 +235,8 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
         if status.split()[1:2] != [b"200"]:
             return Skipped("other_status")
         http = _parse(lines)
-        media, body = http.get("content-type", ""), body[head.end() :] if head else b""
+        media = http.get("content-type", "")
+        body = body[head.end() :] if head else b""
     type_ = media.partition(";")[0].strip().lower() or (
         "text/html" if body.lstrip()[:1] == b"<" else ""
     )
@@ -269,7 +273,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
 
 
 def _transferred(body: bytes, http: Headers, *, truncated: bool) -> bytes:
-    """Return the content of an answer as it was sent; crawlers that unpack it may leave the headers
+    """Return the content of an answer as it was sent. Crawlers that unpack it may leave the headers
     as they were.
 
     Raises ValueError for one that ends early, unless it is marked as `truncated`.
@@ -295,7 +299,7 @@ def _transferred(body: bytes, http: Headers, *, truncated: bool) -> bytes:
 
 
 def _joined(body: bytes, *, truncated: bool) -> bytes:
-    """Return the chunks of a body; raise ValueError for a size that is none, or for a cut one."""
+    """Return the chunks of a body. Raise ValueError for a size that is none, or for a cut one."""
     chunks = list[bytes]()
     place = 0
     while place < len(body):
@@ -313,7 +317,7 @@ def _joined(body: bytes, *, truncated: bool) -> bytes:
 
 
 def _is_binary(body: bytes) -> bool:
-    """Whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
+    """Return whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
     start = body[:LOOK]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
@@ -328,8 +332,8 @@ def _is_binary(body: bytes) -> bool:
 
 
 def decode(body: bytes, declared: str, *, is_html: bool) -> str:
-    """The text of bytes: UTF-8 if they are, else as the server or the page says if they can be,
-    else as they look.
+    """Return the text of bytes: UTF-8 if they are, else as the server or the page says if they can
+    be, else as they look.
 
     Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text
     counts for more.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HEADER = 1 << 16  # bytes in which a dump's names of namespaces stand
 DEEPEST = 40  # templates within each other that are removed, as many as the parser enters
 UNCLOSED = 300  # brackets and tags: a page with more is damaged, and may take the parser hours
-FILE, CATEGORY = "6", "14"  # keys of namespaces
+NAMED_SPACES = ("6", "14")  # keys of the namespaces of files and categories
 # tags with contents that are no running text
 _HIDDEN = """
     ce chem gallery graph hiero imagemap includeonly indicator inputbox mapframe maplink math ref
@@ -35,9 +35,10 @@ _HIDDEN = """
 HIDDEN = frozenset(_HIDDEN.split())
 # Templates with one argument that is text: the first, or the second after the code of a language.
 _FIRST = """
-    nowrap nobr nobreak small smaller big larger em strong sc smallcaps abbr tooltip sic sup sub mvar
-    num nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en le ルビ
-    読み仮名 нп нп5 не_переведено число
+    nowrap nobr nobreak small smaller big larger em strong sc smallcaps abbr tooltip sic sup sub
+    mvar num nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en le ルビ
+    読み仮名
+    нп нп5 не_переведено число
 """
 FIRST = frozenset(_FIRST.lower().replace("_", " ").split())
 SECOND = ("lang", "langx", "langue", "color", "colour", "tsl")
@@ -72,7 +73,7 @@ _FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOT
 
 
 def read_wikipedia(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
-    """The articles of a dump, or of one range of it. Raises BadInput when it ends before
+    """Yield the articles of a dump, or of one range of it. Raises BadInput when it ends before
     </mediawiki>.
     """
     try:
@@ -127,15 +128,16 @@ def read_wikipedia(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
 
 
 def _hidden_namespaces(piece: FileRange) -> frozenset[str]:
-    """The names of links that show a file or name a category, in lower case: English ones and the
-    dump's own.
+    """Return the names of links that show a file or name a category, in lower case: English ones
+    and the dump's own.
     """
-    names, begun = {"file", "image", "media", "category"}, False
+    names = {"file", "image", "media", "category"}
+    begun = False
     for _, line in read_lines(FileRange(piece.path, most=HEADER)):
         begun = begun or b"<mediawiki" in (line or b"")
         if line is None or b"</siteinfo>" in line:
             break
-        if (found := _NAMESPACE.search(line)) and found[1].decode() in (FILE, CATEGORY):
+        if (found := _NAMESPACE.search(line)) and found[1].decode() in NAMED_SPACES:
             names.add(found[2].decode("utf-8", "replace").lower())
     if not begun:
         raise BadInput(f"{piece.path}: does not begin with <mediawiki>; change `kind` or `files`")
@@ -152,7 +154,8 @@ def _reduced(markup: str) -> str:
         if not count:
             break
     # lines, and where among them the tables begin that are open
-    kept, tables = list[str](), list[int]()
+    kept: list[str] = []
+    tables: list[int] = []
     for line in markup.split("\n"):
         begin = line.lstrip(" \t:")
         if begin.startswith("{|"):
@@ -218,8 +221,8 @@ def _quantity(values: list[str]) -> str:
 
 
 def _unclosed(markup: str) -> int:
-    """About how many brackets and tags are open at the end: the parser reads the rest again for
-    each of them.
+    """Return about how many brackets and tags are open at the end: the parser reads the rest again
+    for each of them.
     """
     signs = sum(
         max(0, markup.count(left) - markup.count(right)) for left, right in ("{}", "[]", "<>")

@@ -36,9 +36,9 @@ def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compressio
         assert read(path) == expected
     table = tmp_path / f"t.tsv{compression}"
     table.write_bytes(COMPRESS[compression]((mark + "n\ttext\n1\tÜnï\n").encode(encoding)))
-    assert [record for _, record in read_table(decoded_lines(FileRange(table)), table, ["text"])] == [
-        {"n": "1", "text": "Ünï"}
-    ]
+    assert [
+        record for _, record in read_table(decoded_lines(FileRange(table)), table, ["text"])
+    ] == [{"n": "1", "text": "Ünï"}]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

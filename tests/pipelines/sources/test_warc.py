@@ -13,29 +13,10 @@ from pipelines.sources import streams, warc
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
+from tests.pipelines.sources.delivered import answer, html, record
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
-
-
-def record(
-    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
-) -> bytes:
-    named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
-    named.setdefault("Content-Length", str(len(body)))
-    head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
-    return end.join(head).encode() + body + b"\r\n\r\n"
-
-
-def answer(
-    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
-) -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
-
-
-def html(text: str, meta: str = "") -> str:
-    around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
-    return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
 
 
 def page(number: int) -> bytes:

@@ -3,7 +3,6 @@ files.
 """
 
 import bz2
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,10 @@ from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources import bad_input
-
-HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
-  <siteinfo>
-    <sitename>Wikipedia</sitename>
-    <namespaces>
-      <namespace key="0" case="first-letter" />
-      <namespace key="6" case="first-letter">Datei</namespace>
-      <namespace key="14" case="first-letter">Kategorie</namespace>
-    </namespaces>
-  </siteinfo>
-"""
-END = "</mediawiki>\n"
-
-
-def page(
-    number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext"
-) -> str:
-    return (
-        f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
-        f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
-        f'      <text bytes="1" xml:space="preserve">{escape(text)}</text>\n    </revision>\n  </page>\n'
-    )
+from tests.pipelines.sources.delivered import WIKI_END as END
+from tests.pipelines.sources.delivered import WIKI_HEADER as HEADER
+from tests.pipelines.sources.delivered import multistream
+from tests.pipelines.sources.delivered import wiki_page as page
 
 
 def read(path: Path, data: str | bytes) -> list[Any]:
@@ -122,15 +103,6 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
         read(tmp_path / "a.xml", HEADER + page(1, "One.") + page(2, "Two.")[:-20])
     with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
-
-
-def multistream(count: int) -> bytes:
-    pages = [
-        page(number, f"Text {number} {{{{t}}}} of [[Datei:x|y]] " + "word " * (number % 40))
-        for number in range(count)
-    ]
-    parts = [HEADER, *("".join(pages[first : first + 5]) for first in range(0, count, 5)), END]
-    return b"".join(bz2.compress(part.encode()) for part in parts)
 
 
 def test_a_multistream_file_is_read_in_ranges_of_its_streams(
