@@ -12,7 +12,7 @@ memory are measured in a fresh process for each arm; `peer_lines` is the peer gi
 example, where its batches are smallest. `filters` are those of a corpus's cleaning:
 `times_cleaning` is what one costs, in times of cleaning the same text. `formats` are files as they
 are delivered, made here of the same text with markup and boilerplate around it: megabytes of text
-that are found. That the ids agree is shown by tests/electra/data/test_word_cache.py.
+that are found. That the ids agree is shown by tests/electra/data/test_tokenizer.py.
 """
 
 import argparse
@@ -57,8 +57,7 @@ from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import FileRange
-from pipelines.stages.corpus import forbidden_ngrams
-from pipelines.stages.filters import judge
+from pipelines.stages.corpus import forbidden_ngrams, judge
 from pipelines.stages.tokens import PackJob, pack_shard
 from pipelines.text.cleaning import CleaningConfig, Document, clean
 

@@ -39,10 +39,10 @@ from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, STAGES, corpus, tasks, tokens
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.tracking import Tracker
 from pipelines.versioning.code import digest_of
 
@@ -188,8 +188,9 @@ def finetuned(
         Path("build/tasks") / params.finetunings[MODEL].tasks,
         "scratch" if arm == "scratch" else "pretrained",
     )
-    squad = params.finetune.resolve_squad(params.changes(MODEL))
-    plans = configs_of(MODEL, params) | {SQUAD[version]: squad for version in squad.versions}
+    squad = params.task_config(MODEL, "squad")
+    versions = params.squad_versions(MODEL)
+    plans = configs_of(MODEL, params) | {SQUAD[version]: squad for version in versions}
     found: dict[str, list[float]] = {}
     for task in of:
         own = tuple(10 * seed + each for each in plans[task].seeds)

@@ -18,7 +18,7 @@ from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra.helpers import config, data
-from tests.electra.pretraining.graphs import Rerun
+from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -62,9 +62,8 @@ def train(run, size=1, before=None, **changes):
     for process in processes:
         process.kill()  # one that hangs would keep pytest from ending
     path = run / "metrics.jsonl"
-    return [
-        json.loads(line) for line in path.read_text().splitlines()
-    ] if path.exists() else [], codes
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines], codes
 
 
 def at_step(step, action):
@@ -103,15 +102,6 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
     found, codes = train(tmp_path, 2)
     assert codes == [0, 0]
     agree(found, alone)
-
-
-def test_gradients_that_are_summed_in_bf16_give_nearly_the_curve_of_fp32(tmp_path, alone):
-    """A gradient is off by up to 2^-8 of itself, the loss of six small steps by less than a
-    thousandth.
-    """
-    found, codes = train(tmp_path, 2, pretrain__all_reduce="bf16")
-    assert codes == [0, 0] and found[0] == pytest.approx(alone[0], **CLOSE)
-    assert 1e-8 < abs(found[-1]["loss"] / alone[-1]["loss"] - 1) < 1e-3
 
 
 @pytest.mark.slow
@@ -174,10 +164,10 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
     def poison(rank):
         original, calls = World.sum_in_place, iter(range(1000))
 
-        def poisoned(self, tensors, *, half=False):  # the loss alone: no gradient tells the others
+        def poisoned(self, tensors):  # the loss alone: no gradient tells the others
             if rank == 1 and next(calls) == 4:  # the third step's
                 tensors[0].fill_(float("inf"))
-            original(self, tensors, half=half)
+            original(self, tensors)
 
         World.sum_in_place = poisoned
 

@@ -51,8 +51,8 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
         replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path
     ).models[0]
     assert model.data == "own tasks"
-    captions = {name: caption for name, caption, _ in figures.curves(model)}
-    assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
+    captions = {name: caption for name, caption, _ in figures.draw_curves(model)}
+    assert "× 10; dashed" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
     assert (
         50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
     )
