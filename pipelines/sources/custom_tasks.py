@@ -239,17 +239,23 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Fields:
     """Yield the cells of each row, which may be several lines. Raises BadInput for a quote that is
     never closed: it would take all that follows for one cell.
     """
-    row: list[tuple[int, str] | Rejected] = []  # its lines
+    numbers: list[int] = []  # of the lines of a row
+    rejected: list[Rejected] = []
 
     def feed() -> Iterator[str]:
         for item in lines:
-            row.append(item)
-            yield "\n" if isinstance(item, Rejected) else f"{item[1]}\n"
+            if isinstance(item, Rejected):
+                rejected.append(item)
+                yield "\n"
+            else:
+                numbers.append(item[0])
+                yield f"{item[1]}\n"
 
     csv.field_size_limit(LONGEST_LINE)
     cells = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
-        row.clear()
+        numbers.clear()
+        rejected.clear()
         fault = ""
         fields: list[str] | None = []
         try:
@@ -258,14 +264,13 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Fields:
             fault = str(error)
         if fields is None:
             return
-        rejected = [item for item in row if isinstance(item, Rejected)]
-        where = rejected[0].where if rejected else f"{name}:{dict(row[:1]).popitem()[0]}"
-        if fault and (len(row) > 1 or "unexpected end" in fault):
+        where = rejected[0].where if rejected else f"{name}:{numbers[0]}"
+        if fault and (len(numbers) > 1 or "unexpected end" in fault):
             raise BadInput(f"{where}: opens a quote that is never closed; write a quote as two")
         if rejected:
             yield where, rejected[0]
         elif fault:
-            yield where, Rejected(where, f"not CSV ({fault})", row[0][1][:EXCERPT])
+            yield where, Rejected(where, f"not CSV ({fault})")
         elif any(map(str.strip, fields)):
             yield where, fields
 
