@@ -127,10 +127,10 @@ def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
     for again in (False, True):
         path = _fetch(dataset, revision, part.file, again)
         kind, _, promised = part.promised.partition(":")
-        found = sha256_file(path) if kind == "sha256" else _git_hash(path)
-        if found == promised:
+        digest = sha256_file(path) if kind == "sha256" else _git_hash(path)
+        if digest == promised:
             return path
-    fault = f"{where}/{part.file}: arrives with {kind} {found} instead of {promised}, twice"
+    fault = f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice"
     raise BadInput(f"{fault}; ask the data set's owner, or a mirror")
 
 

@@ -21,7 +21,7 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     BadInput for a URL and for what is no regular file, SourceUnreachable for a link to nothing and
     a folder that cannot be read: no text is lost in silence.
     """
-    found: dict[tuple[Path, str], Path] = {}
+    by_place: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
         if pattern.startswith("!"):
             continue
@@ -41,17 +41,17 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
         for file in files:  # once, whatever links lead to its folder
-            found.setdefault((folders[file.parent], file.name), file)
+            by_place.setdefault((folders[file.parent], file.name), file)
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
-        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
-        if found and found.keys() <= dropped:
+        excluded = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
+        if by_place and by_place.keys() <= excluded:
             raise BadInput(
                 f"{where}: {', '.join(map(repr, patterns))} leaves no file; change `files`"
             )
-        found = {place: file for place, file in found.items() if place not in dropped}
-    if strange := next((file for file in found.values() if not encodes(str(file))), None):
+        by_place = {place: file for place, file in by_place.items() if place not in excluded}
+    if strange := next((file for file in by_place.values() if not encodes(str(file))), None):
         raise BadInput(f"{where}: the name of {str(strange)!a} is not UTF-8; rename it")
-    return list(found.values())
+    return list(by_place.values())
 
 
 def _files_of(path: Path, where: str) -> list[Path]:

@@ -48,12 +48,12 @@ def read_rows(schema: InputSchema, name: str) -> Iterator[Row]:
     """Yield the rows of a file, or of standard input for `-`. Raises BadInput for the first that
     cannot be answered.
     """
-    seen: dict[str, str] = {}
+    where_of: dict[str, str] = {}
     for number, (where, record) in enumerate(_records(schema, name)):
         row = as_row(schema, record, str(number), where)
-        if row["id"] in seen:
-            raise BadInput(f"{where}: has the id {row['id']!r} of {seen[row['id']]} again")
-        seen[row["id"]] = where
+        if row["id"] in where_of:
+            raise BadInput(f"{where}: has the id {row['id']!r} of {where_of[row['id']]} again")
+        where_of[row["id"]] = where
         yield row
 
 

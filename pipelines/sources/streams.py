@@ -346,14 +346,14 @@ class _Decompressed(io.RawIOBase):
     anything else in it.
 
     The libraries' own readers take what follows the first stream and is none, as one with a wrong
-    bit, for the end. Raises BadInput when it expands too far. `begun` is where the stream that was
-    read last begins.
+    bit, for the end. Raises BadInput when it expands too far. `stream_start` is where the stream
+    that was read last begins.
     """
 
     def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
         self._path = path
         self._file = path.open("rb")
-        self.begun = self._file.seek(start)
+        self.stream_start = self._file.seek(start)
         self._end = path.stat().st_size if end is None else end
         self._size = self._end - start
         self._most = self._left = max(SMALL, EXPANSION * self._size)
@@ -405,5 +405,5 @@ class _Decompressed(io.RawIOBase):
             and not (compressed := compressed.lstrip(b"\0"))
         ):
             compressed = self._stored()
-        self.begun = self._file.tell() - len(compressed)
+        self.stream_start = self._file.tell() - len(compressed)
         return compressed

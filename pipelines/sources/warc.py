@@ -160,7 +160,7 @@ class _Records:
 
     def _place(self) -> int:
         """Return where the compressed stream begins that was read last."""
-        place: int = getattr(self._stream.raw, "begun", 0)
+        place: int = getattr(self._stream.raw, "stream_start", 0)
         return place
 
     def _next_line(self) -> tuple[bytes, int]:
@@ -171,7 +171,7 @@ class _Records:
         while (line := self._stream.readline(LONGEST_HEADER)) and not line.strip():
             blanks += 1
         if line.startswith(b"WARC/"):
-            compressed = hasattr(self._stream.raw, "begun")
+            compressed = hasattr(self._stream.raw, "stream_start")
             self.begin = self._place() if compressed else self._stream.tell() - len(line)
         return line.strip(), blanks
 
@@ -201,8 +201,11 @@ def _check_digest(record: Record) -> None:
         if _WITHIN.search(record.body):
             raise EOFError("another record within it")
         return
-    found = hashlib.new(algorithm.lower(), record.body, usedforsecurity=False).digest()
-    if digest.lower() != found.hex() and digest.upper() != base64.b32encode(found).decode():
+    digest_here = hashlib.new(algorithm.lower(), record.body, usedforsecurity=False).digest()
+    if (
+        digest.lower() != digest_here.hex()
+        and digest.upper() != base64.b32encode(digest_here).decode()
+    ):
         raise EOFError("another WARC-Block-Digest than its own")
 
 
@@ -253,7 +256,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
         return Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
     if _is_binary(body):
         return Skipped("binary_content")
-    charset = found[1] if (found := _CHARSET.search(media)) else ""
+    charset = match[1] if (match := _CHARSET.search(media)) else ""
     text = decode(body, charset, is_html=type_ in HTML).removeprefix("\ufeff")
     if text.count("\ufffd") * 100 > len(text):
         return Rejected(where, "in no known encoding", address[:EXCERPT])

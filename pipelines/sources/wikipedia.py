@@ -36,8 +36,8 @@ HIDDEN = frozenset(_HIDDEN.split())
 # Templates with one argument that is text: the first, or the second after the code of a language.
 _FIRST = """
     nowrap nobr nobreak small smaller big larger em strong sc smallcaps abbr tooltip sic sup sub
-    mvar num nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en le ルビ
-    読み仮名
+    mvar num nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en le
+    ルビ 読み仮名
     нп нп5 не_переведено число
 """
 FIRST = frozenset(_FIRST.lower().replace("_", " ").split())
@@ -89,7 +89,7 @@ def read_wikipedia(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
             ended = frame[2] is not None
             continue
         # the id is the same however a file is cut into ranges
-        where = f"{piece.path}:{found[1] if (found := _ID.search(block.text)) else block.line}"
+        where = f"{piece.path}:{match[1] if (match := _ID.search(block.text)) else block.line}"
         if block.wrong:
             yield block.rejected(where)
             continue
@@ -132,14 +132,14 @@ def _hidden_namespaces(piece: FileRange) -> frozenset[str]:
     and the dump's own.
     """
     names = {"file", "image", "media", "category"}
-    begun = False
+    is_dump = False
     for _, line in read_lines(FileRange(piece.path, most=HEADER)):
-        begun = begun or b"<mediawiki" in (line or b"")
+        is_dump = is_dump or b"<mediawiki" in (line or b"")
         if line is None or b"</siteinfo>" in line:
             break
-        if (found := _NAMESPACE.search(line)) and found[1].decode() in NAMED_SPACES:
-            names.add(found[2].decode("utf-8", "replace").lower())
-    if not begun:
+        if (match := _NAMESPACE.search(line)) and match[1].decode() in NAMED_SPACES:
+            names.add(match[2].decode("utf-8", "replace").lower())
+    if not is_dump:
         raise BadInput(f"{piece.path}: does not begin with <mediawiki>; change `kind` or `files`")
     return frozenset(names)
 

@@ -55,10 +55,10 @@ def words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
 def ngrams(hashes: Hashes, n: int) -> Hashes:
     """Return the hash of the n words from each on: as many as there are words, less n - 1."""
     count = max(0, len(hashes) - n + 1)
-    found = np.full(count, n, np.uint64)
+    grams = np.full(count, n, np.uint64)
     for offset in range(n):
-        found = found * np.uint64(STEP) + hashes[offset : offset + count]
-    return mix(found)
+        grams = grams * np.uint64(STEP) + hashes[offset : offset + count]
+    return mix(grams)
 
 
 class NgramSet:
@@ -75,8 +75,8 @@ class NgramSet:
         others = others[self._likely[others >> np.uint64(64 - LIKELY)]]
         places = np.searchsorted(self.hashes, others)
         inside = places < len(self.hashes)
-        found: NDArray[np.int64] = places[inside][self.hashes[places[inside]] == others[inside]]
-        return found
+        known: NDArray[np.int64] = places[inside][self.hashes[places[inside]] == others[inside]]
+        return known
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -136,9 +136,9 @@ def _kind(char: str) -> int:
 @functools.cache
 def _powers(count: int) -> tuple[Hashes, Hashes]:
     """Return BASE^i and BASE^-i, modulo 2^64, for i below `count`."""
-    found = []
+    both = []
     for factor in (BASE, pow(BASE, -1, 1 << 64)):
         powers = np.full(count, factor, np.uint64)
         powers[:1] = 1
-        found.append(np.cumprod(powers, dtype=np.uint64))
-    return found[0], found[1]
+        both.append(np.cumprod(powers, dtype=np.uint64))
+    return both[0], both[1]

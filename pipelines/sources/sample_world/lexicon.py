@@ -42,7 +42,8 @@ SPOTS = concepts(
 )
 DEEDS = concepts(  # past:base
     "bought:buy/purchased:purchase found:find/discovered:discover "
-    "lost:lose/mislaid:mislay mended:mend/repaired:repair made:make/built:build cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
+    "lost:lose/mislaid:mislay mended:mend/repaired:repair made:make/built:build "
+    "cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
 )
 MOODS = concepts(
     "glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy"

@@ -91,4 +91,4 @@ def test_a_western_encoding_is_named_where_it_is_plain(
     tmp_path: Path, data: bytes, found: tuple[str, str]
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    assert preflight.other_encoding(tmp_path / "a.txt") == found
+    assert preflight.guess_encoding(tmp_path / "a.txt") == found
