@@ -21,11 +21,11 @@ from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
+from pipelines.cli import cost as cost_of
 from pipelines.config.params import Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
-from pipelines.runtime import cost as cost_of
 
 PAGES = (
     "README.md",

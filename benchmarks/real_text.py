@@ -39,10 +39,10 @@ from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, STAGES, corpus, tasks, tokens
 from pipelines.stages.glue import configs_of
 from pipelines.stages.pretrain import ModelRows, write_model
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.tracking import Tracker
 from pipelines.versioning.code import digest_of
 

@@ -130,7 +130,6 @@ def test_rooms_stand_on_the_rooms_below_them() -> None:
 LEVELS = (
     "tracking",
     "versioning",
-    "runtime",
     "finetuning_runs",
     "text",
     "sources",
@@ -186,7 +185,7 @@ def test_mlflow_prefect_and_dvc_have_a_room_each() -> None:
 def test_only_sources_reach_the_network() -> None:
     allowed = {
         ROOT / "electra" / "files.py": {"socket.gethostname", "socket"},  # who holds a lock
-        ROOT / "pipelines" / "runtime" / "processes.py": {  # where machines meet
+        ROOT / "pipelines" / "cli" / "processes.py": {  # where machines meet
             "socket",
             "socket.create_connection",
             "socket.create_server",
@@ -204,8 +203,8 @@ def test_only_sources_reach_the_network() -> None:
         },
         ROOT / "pipelines" / "cli" / "play.py": {"socket.create_server", "socket"},
     }
-    runtime = ROOT / "pipelines" / "runtime"
-    doors = {runtime / "dask_cluster.py": {"distributed"}, runtime / "mirror.py": {"fsspec"}}
+    stages = ROOT / "pipelines" / "stages"
+    doors = {stages / "dask_cluster.py": {"distributed"}, stages / "mirror.py": {"fsspec"}}
     for path in SOURCES:
         if path.is_relative_to(ROOT / "pipelines" / "sources"):
             continue

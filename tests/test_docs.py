@@ -19,9 +19,9 @@ from electra.config import merge, plain
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
+from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
 from pipelines.config.params import Params, PublishedConfig, load, read
-from pipelines.runtime import cost
 from tests.conftest import ROOT, run
 from tests.pipelines.cli.parsing import parse
 

@@ -1,7 +1,7 @@
 """`electra estimate NAME`: time, memory and disk of a model, a fine-tuning or an ablation, from
 settings.
 
-Time and memory are those of pipelines/runtime/cost.py. Fine-tuning is an upper bound: all rows have
+Time and memory are those of pipelines/cli/cost.py. Fine-tuning is an upper bound: all rows have
 full length.
 """
 
@@ -17,9 +17,9 @@ from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
+from pipelines.cli import cost
+from pipelines.cli.cost import CARDS, Card, span
 from pipelines.config.params import Params
-from pipelines.runtime import cost
-from pipelines.runtime.cost import CARDS, Card, span
 from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms
@@ -86,7 +86,8 @@ def pretraining(name: str, params: Params) -> str:
         files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)
         checkpoints = weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
         lines.append(
-            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, of which text and rows {files / 1e9:,.1f}"
+            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, "
+            f"of which text and rows {files / 1e9:,.1f}"
         )
     machine = cost.this_machine()
     lines.append(f"on {machine.name}: {span(flops, machine, config.encoder.hidden)}\n")
@@ -94,8 +95,8 @@ def pretraining(name: str, params: Params) -> str:
 
 
 def estimate_finetuning(name: str, params: Params) -> str:
-    """Return a line on a fine-tuning; raise UserError where a published folder or a file is not
-    there.
+    """Return a line on a fine-tuning, and raise UserError where a published folder or a file is
+    not there.
     """
     config = params.finetunings[name]
     if config.model in params.published:

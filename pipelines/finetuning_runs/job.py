@@ -20,8 +20,8 @@ from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
 from electra.finetuning.reading import kind_of
 from electra.finetuning.squad.answers import Candidates, mean
-from electra.finetuning.squad.kind import judge as judge_squad
-from electra.finetuning.squad.windows import Reading
+from electra.finetuning.squad.kind import QuestionAnswering
+from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.finetuning.training import count_steps, read_outputs, train
@@ -147,7 +147,7 @@ def solve(job: Job) -> Solved:
 
     def judge(encoded: Encoded, examples: Examples, *, labelled: bool) -> SplitResult:
         outputs = read_outputs(network, examples, job.device, precision=config.precision)
-        return kind.judge(outputs, encoded, config, labelled=labelled)
+        return kind.score_split(outputs, encoded, config, labelled=labelled)
 
     record: Record = {
         "metrics": {},
@@ -186,12 +186,12 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
     config = jobs[0].config
     dev = _read(jobs[0], "dev")
     assert isinstance(task, SquadTask) and isinstance(config, SquadConfig)
-    assert isinstance(dev, Reading)
+    assert isinstance(dev, EncodedQuestions)
     runs = []
     for job in jobs:
         tensors = read_tensors(job.folder / CANDIDATES, "run the stage again")
         runs.append(Candidates.of_tensors(tensors))
-    result = judge_squad(mean(runs, config), dev, task.version, config)
+    result = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
     return result.scores, {f"dev{suffix}": content for suffix, content in result.files.items()}
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
 from electra.files import lock_folder
-from pipelines.runtime.processes import is_main
+from electra.workers import rank
 from pipelines.versioning.code import digest_of
 
 if TYPE_CHECKING:
@@ -87,6 +87,13 @@ class Stage:
         if self.section == "finetunings":
             values |= self.module.settings(name, params)
         return values
+
+
+def is_main() -> bool:
+    """Return whether this process is the only one, or the first of several: it alone writes and
+    prints.
+    """
+    return rank()[0] == 0
 
 
 def ancestors(key: str, params: "Params") -> tuple[str, ...]:

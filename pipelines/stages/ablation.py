@@ -46,10 +46,10 @@ from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import sd
-from pipelines.runtime.announce import Announcer
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
+from pipelines.stages.announce import Announcer
 from pipelines.stages.pretrain import ModelRows, curve_csv
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
 from pipelines.versioning.code import digest_of
 

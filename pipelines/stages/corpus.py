@@ -41,14 +41,14 @@ from electra.files import (
 )
 from electra.storage.manifest import write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines.runtime.progress_bar import print_left_out
-from pipelines.runtime.work_units import MadeOf, Shown, finish_units, mixed_code
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language, quality
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import Skipped
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.inputs import require_task_files
+from pipelines.stages.progress_bar import print_left_out
 from pipelines.stages.tasks import open_splits, read_split
+from pipelines.stages.work_units import MadeOf, Shown, finish_units, mixed_code
 from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS, band_keys

@@ -34,9 +34,9 @@ from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
 from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of
 from pipelines.finetuning_runs.plan import Plan, run_all
-from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
 from pipelines.stages import FINETUNING as CODE
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import task_numbers
 from pipelines.tracking import flatten
 from pipelines.versioning.code import digest_of

@@ -37,12 +37,11 @@ from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, w
 from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
 from pipelines import again
 from pipelines.config.params import Params
-from pipelines.runtime.announce import Announcer
-from pipelines.runtime.mirror import mirrored
-from pipelines.runtime.out_of_memory import enough_memory
-from pipelines.runtime.processes import is_main
-from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS
+from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
+from pipelines.stages.announce import Announcer
+from pipelines.stages.mirror import mirrored
+from pipelines.stages.out_of_memory import enough_memory
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.versioning.code import digest_of
 
 EXAMPLES = 12  # rows that are kept to be looked at

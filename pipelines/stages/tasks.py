@@ -17,7 +17,6 @@ from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
-from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 from pipelines.sources import (
     CustomTasks,
     HubTasks,
@@ -31,6 +30,7 @@ from pipelines.sources import (
 from pipelines.sources.paths import require_folder
 from pipelines.stages import BUILD, RESULTS
 from pipelines.stages.inputs import require_task_files
+from pipelines.stages.progress_bar import ProgressBar, print_left_out
 from pipelines.text.cleaning import QuarantineConfig, Rejected
 
 if TYPE_CHECKING:

@@ -44,10 +44,10 @@ from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines import again
-from pipelines.runtime.progress_bar import print_left_out
-from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
+from pipelines.stages.progress_bar import print_left_out
+from pipelines.stages.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:

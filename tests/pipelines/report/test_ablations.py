@@ -106,20 +106,6 @@ def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
     assert said in claims.sentences(ablation)[place]
 
 
-@pytest.mark.parametrize(
-    ("hot", "expected"),
-    [([50.0, 50.2], "reversed"), ([40.0, 40.4], "cannot tell yet"), ([30.0, 30.2], "came out")],
-)
-def test_what_should_not_help_is_called_reversed_when_it_does(tmp_path, hot, expected):
-    config = {
-        "title": "Negatives",
-        "base": BASE,
-        "arms": {"electra": {}, "hot": {"objective.temperature": 2.0}},
-    }
-    made = write(tmp_path, "negatives", config, {"electra": [40.1, 40.3], "hot": hot})
-    assert expected in claims.sentences(only(tmp_path, made))[0]
-
-
 def test_points_and_lines_are_drawn(tmp_path):
     ((name, _, figure),) = figures.draw_ablation(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
     assert name == "ablation-a-points" and len(figure.axes[0].containers) == 4

@@ -18,12 +18,24 @@ from tests.test_architecture import SOURCES, imports, name_of, tree
 
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
-TELLERS = tuple(f"pipelines/stages/{name}.py" for name in ("__init__", "inputs", "summarize"))
+TELLERS = tuple(
+    f"pipelines/stages/{name}.py"
+    for name in (
+        "__init__",
+        "announce",
+        "dask_cluster",
+        "inputs",
+        "mirror",
+        "out_of_memory",
+        "progress_bar",
+        "summarize",
+        "work_units",
+    )
+)
 KEEPERS = (
     "electra/storage",
     "pipelines/cli",
     "pipelines/config",
-    "pipelines/runtime",
     "pipelines/tracking",
 )
 KEEPERS = (*KEEPERS, "pipelines/versioning")
