@@ -75,7 +75,7 @@ class Job:
 
     @property
     def made_by(self) -> str:
-        """A hash of the code and torch's version; a job finished by another one is run again."""
+        """A hash of the code and torch's version. A job finished by another one is run again."""
         return digest(self.code, torch.__version__)
 
     @property
@@ -122,7 +122,7 @@ class Solved:
 
 
 def solve(job: Job) -> Solved:
-    """Train on the job's rows, then predict its splits; those with labels are scored, the first of
+    """Train on the job's rows, then predict its splits. Those with labels are scored, the first of
     them counts.
     """
     task = job.task
