@@ -24,7 +24,7 @@ from electra.pretraining.model import Pretraining
 Entries = dict[str, dict[str, Any]]
 SIZES = ("small", "base", "large")  # google's, as entries of `encoders` and `models`
 # fetched with AutoModelForPreTraining, AutoModelForMaskedLM and AutoTokenizer
-FETCH = "docs/published.md, Continue pre-training, shows how to fetch both"
+FETCH = "docs/continue.md shows how to fetch both"
 
 
 def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
@@ -152,4 +152,4 @@ def check_weights(folder: Path, model: dict[str, Any], vocab_size: int, name: st
     special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
     with torch.device("meta"):
         networks = Pretraining(config, vocab_size, special, torch.ones(vocab_size))
-    load_networks(networks.networks(), folder, networks.extras(), do=FETCH)
+    load_networks(networks.networks(), folder, networks.extras())
