@@ -217,8 +217,8 @@ def test_weights_that_do_not_fit_are_one_sentence(
     assert expected in refuse()
     Path("params.yaml").write_text(PARAMS)
 
-    shutil.rmtree("start/generator")
-    assert "start/generator: there is no such folder" in refuse()
+    shutil.rmtree("start/discriminator")
+    assert "start/discriminator: there is no such folder" in refuse()
 
 
 def test_settings_have_runs_of_their_own_and_find_them_again(
