@@ -48,6 +48,7 @@ setup:
 	@.ci/set-up "$(PYTHON)" "$(TORCH)" "$(TORCH_INDEX)"
 
 ui: setup
+	@echo "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning lists the runs"
 	mlflow ui --host 127.0.0.1
 
 server: setup

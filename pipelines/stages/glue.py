@@ -228,7 +228,11 @@ def settings_of(jobs: Sequence[Job]) -> dict[str, str]:
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
     tasks = {task: flatten(plain(config)) for task, config in configs_of(name, params).items()}
-    return side_by_side(tasks)
+    return {
+        key: value
+        for key, value in side_by_side(tasks).items()
+        if value != "null" or "scratch." not in key  # what the arm from scratch has as the other
+    }
 
 
 def side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -3,7 +3,7 @@ keeps.
 
     results/tiny/<stage>.json     results.json of the name's stages, and of all that they rest on
     results/curves/tiny.csv       the curve of pre-training, which `dvc plots show` draws
-    results/summary/tiny.json     the few numbers that `dvc metrics show` and `diff` set side by side
+    results/summary/tiny.json     the few numbers that `dvc metrics show` compares
 
 Only what params.yaml `run` selects is copied, so that a table has no empty rows.
 """
