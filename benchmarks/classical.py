@@ -30,7 +30,9 @@ def main() -> None:
     found: dict[str, Any] = {}
     for name in (*SIX, "qqp", "mnli"):
         begun, config = time.process_time(), params.finetune.resolve(name, params.changes("mini"))
-        found[name] = baselines.of_task(GLUE[name], Path("build/tasks/local") / name, config)
+        found[name] = baselines.score_baselines(
+            GLUE[name], Path("build/tasks/local") / name, config
+        )
         found[name] |= {"best": max(found[name].get(kind, 0.0) for kind in SIMPLE)}
         found[name] |= {"processor_seconds": round(time.process_time() - begun, 1)}
         print(name, found[name], flush=True)

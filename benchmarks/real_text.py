@@ -188,8 +188,9 @@ def finetuned(
         Path("build/tasks") / params.finetunings[MODEL].tasks,
         "scratch" if arm == "scratch" else "pretrained",
     )
-    squad = params.finetune.resolve_squad(params.changes(MODEL))
-    plans = configs_of(MODEL, params) | {SQUAD[version]: squad for version in squad.versions}
+    squad = params.task_config(MODEL, "squad")
+    versions = params.squad_versions(MODEL)
+    plans = configs_of(MODEL, params) | {SQUAD[version]: squad for version in versions}
     found: dict[str, list[float]] = {}
     for task in of:
         own = tuple(10 * seed + each for each in plans[task].seeds)

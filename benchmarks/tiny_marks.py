@@ -24,7 +24,7 @@ from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.stages import FINETUNING, baselines, corpus, tasks, tokens
-from pipelines.stages.arms import Arm, arm_folder, train
+from pipelines.stages.ablation import Arm, arm_folder, train
 from pipelines.stages.pretrain import ModelRows
 from pipelines.stages.squad import never_answering
 from pipelines.tracking import Tracker
@@ -57,11 +57,7 @@ def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
         home, record = held.path, train(arm, ModelRows(params, arm.tokens, arm.config), held)
     jobs, rows = [], Path("build/tasks") / params.finetunings[MODEL].tasks
     for task in METRICS:
-        config = (
-            params.finetune.resolve_squad(changes)
-            if task == SQUAD
-            else params.finetune.resolve(task, changes)
-        )
+        config = params.finetune.resolve(task, changes)
         config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
         where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
         jobs += Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()
@@ -100,7 +96,7 @@ def main() -> None:
             train_scores = {
                 arm: [round(each["train_metrics"][task][arm], 2) for each in scores] for arm in ARMS
             }
-            chance = baselines.of_task(
+            chance = baselines.score_baselines(
                 GLUE[task], rows / task, params.finetune.resolve(task, changes)
             )
             found[task] |= {"train": train_scores, "baselines": chance}

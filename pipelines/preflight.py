@@ -41,7 +41,7 @@ from pipelines.sources.streams import (
     read_lines,
 )
 from pipelines.stages.corpus import check_room
-from pipelines.stages.required_files import check_source, check_tasks
+from pipelines.stages.inputs import check_source, check_tasks
 from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
 from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
@@ -82,8 +82,11 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
-    entry = params.ablations.get(name) or params.finetunings.get(name)
-    model = entry.model if entry else name
+    model = name
+    if name in params.ablations:
+        model = params.ablations[name].base.model
+    elif name in params.finetunings:
+        model = params.finetunings[name].model
     if model not in params.published:
         params.require("models", model)
     if not stages or not set(stages).isdisjoint((*TASK_STAGES, "ablation")):

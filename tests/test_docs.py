@@ -28,7 +28,7 @@ from tests.pipelines.cli.parsing import parse
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
 TOOLS = "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
-TOOLS += ["cp", "export", "ssh", "dask"]
+TOOLS += ["cp", "export", "ssh", "dask", "hf"]
 # commands that are run as they stand, in a second or two each
 CHEAP = {
     "electra --help",
@@ -308,4 +308,4 @@ def everything_of(model: str) -> list[dict[str, Any]]:
         plain(params.models[model].electra()),
     )
     tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
-    return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]
+    return [*whole.values(), *tasks, plain(params.finetune.resolve("squad", changes))]

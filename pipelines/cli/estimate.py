@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from electra.config import merge
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import AnyEncoderConfig
@@ -133,19 +132,21 @@ def estimate_finetuning(name: str, params: Params) -> str:
 def estimate_ablation(name: str, params: Params) -> str:
     """Return a line on an ablation, as if none of its arms were trained."""
     ablation = params.ablations[name]
-    vocab_size = cost.vocabulary(params.tokens[params.models[ablation.model].tokens].tokenizer)
-    changes = merge(params.recipe(ablation.recipe), ablation.finetune)
+    vocab_size = cost.vocabulary(params.tokens[ablation.base.tokens].tokenizer)
+    changes = params.ablation_changes(name)
     arms = plan_arms(name, params, vocab_size)
     flops = 0.0
     for arm in arms:
         flops += training_flops(arm.config, vocab_size, "matmul")
-        for task in ablation.tasks:
-            settings = params.finetune.resolve(task, changes, own=params.own_tasks(ablation.data))
-            runs = 1 + len(ablation.points)
+        for task in ablation.protocol.tasks:
+            own = params.own_tasks(ablation.base.data)
+            settings = params.finetune.resolve(task, changes, own=own)
+            runs = 1 + len(ablation.protocol.points)
             flops += runs * finetuning_flops(
-                task, ablation.data, settings, arm.config.encoder, vocab_size, params
+                task, ablation.base.data, settings, arm.config.encoder, vocab_size, params
             )
-    return f"{name}, {len(arms)} runs: {times(flops, params.models[ablation.model].encoder.hidden)}"
+    hidden = params.models[ablation.base.model].encoder.hidden
+    return f"{name}, {len(arms)} runs: {times(flops, hidden)}"
 
 
 def times(flops: float, hidden: int) -> str:

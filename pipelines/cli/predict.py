@@ -21,7 +21,7 @@ from electra.inference import answer, no_model
 from electra.nn.huggingface import open_folder
 from pipelines.sources import predict_rows
 from pipelines.sources.prediction_files import read_predictions
-from pipelines.stages import verified_inputs
+from pipelines.stages import inputs
 
 
 def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
@@ -49,7 +49,7 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Return every metric of a file of predictions of one split of a task."""
-    verified_inputs.task_rows(rows.name)
+    inputs.task_rows(rows.name)
     predictions = read_predictions(path)
     settings = find(rows / task, task)
     dev = read_rows(rows / task / f"{split}.jsonl", settings)

@@ -56,7 +56,7 @@ def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
         for flow in FLOWS:
             if flow is not ablations or any(
-                ablation.model == model for ablation in params.ablations.values()
+                ablation.base.model == model for ablation in params.ablations.values()
             ):
                 yield deployment(
                     flow, model, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE

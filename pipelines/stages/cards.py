@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.card import retold
+from electra.card import rewrite_card
 from electra.config import plain
 from electra.errors import UserError
 from electra.files import read_json, read_jsonl, write_atomic
@@ -157,7 +157,7 @@ def write(stage: str, name: str, params: Params) -> None:
             quoted = ", ".join(map(json.dumps, card.example))
             for generic in TEXTS:
                 old = old.replace(generic, quoted)
-        write_atomic(path, retold(old, front, card.title, text, card.settings))
+        write_atomic(path, rewrite_card(old, front, card.title, text, card.settings))
 
 
 def name_of(folder: str) -> str:
@@ -264,9 +264,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     source = params.tasks[config.tasks]
     sample = source.kind == "sample"
     task = SQUAD.get(key, key)
-    recipe = params.finetune.resolve(
-        task, params.changes(name), f"recipes.{config.recipe}", params.own_tasks(config.tasks)
-    )
+    recipe = params.task_config(name, task)
     called = f"{TITLES.get(task, task)}{' in the sample world' if sample else ''}"
     part = ""
     if task in GLUE and not sample and facts["train_rows"] < GLUE[task].train_rows:

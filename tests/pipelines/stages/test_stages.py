@@ -3,6 +3,7 @@ imports.
 """
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,8 @@ TELLERS = tuple(
         "mirror",
         "out_of_memory",
         "progress_bar",
-        "required_files",
         "summarize",
-        "verified_inputs",
+        "inputs",
         "work_units",
     )
 )
@@ -51,6 +51,10 @@ def test_what_a_stage_rests_on() -> None:
     assert data_label("squad@tiny", params) == "sample world"
     assert data_label("glue@electra-small", params) == "hub"
     assert data_label("report@", params) == ""
+    sources = (*params.corpora["sample_world"].sources, *params.corpora["c4"].sources)
+    mixed = replace(params.corpora["c4"], sources=sources)
+    params = replace(params, corpora=params.corpora | {"wiki_books": mixed})
+    assert data_label("pretrain@small", params) == "sample world", "made-up text is never real"
 
 
 def test_a_stage_that_already_runs_here_is_refused(here: Path) -> None:
