@@ -173,7 +173,7 @@ DEEP = "[" * 900 + "]" * 900
     ("t.jsonl", task(), '{"stars": "good"}', "no field 'text'"),
     ("t.jsonl", task(), '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
     ("n.tsv", NUMBERS, "stars\ttext\nnan\tb\n", "label 'nan' is no finite number"),
-    ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is no number"),
+    ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is no finite number"),
     ("n.jsonl", NUMBERS, '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
     ("w.tsv", TAGS, "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
     ("w.conll", TAGS, "\u00a0\tB-NP", "is {"),
@@ -208,6 +208,11 @@ def test_what_is_wrong_with_a_whole_file_is_one_sentence(
 ) -> None:
     with pytest.raises(BadInput, match=sentence):
         read(tmp_path / name, content, TAGS if name == "w.conll" else task())
+
+
+@pytest.mark.parametrize("line", ["a, " * 100_000, 'a\r"b, c', "x" * 200_000])
+def test_a_line_that_is_no_header_has_no_cells(line: str) -> None:
+    assert custom_tasks.split_header(line, "a.txt", ["text"]) == line.split("\t")
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
