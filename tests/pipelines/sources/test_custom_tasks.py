@@ -173,7 +173,7 @@ DEEP = "[" * 900 + "]" * 900
     ("t.jsonl", task(), '{"stars": "good"}', "no field 'text'"),
     ("t.jsonl", task(), '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
     ("n.tsv", NUMBERS, "stars\ttext\nnan\tb\n", "label 'nan' is no finite number"),
-    ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is no finite number"),
+    ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is no number"),
     ("n.jsonl", NUMBERS, '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
     ("w.tsv", TAGS, "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
     ("w.conll", TAGS, "\u00a0\tB-NP", "is {"),
