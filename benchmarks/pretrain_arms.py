@@ -15,7 +15,7 @@ from electra.optim.precision import autocast
 from electra.pretraining.compiling import compile_parts, lacks_to_compile
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
@@ -161,7 +161,7 @@ def batches(
     config: ElectraConfig, device: torch.device, count: int = 4
 ) -> list[tuple[Batch, Masked]]:
     rows = Rows(count * config.pretrain.batch, config.pretrain.length)
-    feed = Feed(rows, config, device, "noise")
+    feed = BatchLoader(rows, config, device, "noise")
     made = [feed.batch(number) for number in range(count)]
     return [
         (b, mask(b.ids_BT, b.lengths_B, SPECIAL, config.objective, b.noise, VOCAB)) for b in made

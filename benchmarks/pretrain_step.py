@@ -50,7 +50,7 @@ from electra.config import plain
 from electra.devices import default_device
 from electra.optim.precision import choose
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import metrics, read_sums
 from electra.pretraining.flops import step_flops
@@ -102,7 +102,7 @@ def probe(device: torch.device) -> float:
 def overhead(config: ElectraConfig, ours: Ours, device: torch.device) -> dict[str, float]:
     """Seconds a step that data, logging and checkpoints take, each at the preset's own interval."""
     settings, which = config.pretrain, device.type != "cpu"
-    feed = Feed(Rows(4 * settings.batch, settings.length), config, device, "noise")
+    feed = BatchLoader(Rows(4 * settings.batch, settings.length), config, device, "noise")
     sums = {name: torch.ones((), device=device, dtype=torch.double) for name in SUMS}
     names = {parameter: name for name, parameter in ours.model.named_parameters()}
     feed.batch(0)
