@@ -78,6 +78,19 @@ OUTPUTS = {  # stage -> its folder in build/
     "ablation": "ablation",
 }
 STAGES = tuple(OUTPUTS)
+IMPORTS = (  # that stages need only later
+    "huggingface_hub.repocard",
+    "numpy.ma",
+    "pipelines.finetuning_runs.plan",
+    "pipelines.stages.baselines",
+    "pipelines.stages.cards",
+    "pipelines.tracking",
+    "ruamel.yaml",
+    "sklearn.ensemble",
+    "sklearn.feature_extraction.text",
+    "sklearn.linear_model",
+    "torch._dynamo",
+)
 PATIENCE = 600  # seconds after which a process is taken to hang
 REFUSALS = {  # the exit codes of errors with a sentence
     kind.exit_code
@@ -105,7 +118,8 @@ class Ended:
     def refused(self) -> bool:
         """Whether it ended with a sentence for the user and the exit code of one."""
         sentence = any(line.startswith("error: ") for line in self.output.splitlines())
-        return sentence and self.code in REFUSALS and "Traceback" not in self.output
+        bug = "Traceback" in self.output or "this is a bug" in self.output
+        return sentence and self.code in REFUSALS and not bug
 
     @property
     def stopped(self) -> bool:
@@ -273,7 +287,7 @@ def import_stages() -> None:
     torch.set_num_threads(1)
     for stage in STAGES:
         importlib.import_module(f"pipelines.stages.{stage}")
-    for name in ("pipelines.tracking", "pipelines.finetuning_runs.plan", "ruamel.yaml", "numpy.ma"):
+    for name in IMPORTS:
         importlib.import_module(name)
     layer = torch.nn.Linear(2, 2)
     layer(torch.zeros(1, 2)).sum().backward()
