@@ -38,13 +38,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from benchmarks.harness import (
-    apart,
     arguments,
     in_turns,
     local_params,
     memory_mb,
     provenance,
     ratios,
+    run_process,
     spread,
     write_record,
 )
@@ -325,7 +325,7 @@ def main() -> None:
         }
         words = ("--slice", str(slices[0]), "--folder", str(folder))
         filters, delivered = filtering(slices, folder), formats(slices, folder)
-        memory = {arm: apart(__file__, ["--arm", arm, *words]) for arm in ARMS}
+        memory = {arm: run_process(__file__, ["--arm", arm, *words]) for arm in ARMS}
         read = {
             f"{batch} x {length}": reading(folder, batch, length, 600)
             for batch, length in ((128, 128), (256, 512))

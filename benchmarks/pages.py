@@ -216,7 +216,7 @@ def real_text_table() -> str:
     """Every task on real text, with ELECTRA's two differences."""
     columns = "ELECTRA | masked language model | from scratch | ELECTRA − scratch | ELECTRA − MLM"
     lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
-    lines += real_text.lines(real_text.compared(record("real-text-12000")["finetunings"]))
+    lines += real_text.table_rows(real_text.compare_arms(record("real-text-12000")["finetunings"]))
     return "\n" + "\n".join(lines) + "\n"
 
 

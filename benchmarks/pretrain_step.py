@@ -37,11 +37,11 @@ import torch
 
 from benchmarks.harness import (
     RESULTS,
-    apart,
     arguments,
     memory_mb,
     provenance,
     ratios,
+    run_process,
     spread,
     write_record,
 )
@@ -212,7 +212,7 @@ def child(options: argparse.Namespace, deadline: float, *more: str) -> Found:
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", str(value)]
     try:
-        found: Found = apart(__file__, words, max(deadline - time.time(), 0) + 60)
+        found: Found = run_process(__file__, words, max(deadline - time.time(), 0) + 60)
     except TimeoutExpired:
         return {"error": LATE}
     except RuntimeError as error:
