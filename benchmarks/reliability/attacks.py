@@ -79,13 +79,14 @@ def send(child: int, *, after: float, number: int) -> None:
 
 def damage(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Damage to a file that a stage reads, in runs that were killed on their way."""
-    killed = {stage: [world.kill_at(stage, share) for share in KILLED_AT] for stage in READ}
+    files: dict[str, list[tuple[Path, Path]]] = {stage: [] for stage in READ}
+    for stage, folders in READ.items():
+        for before in [world.kill_at(stage, share) for share in KILLED_AT]:
+            for folder in folders:
+                found = [path for path in sorted((before / folder).rglob("*")) if path.is_file()]
+                files[stage] += [(before, path.relative_to(before)) for path in found]
     for stage in itertools.islice(itertools.cycle(READ), tries):
-        before = chance.choice(killed[stage])
-        files: list[Path] = []
-        for folder in READ[stage]:
-            files += sorted(path for path in (before / folder).rglob("*") if path.is_file())
-        name = chance.choice(files).relative_to(before)
+        before, name = chance.choice(files[stage])
         kind = chance.choice(DAMAGE)
         start = partial(run_damaged, stage=stage, name=name, kind=kind, chance=chance)
         yield world.attack(f"file: {kind}", str(name), stage, start, before, name)
@@ -235,6 +236,6 @@ ATTACKS: dict[str, tuple[Attack, float]] = {  # name -> attack, tries a round
     "damage": (damage, 10),
     "writes": (fail_writes, 4),
     "power": (cut_power, 4),
-    "settings": (change_settings, 0.5),
+    "changes": (change_settings, 0.5),
     "servers": (remove_server, 0.1),
 }
