@@ -45,22 +45,6 @@ STEPS = {  # on real text, and the record after it
     "a modern encoder": "12000-modern",
     "`pooling: align`; 20 minutes": "6000-modern",
 }
-ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
-    "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": (
-        "kills",
-        "changes",
-        "signals",
-        "commands",
-    ),
-    "flipped bits; cut, empty, missing, swapped files": ("damage",),
-    "disks that fail or are full (EIO, EACCES, ENOSPC)": ("reads", "writes", "full"),
-    "power cuts (simulated)": ("power",),
-    "settings or code changed midway and back": ("changed",),
-    "MLflow's or Prefect's server dead or silent": ("servers", "prefect"),
-    "generated settings, rows for `predict`": ("settings", "rows"),
-    "generated faults in model folders": ("models",),
-    "generated text files and folders": ("corpora",),
-}
 
 
 @functools.cache
@@ -353,23 +337,13 @@ def masks() -> str:
 
 
 def attacks() -> str:
-    """What each kind of attack came to, with its day and commit."""
-    keys = ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken")
-    lines = ["| attack | tried | same bytes | refused | valid | recorded |", "|---" * 6 + "|"]
-    known = content("reliability")
-    assert {name for names in ATTACKS.values() for name in names} == set(known["attacks"])
-    for what, names in ATTACKS.items():
-        found = [known["attacks"][name] for name in names]
-        counts = (f"{sum(of.get(key, 0) for of in found):,}" for key in keys)
-        when = "; ".join(
-            sorted({f"{of['recorded']}, {of['commit'][:7]}{of['commit'][40:]}" for of in found})
-        )
-        lines.append(f"| {what} | {' | '.join(counts)} | {when} |")
-    return (
-        "\n"
-        + "\n".join(lines)
-        + f"\n\nEnded in any other way, which is a bug: {known['anything_else']}.\n"
-    )
+    """Return a table of the attacks of benchmarks/reliability by kind."""
+    known = record("reliability")
+    lines = ["| attack | tried | same bytes | refused | bugs |", "|---" * 5 + "|"]
+    for kind, counts in [*sorted(known["kinds"].items()), ("all", known["total"])]:
+        cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n"
 
 
 @functools.cache

@@ -185,12 +185,12 @@ class World:
     ) -> Verdict:
         """Run `start` in a copy of `before`, and then the stage without the attack.
 
-        After a refusal, the folder of a damaged file is first put back as it was.
+        The folder of a damaged file is first put back as it was.
         """
         before = before or self.before[stage]
         project = self.copy(before)
         outcome = self.judge(start(project), stage, project)
-        if outcome == "refused" and damaged:
+        if damaged:
             top = Path(*damaged.parts[:2])
             shutil.rmtree(project / top)
             shutil.copytree(before / top, project / top, symlinks=True)
