@@ -27,6 +27,12 @@ FIRST = ROOT / "docs" / "operate.md"  # starts the servers that others need
 READ = [FIRST, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 READ = list(dict.fromkeys(READ))
 FAULT = re.compile(r"Traceback|^\s*(error|ERROR)\b|this is a bug", re.M)
+# Prefect's server on SQLite writes these while two of its loops mark a late run; it tries again.
+LOCKED = re.compile(
+    r"^\S+ \| ERROR +\| prefect\.server - Encountered error during state validation\n"
+    r"(?:(?!\S+ \| [A-Z]+ ).*\n)*?.*\bdatabase is locked\n(?:(?!\S+ \| [A-Z]+ ).*\n)*",
+    re.M,
+)
 NETWORK = """
 import fcntl, socket, struct, time
 fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack("16sh14x", b"lo", 1))  # "up"
@@ -119,7 +125,7 @@ class Reader:
     def stop(self, command: str) -> str:
         """Stop a server; returns what is wrong in what it has printed until then."""
         process, log = self.servers.pop(command)
-        printed = log.read_text(encoding="utf-8", errors="replace")
+        printed = LOCKED.sub("", log.read_text(encoding="utf-8", errors="replace"))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
