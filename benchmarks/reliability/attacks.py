@@ -83,7 +83,7 @@ def damage(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]
     for stage, folders in READ.items():
         for before in [world.kill_at(stage, share) for share in KILLED_AT]:
             for folder in folders:
-                found = [path for path in sorted((before / folder).rglob("*")) if path.is_file()]
+                found = [path for path in sorted((before / folder).rglob("*/*")) if path.is_file()]
                 files[stage] += [(before, path.relative_to(before)) for path in found]
     for stage in itertools.islice(itertools.cycle(READ), tries):
         before, name = chance.choice(files[stage])
