@@ -10,15 +10,12 @@ parse, split sentences, tokenize, pack by ELECTRA's rule, write. `peer` loads th
 the tokenizer over batches and maps `group_texts`, cache files written as by default. Peaks of
 memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an
 example, where its batches are smallest. `filters` are those of a corpus's cleaning:
-`times_cleaning` is what one costs, in times of cleaning the same text. `formats` are files as they
-are delivered, made here of the same text with markup and boilerplate around it: megabytes of text
-that are found. That the ids agree is shown by tests/electra/data/test_word_cache.py.
+`times_cleaning` is what one costs, in times of cleaning the same text. That the ids agree is shown
+by tests/electra/data/test_word_cache.py.
 """
 
 import argparse
-import bz2
 import functools
-import gzip
 import itertools
 import json
 import operator
@@ -31,7 +28,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +48,6 @@ from benchmarks.harness import (
 from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.files import read_jsonl, sha256_file, write_jsonl
-from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Piece
@@ -150,77 +145,6 @@ def timed(arm: str, path: Path, folder: Path) -> tuple[int, float]:
     return tokens, time.process_time() - started
 
 
-def record(kind: str, media: str, block: str) -> bytes:
-    """Return a record of a WARC file."""
-    data = block.encode()
-    head = f"WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Type: {media}\r\nContent-Length: {len(data)}\r\n\r\n"
-    return gzip.compress(head.encode() + data + b"\r\n\r\n")
-
-
-def page(text: str) -> str:
-    """Return an HTML page with a text between links."""
-    links = "".join(f'<li><a href="/{number}">Section {number}</a></li>' for number in range(40))
-    body = "".join(f"<p>{escape(line)}</p>\n" for line in text.split("\n"))
-    head = f"<head><title>T</title><style>{'p {margin: 1em} ' * 100}</style></head>"
-    return f"<html>{head}<body><nav><ul>{links}</ul></nav><main>{body}</main><footer>{links}</footer></body></html>"
-
-
-def story(text: str) -> str:
-    """Return a text as Gigaword delivers it."""
-    lines = "".join(f"<P>\n{escape(line, quote=False)}\n</P>\n" for line in text.split("\n"))
-    return f'<DOC id="A" type="story" >\n<TEXT>\n{lines}</TEXT>\n</DOC>\n'
-
-
-def article(text: str) -> str:
-    """Return a text as a dump of Wikipedia delivers it."""
-    markup = escape(
-        "{{Infobox\n| a = b\n}}\n"
-        + text
-        + "<ref>{{cite|x}}</ref> [[a|link]]\n== See also ==\n* [[b]]"
-    )
-    head = "  <page>\n    <title>T</title>\n    <ns>0</ns>\n    <id>1</id>\n    <revision>\n      <id>2</id>\n"
-    return f"{head}      <text>{markup}</text>\n    </revision>\n  </page>\n"
-
-
-def measure_formats(slices: list[Path], folder: Path) -> dict[str, Any]:
-    """Return the megabytes of text per processor second that each reader finds in files as they are
-    delivered.
-    """
-
-    def rate(name: str) -> float:
-        path = next(paths[name])
-        kind: Any = "warc" if "warc" in name else name.partition(".")[0]
-        source = LocalCorpus(kind=kind, files=(str(path),))
-        started = time.process_time()
-        size = sum(len(text.encode()) for text in read_texts(source, [path]))
-        assert size > least, (name, size)
-        return size / 1e6 / (time.process_time() - started)
-
-    least = 0.5 * min(path.stat().st_size for path in slices)
-    files: dict[str, list[Path]] = {}
-    for number, path in enumerate(slices):
-        for name, data in deliver([row["text"] for row in read_jsonl(path)]).items():
-            files.setdefault(name, []).append(folder / f"{number}-{name}")
-            files[name][-1].write_bytes(data)
-    paths = {name: iter(each) for name, each in files.items()}
-    rates = in_turns({name: partial(rate, name) for name in files}, len(slices))
-    return {name: spread(values, 3) for name, values in rates.items()}
-
-
-def deliver(texts: list[str]) -> dict[str, bytes]:
-    """Return files of each format that hold these texts."""
-    http = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
-    pages = [record("response", "application/http", http + page(text)) for text in texts]
-    plain = [record("conversion", "text/plain", text) for text in texts]
-    dump = f"<mediawiki>\n{''.join(map(article, texts))}</mediawiki>\n"
-    return {
-        "html.warc.gz": b"".join(pages),
-        "text.warc.wet.gz": b"".join(plain),
-        "gigaword.gz": gzip.compress("".join(map(story, texts)).encode()),
-        "wikipedia.xml.bz2": bz2.compress(dump.encode()),
-    }
-
-
 def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:
     """Return the megabytes of clean text per processor second: cleaning once more, each filter by
     itself, and all at once.
@@ -295,7 +219,6 @@ def measure(folder: Path, rounds: int, megabytes: float) -> dict[str, Any]:
         "peak_memory": memory,
         "memory_ratio": {arm: round(peaks["ours"] / peaks[arm], 3) for arm in ARMS[1:]},
         "filters": measure_filters(slices, folder / "benchmark"),
-        "formats_megabytes_per_cpu_second": measure_formats(slices, folder),
     }
 
 
