@@ -22,7 +22,6 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: setup
 	dvc repro
-	@sed -n 3p results/report/report.md
 	@echo "The report is results/report/index.html; .venv/bin/electra play tiny tries the model in the browser."
 
 # Each process starts with a part of the files and takes from the others at the end, so few servers and trained models

@@ -11,7 +11,7 @@ the tokenizer over batches and maps `group_texts`, cache files written as by def
 memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an
 example, where its batches are smallest. `filters` are those of a corpus's cleaning:
 `times_cleaning` is what one costs, in times of cleaning the same text. That the ids agree is shown
-by tests/electra/data/test_word_cache.py.
+by tests/electra/data/test_tokenizer.py.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from electra.data import tokenizer as wordpiece
 from electra.files import read_jsonl, sha256_file, write_jsonl
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
-from pipelines.sources.streams import Piece
+from pipelines.sources.streams import FileRange
 from pipelines.stages.corpus import forbidden_ngrams
 from pipelines.stages.filters import judge
 from pipelines.stages.tokens import PackJob, pack_shard
@@ -72,7 +72,7 @@ FILTERS["all_filters"] = functools.reduce(operator.or_, FILTERS.values())
 def read_texts(source: Any, paths: Iterable[Path]) -> Iterator[str]:
     """Yield the text of every document of a source's files."""
     for path in paths:
-        for item in read_documents(Piece(path), source):
+        for item in read_documents(FileRange(path), source):
             if isinstance(item, Document):
                 yield item.text
 

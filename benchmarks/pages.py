@@ -297,15 +297,11 @@ def blimp() -> str:
 def claims() -> str:
     """How many of the paper's statements the recorded ablations decide, and which."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
-        rows = [(row[0], row[-1]) for row in csv.reader(file)][1:]
-    came_out = [
-        f"{claim} ({said.partition(':')[0]})"
-        for claim, said in rows
-        if re.search(r": came out( \d+×)?$", said)
-    ]
-    reversed_ones = sum("reversed" in said for _, said in rows)
+        rows = [row for row in csv.DictReader(file) if "recorded, 2 tasks" in row["measured on"]]
+    came_out = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == "came out"]
+    reversed_ones = sum(row["here"] == "reversed" for row in rows)
     none = "none is" if not reversed_ones else f"{reversed_ones} are"
-    return f"{len(came_out)} of {len(rows)} statements came out and {none} reversed: {', '.join(came_out)}"
+    return f"{len(came_out)} of {len(rows)} comparisons came out and {none} reversed: {', '.join(came_out)}"
 
 
 def main_claim() -> str:

@@ -24,13 +24,13 @@ _TASK = "task"  # is in task.json beside the card, with the size of its official
 
 
 def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
-    """A README.md for a folder; its Python is run in that folder by a test."""
+    """Return a README.md for a folder. A test runs its Python in that folder."""
     code = f'```python\nimport electra\n\nmodel = electra.load(".")\n{_USES[use]}\n```\n'
     return _layout("tags: [electra]\n", title, "", code, settings)
 
 
 def retold(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:
-    """A card's Python among other words; `front`: YAML for the hub."""
+    """Return a card's Python among other words; `front`: YAML for the hub."""
     start = card.index("```python\n")
     return _layout(front, title, text, card[start : card.index("```\n", start) + 4], settings)
 

@@ -77,7 +77,8 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
         elif fault["type"] == "union_tag_not_found":
             sentence = f"{path}.kind: is missing"
         elif fault["type"] == "union_tag_invalid":
-            sentence = f"{path}.kind: is {shown(context['tag'])}, should be one of {context['expected_tags']}"
+            tag = shown(context["tag"])
+            sentence = f"{path}.kind: is {tag}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
             key = str(fault["loc"][-1])
             known = Settings.keys()  # of all sections: pydantic does not say which

@@ -15,11 +15,12 @@ import torch
 from electra.errors import BadDevice
 from electra.workers import rank
 
-DRIVER, NODES = Path("/proc/driver/nvidia/version"), Path("/dev")
+DRIVER = Path("/proc/driver/nvidia/version")
+NODES = Path("/dev")
 
 
 def default_device() -> torch.device:
-    """This process's GPU, else the CPU: the one that torchrun names, or the current one (see
+    """Return this process's GPU, else the CPU: the one that torchrun names, or the current one (see
     `use_own_gpu`).
     """
     if not torch.cuda.is_available():
@@ -27,16 +28,18 @@ def default_device() -> torch.device:
         return torch.device("cpu")
     if rank()[1] == 1:
         return torch.device("cuda", torch.cuda.current_device())
-    mine, count = os.environ.get("LOCAL_RANK", ""), torch.cuda.device_count()
-    if not mine.isdecimal() or int(mine) >= count:
-        fault = f"LOCAL_RANK: is {mine!r}, and torch sees {count} GPUs on this machine"
-        do = f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
-        raise BadDevice(f"{fault}; {do}")
-    return torch.device("cuda", int(mine))
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    count = torch.cuda.device_count()
+    if not local_rank.isdecimal() or int(local_rank) >= count:
+        raise BadDevice(
+            f"LOCAL_RANK: is {local_rank!r}, and torch sees {count} GPUs on this machine; start "
+            f"{count} processes on it (--nproc-per-node), and let each see all its GPUs"
+        )
+    return torch.device("cuda", int(local_rank))
 
 
 def driver_version() -> str:
-    """The version of the NVIDIA driver, such as 580.65.06; "" if there is none or it is unknown."""
+    """Return the version of the NVIDIA driver, such as 580.65.06; "" if it is unknown."""
     version = re.search(r"\b\d{3}\.[\d.]+", DRIVER.read_text()) if DRIVER.is_file() else None
     return version[0] if version else ""
 
@@ -49,18 +52,20 @@ def refuse_unusable_driver() -> None:
     device node.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}
-    there = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
-    if torch.version.cuda is None or not there or hidden or torch.cuda.is_available():
+    present = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
+    if torch.version.cuda is None or not present or hidden or torch.cuda.is_available():
         return
     driver = DRIVER.read_text().splitlines()[0]
-    fault = f"torch {torch.__version__} (CUDA {torch.version.cuda}) cannot use it with the driver installed ({driver})"
-    ways = "install a torch built for an older CUDA (make setup TORCH=...), or set CUDA_VISIBLE_DEVICES="
-    raise BadDevice(f"GPU: {fault}; update the driver, {ways} to train on the CPU")
+    torch_build = f"torch {torch.__version__} (CUDA {torch.version.cuda})"
+    fault = f"{torch_build} cannot use it with the driver installed ({driver})"
+    older = "install a torch built for an older CUDA (make setup TORCH=...)"
+    on_cpu = "set CUDA_VISIBLE_DEVICES= to train on the CPU"
+    raise BadDevice(f"GPU: {fault}; update the driver, {older}, or {on_cpu}")
 
 
 def use_own_gpu() -> None:
-    """In a worker process: of several GPUs make one's own the current one. Workers are numbered one
-    after another.
+    """Make a worker process's GPU, of several, the current one. Workers are numbered one after
+    another.
     """
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):
         torch.cuda.set_device((identity[0] - 1) % torch.cuda.device_count())

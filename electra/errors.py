@@ -10,26 +10,27 @@ import reprlib
 
 # of URLs: a login; values of a query
 _SECRETS = re.compile(r"(?<=://)[^/?#\s]*@|(?<=[?&#;])([\w.%-]+=)[^&\s'\")]+")
-_MANY, _FIRST = 50, 10  # a longer list is cut to its first entries in a message
+_MANY = 50  # a longer list is cut to its _FIRST entries in a message
+_FIRST = 10
 _LONGEST = 4_000  # characters of a part of a message
 _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value from data for a message: short, and safe however deep or long it is."""
+    """Return a value from data for a message: short, and safe however deep or long it is."""
     if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
         return f"a whole number of {value.bit_length():,} bits"
     return " ".join(_shown.repr(value)[:120].split())
 
 
 def hidden(text: str) -> str:
-    """A text without the logins and the values of queries (signatures, tokens) of the URLs in it."""
-    return _SECRETS.sub(lambda found: f"{found[1]}***" if found[1] else "***@", text)
+    """Return a text without the logins and query values (signatures, tokens) of its URLs."""
+    return _SECRETS.sub(lambda match: f"{match[1]}***" if match[1] else "***@", text)
 
 
 def printable(text: str) -> str:
-    """A text with control and unprintable characters escaped; line breaks and tabs stay."""
+    """Return a text with unprintable characters escaped. Line breaks and tabs stay."""
     return "".join(
         char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text
     )
@@ -41,8 +42,8 @@ def first_line(error: BaseException) -> str:
 
 
 def for_message(text: str) -> str:
-    """A text made safe to print in a message: without secrets and control characters, a long list
-    cut.
+    """Return a text that is safe to print in a message: without secrets and control characters,
+    and a long list cut.
     """
     items = hidden(text).split(", ")
     if len(items) > _MANY:

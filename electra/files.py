@@ -46,12 +46,12 @@ DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 
 
 def sha256_bytes(data: bytes) -> str:
-    """Hex sha256 of bytes."""
+    """Return the hex sha256 of bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """Hex sha256 of a file's content, read in 1 MiB pieces."""
+    """Return the hex sha256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -75,21 +75,22 @@ def room(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in IN_THE_WAY:
-            there = error.filename2 or error.filename or path
-            sentence = f"{there}: is in the way ({error.strerror}); move it away, then {RETRY}"
+            obstacle = error.filename2 or error.filename or path
+            sentence = f"{obstacle}: is in the way ({error.strerror}); move it away"
         elif error.errno in FULL:
-            free = f"{_free_bytes(path):,} bytes free"
-            sentence = f"{path}: cannot be written ({error.strerror}, {free}); free some space, then {RETRY}"
+            reason = f"{error.strerror}, {_free_bytes(path):,} bytes free"
+            sentence = f"{path}: cannot be written ({reason}); free some space"
         elif error.errno in REFUSED:
-            sentence = f"{path}: cannot be written ({error.strerror}); check the disk and its permissions, then {RETRY}"
+            advice = "check the disk and its permissions"
+            sentence = f"{path}: cannot be written ({error.strerror}); {advice}"
         else:
             raise
-        raise OutOfRoom(sentence) from error
+        raise OutOfRoom(f"{sentence}, then {RETRY}") from error
 
 
 @contextlib.contextmanager
 def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
-    """Turn a refusal to read into CorruptFile, or into Unreadable where the next try may succeed."""
+    """Turn a refusal to read into CorruptFile, or into Unreadable if the next try may succeed."""
     try:
         yield
     except OSError as error:
@@ -101,9 +102,7 @@ def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
-    """Turn what goes wrong while a record is used, since it is not as its stage writes it, into
-    CorruptFile.
-    """
+    """Turn the errors of a record that is not as its stage writes it into CorruptFile."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -181,8 +180,8 @@ def write_through(path: Path, text: str) -> None:
 
 
 def dump_json(value: Any) -> str:
-    """Stable JSON text: sorted keys, two spaces, one final newline; NaN is refused, since no other
-    reader takes it.
+    """Return stable JSON text: sorted keys, two spaces, one final newline. NaN is refused, since no
+    other reader takes it.
     """
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -220,16 +219,12 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def encodes(text: str) -> bool:
-    """Whether a text can be written as UTF-8: JSON may escape half a character, a lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    """Return whether a text can be written as UTF-8: JSON may escape a lone surrogate."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def dump_line(row: Any) -> str:
-    """One compact JSON object with its line's end."""
+    """Return one compact JSON object with its line's end."""
     return json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -302,13 +297,10 @@ def rename(old: Path, new: Path) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """`path`, or if that is taken `path-2`, `path-3`, …, so that nothing is replaced."""
-    free = path
-    for number in itertools.count(2):
-        if not os.path.lexists(free):
-            break
-        free = path.with_name(f"{path.name}-{number}")
-    return free
+    """Return `path`, or if that is taken `path-2`, `path-3`, …, so that nothing is replaced."""
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    names = itertools.chain([path], numbered)
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def link_or_copy(old: Path, new: Path) -> None:
@@ -330,11 +322,10 @@ def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
         raise BadInput(
             f"{folder}: names the file {name!r}, which lies outside; do not use this data"
         )
-    path = folder
-    for part in parts:
-        path /= part
-        if path.is_symlink():
-            raise CorruptFile(f"{path}: is a link instead of a file; {do}")
+    path = folder.joinpath(*parts)
+    for link in [path, *path.parents[: len(parts) - 1]]:
+        if link.is_symlink():
+            raise CorruptFile(f"{link}: is a link instead of a file; {do}")
     return path
 
 

@@ -323,11 +323,9 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
             ids.append(tokenizer.mask_id)
             offsets.append((start - len(MASK), start))
         # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
-        encoding = tokenizer.raw.encode(
-            part.rstrip() if number + 1 < len(parts) else part, add_special_tokens=False
-        )
-        ids += encoding.ids
-        offsets += [(start + left, start + right) for left, right in encoding.offsets]
+        some_ids, spans_T2 = tokenizer.encode(part.rstrip() if number + 1 < len(parts) else part)
+        ids += some_ids
+        offsets += [(start + left, start + right) for left, right in spans_T2.tolist()]
         start += len(part) + len(MASK)
     return ids, np.array(offsets, dtype=np.int64).reshape(-1, 2)
 

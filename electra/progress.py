@@ -1,6 +1,5 @@
 """Progress of a long task. A bar is passed in by whoever shows it; without one nothing is shown."""
 
-from types import TracebackType
 from typing import Self
 
 
@@ -10,18 +9,14 @@ class Bar:
     """
 
     def __init__(self, title: str, total: int, unit: str) -> None:
-        self.title, self.total, self.unit = title, total, unit
+        self.title = title
+        self.total = total
+        self.unit = unit
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        pass
+    def __exit__(self, *_: object) -> None: ...
 
     def update(self, done: int, **numbers: float | str) -> None:
-        """`done` units are complete; `numbers` (loss, rows, ...) are shown beside them."""
+        """Show that `done` units are complete, with `numbers` (loss, rows, ...)."""

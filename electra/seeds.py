@@ -1,5 +1,5 @@
-"""A number for every (seed, stream, step): order, masking, sampling, dropout never share one; none
-is ever saved.
+"""Derive a number for every (seed, stream, step): order, masking, sampling and dropout never share
+one, and none is ever saved.
 
 Whatever is random at a step is a function of these three, so a resumed run needs no stored
 generator state and any step can be replayed alone.
@@ -18,8 +18,9 @@ if TYPE_CHECKING:  # stages that only handle data should not wait two seconds fo
 
 
 def derive(seed: int, stream: str, *indices: int) -> int:
-    """A 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...), alike on
-    every platform.
+    """Return a 63-bit number for a seed, a named stream and any indices (step, epoch, rank, ...).
+
+    It is the same on every platform.
     """
     text = "/".join([str(seed), stream, *map(str, indices)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
@@ -28,7 +29,7 @@ def derive(seed: int, stream: str, *indices: int) -> int:
 def torch_generator(
     device: torch.device | str, seed: int, stream: str, *indices: int
 ) -> torch.Generator:
-    """A torch generator on `device` that stands at the beginning of its stream."""
+    """Return a torch generator on `device` at the beginning of its stream."""
     import torch
 
     return torch.Generator(device=device).manual_seed(derive(seed, stream, *indices))
@@ -38,8 +39,8 @@ _ROUNDS = 6
 
 
 def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int64]:
-    """Images of `positions` under a keyed permutation of range(size), in O(len(positions)) time and
-    memory.
+    """Return the images of `positions` under a keyed permutation of range(size), in time and memory
+    proportional to len(positions).
 
     A Feistel network over the smallest even number of bits that holds `size`, walked until the
     image falls inside. No library's shuffle is involved: neither numpy nor torch promises theirs
@@ -49,8 +50,9 @@ def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int
     mask = np.uint64((1 << half) - 1)
     keys = [np.uint64(derive(key, "feistel", i)) for i in range(_ROUNDS)]
 
-    def once(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        left, right = values >> np.uint64(half), values & mask
+    def scramble(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        left = values >> np.uint64(half)
+        right = values & mask
         for round_key in keys:
             mixed = (right + round_key) * np.uint64(0x9E3779B97F4A7C15)
             mixed ^= mixed >> np.uint64(29)
@@ -59,7 +61,7 @@ def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int
         return (left << np.uint64(half)) | right
 
     with np.errstate(over="ignore"):
-        images = once(positions.astype(np.uint64))
+        images = scramble(positions.astype(np.uint64))
         while (outside := images >= size).any():
-            images[outside] = once(images[outside])
+            images[outside] = scramble(images[outside])
     return images.astype(np.int64)

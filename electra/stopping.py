@@ -7,7 +7,7 @@ before the time of a job is over. One that was ignored when the process began, a
 Three ways, from the outside to the inside:
 
     leave_at_once()   while a program is loaded: nothing has begun, so the process ends
-    interruptible()   around a stage: raises Interrupted where the stage is, so that it releases what it holds
+    interruptible()   around a stage: raises Interrupted where the stage is, so that it cleans up
     StopRequest()     around a loop that saves: it finishes its step, saves and leaves
 """
 
@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from electra.errors import Stopped
@@ -26,7 +26,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Interrupted(BaseException):
-    """A request to stop. Not an Exception, so that no handler takes it for a fault to recover from."""
+    """A request to stop. It is not an Exception, so no handler takes it for a fault."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by signal {number}; run the same command to go on")
@@ -55,8 +55,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def _done() -> None:
-    """During its shutdown the interpreter restores the signals that end a process; by then all work
-    is done.
+    """Ignore signals from here on: during its shutdown the interpreter restores those that end a
+    process, and by then all work is done.
     """
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
@@ -78,7 +78,7 @@ def ignore_all() -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """In this block the first signal raises Interrupted; later ones are ignored."""
+    """Let the first signal in this block raise Interrupted, and ignore later ones."""
     asked = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -93,9 +93,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handlers(receive: Any) -> Iterator[None]:
-    """Signals go to `receive`. Nothing changes outside of the main thread, where Python handles
-    none.
-    """
+    """Send signals to `receive`. Do nothing outside of the main thread: Python handles none there."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -128,12 +126,7 @@ class StopRequest:
         self._taken.enter_context(_handlers(self._receive))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._taken.close()
         if self.signal is not None and error is None:
             signal.raise_signal(self.signal)

@@ -23,22 +23,20 @@ VARIABLE = "ELECTRA_WORKERS"
 
 
 def worker_count() -> int:
-    """How many processes to use."""
+    """Return how many processes to use."""
     text = os.environ.get(VARIABLE, "")
     if not text:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        if hasattr(os, "sched_getaffinity"):  # not on macOS
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
     if not text.isdecimal() or int(text) < 1:
         raise BadConfig(f"{VARIABLE}: is {text!r} instead of a number of processes above 0")
     return int(text)
 
 
 def rank() -> tuple[int, int]:
-    """(Which of the processes that torchrun has started this is, how many there are); (0, 1)
-    without torchrun.
+    """Return which of the processes that torchrun has started this is, and how many there are; (0,
+    1) without torchrun.
 
     A RANK left over in the environment is not a launch: torchrun sets WORLD_SIZE, too.
     """
@@ -48,12 +46,9 @@ def rank() -> tuple[int, int]:
     }
     if variables["WORLD_SIZE"] in {"", "1"}:
         return 0, 1
-    whole = (
-        variables["WORLD_SIZE"].isdecimal()
-        and variables["RANK"].isdecimal()
-        and all(variables.values())
-    )
-    if not whole or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
+    numbers = variables["WORLD_SIZE"].isdecimal() and variables["RANK"].isdecimal()
+    complete = numbers and all(variables.values())
+    if not complete or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
         given = ", ".join(f"{name}={value}" for name, value in variables.items() if value)
         needed = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
         raise BadConfig(
@@ -70,12 +65,12 @@ def run_units(
     preload: Sequence[str] = (),
     limit: str = VARIABLE,
 ) -> Iterator[tuple[int, Result]]:
-    """Yield (index of the unit, its result) in the order in which they are done.
+    """Yield (index of the unit, its result) in the order of completion.
 
-    One worker or one unit is done in this process. The first error of a unit is raised here and
-    ends the others; so does leaving the loop. `function` and the units must be importable by a
-    fresh process; with `preload`, modules that take long, workers are forked from one that has
-    imported these. `limit` is what sets the number of workers.
+    One worker or one unit works in this process. The first error of a unit is raised here and ends
+    the others, and so does leaving the loop. A fresh process must be able to import `function` and
+    the units. With `preload`, modules that take long, workers are forked from one that has imported
+    them. `limit` is what sets the number of workers.
     """
     if workers <= 1 or len(units) <= 1:
         for index, unit in enumerate(units):
@@ -84,9 +79,11 @@ def run_units(
     context = multiprocessing.get_context("forkserver" if preload else "spawn")
     if preload:
         context.set_forkserver_preload(list(preload))
-    pool = ProcessPoolExecutor(min(workers, len(units)), mp_context=context, initializer=_begin)
+    pool = ProcessPoolExecutor(
+        min(workers, len(units)), mp_context=context, initializer=_prepare_worker
+    )
     try:
-        futures = _handed_out(pool, function, units)
+        futures = _submit(pool, function, units)
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool:
@@ -101,10 +98,10 @@ def run_units(
             process.join()
 
 
-def _handed_out(
+def _submit(
     pool: ProcessPoolExecutor, function: Callable[[Unit], Result], units: Sequence[Unit]
 ) -> dict[Future[Result], int]:
-    """The results to come, by unit; workers are started for them.
+    """Return the results to come, by unit, and start workers for them.
 
     A request to stop waits until they have started: a half-started worker would fail with a
     traceback.
@@ -117,7 +114,7 @@ def _handed_out(
         raise BrokenProcessPool from error
 
 
-def _begin() -> None:
+def _prepare_worker() -> None:
     """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one
     thread.
     """

@@ -29,14 +29,14 @@ from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, for_message, shown
 from pipelines.config.params import ModelConfig, Params
-from pipelines.sources import CorpusConfig, LocalCorpus, OwnTasks, language, local, own
+from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, custom_tasks, language, local
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, patterns_of, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
     LOOK,
-    LeftOut,
-    Piece,
+    FileRange,
+    Skipped,
     first_bytes,
     is_utf8,
     mark_of,
@@ -88,7 +88,7 @@ def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
         tasks = params.finetunings[finetuning].tasks
         check_tasks(params, tasks, finetuning)
         source = params.tasks[tasks]
-        if isinstance(source, OwnTasks):
+        if isinstance(source, CustomTasks):
             yield from _check_own_tasks(source, f"tasks.{tasks}")
 
 
@@ -166,13 +166,13 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
             raise BadInput(f"{where}: has {len(splits):,} documents, none for {split}; {do}")
 
 
-def _check_own_tasks(source: OwnTasks, where: str) -> Iterator[str]:
+def _check_own_tasks(source: CustomTasks, where: str) -> Iterator[str]:
     """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
     for task, config in source.tasks.items():
         for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):
             if not name:
                 continue
-            read = own.read_rows(Path(name), config, task, labelled=split != "test")
+            read = custom_tasks.read_rows(Path(name), config, task, labelled=split != "test")
             rows = list(islice(read, TASK_ROWS + 1))
             good = [row for row in rows if isinstance(row, dict)]
             bad = [row for row in rows if isinstance(row, Rejected)]
@@ -278,7 +278,7 @@ class Look:
         # damage shows at the end
         if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:
             self._compressed += path.stat().st_size
-            deque(read_lines(Piece(path)), 0)
+            deque(read_lines(FileRange(path)), 0)
         if error := find_fault(rows, path):
             self._poor[path] = error
             self._bad += sum(isinstance(item, Rejected) for item in rows)
@@ -300,13 +300,13 @@ class Look:
         return self._unread | (self._poor if many else {})
 
 
-def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | LeftOut]:
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:
     """Yield the rows at the beginning of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
-    return local.read_documents(Piece(path, most=most), source)
+    return local.read_documents(FileRange(path, most=most), source)
 
 
-def find_fault(rows: Sequence[Item | LeftOut], path: Path) -> BadInput | None:
+def find_fault(rows: Sequence[Item | Skipped], path: Path) -> BadInput | None:
     """Return an error if at least half of a file's first rows are bad, or it is plainly of another
     encoding.
     """
@@ -365,14 +365,14 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
 
 def _read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
-) -> Iterator[Item | LeftOut]:
+) -> Iterator[Item | Skipped]:
     """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in
     `refused`.
     """
     characters = 0
     for path in paths:
         try:
-            for item in local.read_documents(Piece(path), source):
+            for item in local.read_documents(FileRange(path), source):
                 yield item
                 characters += len(item.text) if isinstance(item, Document) else 0
                 if characters >= CHARACTERS:
@@ -496,7 +496,7 @@ def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], dict[Path,
     return kinds, bad
 
 
-def _read_kind(path: Path) -> tuple[Kind, list[Item | LeftOut]]:
+def _read_kind(path: Path) -> tuple[Kind, list[Item | Skipped]]:
     """Return the kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
     source: LocalCorpus = build(
@@ -520,7 +520,7 @@ def _read_kind(path: Path) -> tuple[Kind, list[Item | LeftOut]]:
 def _read_fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with all of their fields."""
     if source.format == "parquet":
-        rows = own.parquet(path)
+        rows = custom_tasks.parquet(path)
     else:
-        rows = own.jsonl(local.decoded_lines(Piece(path), source.encoding), path)
+        rows = custom_tasks.jsonl(local.decoded_lines(FileRange(path), source.encoding), path)
     return (row for _, row in rows if isinstance(row, dict))

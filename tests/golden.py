@@ -34,6 +34,14 @@ FEW = {
     "save_every": 5,
     "learning_rate": 2e-3,
 }
+PACKING: dict[str, dict[str, Any]] = {
+    "rows": {},
+    "rows of paragraphs": {"lines": "paragraphs"},
+    "rows, carried": {"overflow": "carry"},
+    "rows, late lines": {"late_lines": "stay_b"},
+    "rows, many short": {"short_rate": 0.5, "shortest": 9, "single_segment_rate": 0.5},
+    "rows, packed": {"rule": "packed"},
+}
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
 PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
@@ -87,11 +95,12 @@ def data(folder: Path) -> dict[str, str]:
     from pipelines.stages import corpus, tasks, tokens
 
     text = folder / "text.txt"
-    text.write_text(
-        "\n\n".join(
-            f"Line {i} of é. A second one? Yes, {i % 7}!\n\tLine {i % 5}." for i in range(400)
-        )
-    )
+    paragraphs = [
+        " ".join(f"Sentence {i * j} of é! " for j in range(1 + i % 11)) for i in range(600)
+    ]
+    repeated = "\nA paragraph that comes again and again.\n"
+    documents = ["\n".join(paragraphs[i : i + 1 + i % 3]) for i in range(0, 600, 3)]
+    text.write_text("\n\n".join(document + repeated for document in documents))
     cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10}
     local = {
         "sources": [{"kind": "local", "files": [str(text)], "documents": "blank_lines"}],
@@ -107,12 +116,10 @@ def data(folder: Path) -> dict[str, str]:
         "corpus": "local",
         "tokenizer": {"kind": "train", "vocab_size": 80},
         "lengths": [32, 64],
+        "valid_fraction": 0.1,
     }
-    for name, more in {
-        "rows": {},
-        "rows of sentences": {"packing": {"lines": "sentences", "overflow": "carry"}},
-    }.items():
-        config = build(TokensConfig, {**rows, "valid_fraction": 0.1, **more}, f"tokens.{name}")
+    for name, packing in PACKING.items():
+        config = build(TokensConfig, {**rows, "packing": packing}, f"tokens.{name}")
         tokens.make_rows(
             config, "tokens.local", folder / "local", folder / name, folder / "work" / name
         )

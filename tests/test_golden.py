@@ -31,3 +31,4 @@ def test_the_bytes_are_the_golden_ones(room: str, computed: dict[str, dict[str, 
     tests/golden.json`.
     """
     assert computed[room] == GOLDEN[room]
+    assert len({*computed[room].values()}) == len(computed[room]), "two cases compute the same"

@@ -75,10 +75,11 @@ class Packer:
     """
 
     def __init__(self, length: int, tokenizer: Tokenizer, config: PackingConfig, seed: int) -> None:
-        assert 8 <= length <= LONGEST
-        self.length, self.config = length, config
+        self.length = length
+        self.config = config
         self.counts: Counter[str] = Counter()
-        self._dtype, self._size = tokenizer.dtype, tokenizer.dtype.itemsize
+        self._dtype = tokenizer.dtype
+        self._size = tokenizer.dtype.itemsize
         self._cls, self._sep, self._pad = (
             np.array([token], dtype=self._dtype).tobytes()
             for token in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
@@ -104,7 +105,9 @@ class Packer:
             self._build()
 
     def end_document(self) -> None:
-        """No row of ELECTRA's rule spans two documents; a packed row sets [SEP] between them."""
+        """End a document: no row of ELECTRA's rule spans two, and a packed row sets [SEP] between
+        them.
+        """
         if self.config.rule == "electra":
             self._build(last=True)
         # no room for [SEP] and a token after it
@@ -116,7 +119,7 @@ class Packer:
             self.counts["tokens_kept"] -= 1  # _emit will count the separator
 
     def finish(self) -> None:
-        """End of the stream: what is left becomes a last row."""
+        """End the stream: what is left becomes a last row."""
         if self.config.rule == "electra":
             self._build(last=True)
         elif self._lines:
@@ -124,29 +127,29 @@ class Packer:
                 self._lines.pop()
                 self.counts["tokens_kept"] += 1
             self._emit(b"".join(self._lines), b"")
-            self._lines, self._gathered = [], 0
+            self._lines = []
+            self._gathered = 0
 
     def take(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The rows made since the last call: ids [N, length] and bounds [N, 2]."""
+        """Return the rows made since the last call: ids [N, length] and bounds [N, 2]."""
         ids_NL = np.frombuffer(b"".join(self._ids), dtype=self._dtype).reshape(-1, self.length)
         bounds_N2 = np.array(self._bounds, dtype=np.uint16).reshape(-1, 2)
-        self._ids, self._bounds = [], []
+        self._ids = []
+        self._bounds = []
         return ids_NL, bounds_N2
 
     def _build(self, last: bool = False) -> None:
-        """Make examples while the target is reached, or at a document's end while anything is left."""
-        while self._lines and (last or self._gathered >= self._target * self._size):
-            lines, self._lines, self._gathered = self._lines, [], 0
-            first, second = self._divide(lines)
-            size, most = self._size, (self.length - 2) * self._size
-            left = max(0, most - len(first) - size)
-            overflow = [part for part in (first[most:], second[left:]) if part]
-            first, second = first[:most], second[:left]
-            self._emit(first, second)
-            if self.config.overflow == "carry":
-                self._lines, self._gathered = overflow, sum(map(len, overflow))
-            else:
-                self.counts["tokens_discarded"] += sum(map(len, overflow)) // size
+        """Make examples while the target is reached, or at a document's `last` line."""
+        size = self._size
+        while self._lines and (last or self._gathered >= self._target * size):
+            first, second = self._divide(self._lines)
+            room = (self.length - 2) * size
+            room_second = max(0, room - len(first) - size)
+            overflow = [part for part in (first[room:], second[room_second:]) if part]
+            self._emit(first[:room], second[:room_second])
+            self._lines = overflow if self.config.overflow == "carry" else []
+            self._gathered = sum(map(len, self._lines))
+            self.counts["tokens_discarded"] += (sum(map(len, overflow)) - self._gathered) // size
             short = self._random() < self.config.short_rate
             span = self.length - self.config.shortest + 1
             self._target = (
@@ -154,24 +157,21 @@ class Packer:
             )
 
     def _divide(self, lines: list[bytes]) -> tuple[bytes, bytes]:
-        """Segments A and B of the gathered lines, not yet cut."""
+        """Return segments A and B of the gathered lines, not yet cut."""
         single = self._random() < self.config.single_segment_rate
         goal = sys.maxsize if single else (self._target - 3) // 2 * self._size
-        first: list[bytes] = []
-        second: list[bytes] = []
-        length = 0
+        first = second = b""
         late = self.config.late_lines == "join_a"
         for line in lines:
             if (
                 not first
-                or (length + len(line) < goal and (late or not second))
-                or (not second and length < goal and self._random() < 0.5)
+                or (len(first) + len(line) < goal and (late or not second))
+                or (not second and len(first) < goal and self._random() < 0.5)
             ):
-                first.append(line)
-                length += len(line)
+                first += line
             else:
-                second.append(line)
-        return b"".join(first), b"".join(second)
+                second += line
+        return first, second
 
     def _pack(self, most: int) -> None:
         """Cut full rows off the gathered lines."""

@@ -1,24 +1,25 @@
 """Rows on disk: flat little-endian arrays, memory-mapped, with a manifest of dtype, shape, hashes
 and tokenizer.
 
-rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id      uint16, or uint32 for vocabularies above 65,536
-rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none), total of real tokens   uint16
-rows-<L>/valid-00000.*        the same for the held-out documents
-rows-<L>/MANIFEST.json        size and sha256 of each file, and the facts below
+rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id; uint16, or uint32 for
+                                      vocabularies above 65,536
+rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none) and total of
+                                      real tokens; uint16
+rows-<L>/valid-00000.*                the same for the held-out documents
+rows-<L>/MANIFEST.json                size and sha256 of each file, and what `seal` adds
 """
 
 import mmap
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from electra.data.tokenizer import Tokenizer, id_dtype
-from electra.errors import BadInput, CorruptFile
+from electra.data.tokenizer import Tokenizer
+from electra.errors import BadInput
 from electra.files import room
-from electra.storage.manifest import MANIFEST, check_file, read_manifest, write_manifest
+from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 
 SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
@@ -28,7 +29,7 @@ REMAKE = "run the tokens stage again"
 
 
 def shard_paths(folder: Path, split: str) -> tuple[Path, Path]:
-    """The .ids and .bounds files of a split."""
+    """Return the .ids and .bounds files of a split."""
     return folder / f"{split}-00000.ids", folder / f"{split}-00000.bounds"
 
 
@@ -36,8 +37,8 @@ class RowWriter:
     """Appends rows to the two files of a split; `rows` and `tokens` count what was written."""
 
     def __init__(self, folder: Path, split: str, length: int, tokenizer: Tokenizer) -> None:
-        assert 0 < length <= LONGEST
-        self.length, self.dtype, self.vocab_size = length, tokenizer.dtype, tokenizer.vocab_size
+        self.length = length
+        self.tokenizer = tokenizer
         self.rows = self.tokens = 0
         self._paths = shard_paths(folder, split)
 
@@ -45,12 +46,7 @@ class RowWriter:
         self._ids, self._bounds = (path.open("wb") for path in self._paths)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ids.close()
         self._bounds.close()
 
@@ -59,9 +55,9 @@ class RowWriter:
         assert ids_NL.shape == (len(bounds_N2), self.length) and bounds_N2.shape[1:] == (2,)
         if not len(ids_NL):
             return
-        assert int(ids_NL.max()) < self.vocab_size, "an id beyond the vocabulary"
+        assert int(ids_NL.max()) < self.tokenizer.vocab_size, "an id beyond the vocabulary"
         with room(self._paths[0]):
-            self._ids.write(np.ascontiguousarray(ids_NL, dtype=self.dtype).data)
+            self._ids.write(np.ascontiguousarray(ids_NL, dtype=self.tokenizer.dtype).data)
             self._bounds.write(np.ascontiguousarray(bounds_N2, dtype=BOUNDS).data)
         self.rows += len(ids_NL)
         self.tokens += int(bounds_N2[:, 1].sum(dtype=np.int64))
@@ -72,14 +68,14 @@ class RowWriter:
         """Append `rows` rows from the two files of another writer, or only the chosen ones, a few
         MB at a time.
         """
-        if not rows or (chosen is not None and not len(chosen)):
+        if not rows:  # an empty file cannot be mapped
             return
-        ids_NL = np.memmap(ids, dtype=self.dtype, mode="r", shape=(rows, self.length))
+        ids_NL = np.memmap(ids, dtype=self.tokenizer.dtype, mode="r", shape=(rows, self.length))
         bounds_N2 = np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2))
-        for start in range(0, rows if chosen is None else len(chosen), PIECE_ROWS):
-            piece = slice(start, start + PIECE_ROWS)
-            where = piece if chosen is None else chosen[piece]
-            self.write(ids_NL[where], bounds_N2[where])
+        numbers = np.arange(rows) if chosen is None else chosen
+        for start in range(0, len(numbers), PIECE_ROWS):
+            piece = numbers[start : start + PIECE_ROWS]
+            self.write(ids_NL[piece], bounds_N2[piece])
 
 
 def seal(
@@ -103,18 +99,16 @@ def seal(
 class Rows:
     """The rows of one split, verified and memory-mapped.
 
-    `ids` [N, L] and `bounds` [N, 2] are read-only; `length` is L; `pad_id`, `vocab_size`, `tokens`
-    (real ones, in all rows) and `digest` (sha256 of the ids) come from the manifest.
+    `ids` [N, L] and `bounds` [N, 2] are read-only. `length` is L, `tokens` counts the real ones in
+    all rows, and `digest` is the sha256 of the ids.
     """
 
     def __init__(
         self, ids_NL: NDArray[Any], bounds_N2: NDArray[Any], manifest: dict[str, Any], split: str
     ) -> None:
-        self.ids, self.bounds, self.manifest = ids_NL, bounds_N2, manifest
+        self.ids = ids_NL
+        self.bounds = bounds_N2
         self.length: int = manifest["length"]
-        self.pad_id: int = manifest["pad_id"]
-        self.vocab_size: int = manifest["vocab_size"]
-        self.tokenizer: str = manifest["tokenizer"]
         self.tokens: int = manifest["splits"][split]["tokens"]
         self.digest: str = manifest["files"][f"{split}-00000.ids"]["sha256"]
 
@@ -122,31 +116,26 @@ class Rows:
         return len(self.ids)
 
     @classmethod
-    def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> "Rows":
+    def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> Self:
         """Map a split's rows after checking every byte; `tokenizer` is the identity that they must
         have been made with.
 
         Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
         """
-        assert split in SPLITS
         if not (folder / MANIFEST).is_file():
             raise BadInput(f"{folder}: has no {MANIFEST}; run the tokens stage that makes the rows")
-        manifest = read_manifest(folder, REMAKE)
-        length, pair, rows = _check_shape(folder, manifest, split)
+        ids, bounds = shard_paths(folder, split)
+        names = [ids.name, bounds.name]
+        manifest = verify_manifest(folder, only=names, do=REMAKE, kind="rows")
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
             other = f"{manifest['tokenizer'][:12]}… instead of {tokenizer[:12]}…"
             raise BadInput(f"{folder}: was made with tokenizer {other}; {REMAKE}")
-        for path, size in zip(shard_paths(folder, split), pair, strict=True):
-            check_file(folder, path.name, manifest, REMAKE)
-            if path.stat().st_size != rows * size:
-                raise CorruptFile(
-                    f"{path}: has {path.stat().st_size:,} bytes instead of {rows * size:,}; {REMAKE}"
-                )
+        rows = manifest["splits"][split]["rows"]
         if rows == 0:
             raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")
-        ids, bounds = shard_paths(folder, split)
+        shape = (rows, manifest["length"])
         return cls(
-            np.memmap(ids, dtype=np.dtype(manifest["dtype"]), mode="r", shape=(rows, length)),
+            np.memmap(ids, dtype=np.dtype(manifest["dtype"]), mode="r", shape=shape),
             np.memmap(bounds, dtype=BOUNDS, mode="r", shape=(rows, 2)),
             manifest,
             split,
@@ -154,8 +143,8 @@ class Rows:
 
 
 def read_at_random(table: NDArray[Any], yes: bool = True) -> None:
-    """Say how rows of a memory-mapped table will be read: here and there, or (`yes` false) one
-    after the other.
+    """Tell the system how rows of a memory-mapped table will be read: here and there, or (`yes`
+    false) one after the other.
 
     Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own
     bytes. Nothing is done for a table that is in memory, or where the system takes no advice.
@@ -172,30 +161,10 @@ def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
     base: object = table.base
     if not (isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED")):
         return
-    page, starts = mmap.PAGESIZE, indices * table.strides[0]
+    page = mmap.PAGESIZE
+    starts = indices * table.strides[0]
     spans = np.unique(
         np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0
     )
     for first, last in spans.tolist():
         base.madvise(mmap.MADV_WILLNEED, first, min(last + page, table.nbytes) - first)
-
-
-def _check_shape(folder: Path, manifest: Any, split: str) -> tuple[int, tuple[int, int], int]:
-    """The length, the bytes of a row in both files, and the number of rows, if the manifest makes
-    sense.
-    """
-    try:
-        length, rows, dtype = (
-            manifest["length"],
-            manifest["splits"][split]["rows"],
-            manifest["dtype"],
-        )
-        if (
-            manifest["kind"] == "rows"
-            and dtype == id_dtype(manifest["vocab_size"]).str
-            and 0 < length <= LONGEST
-        ):
-            return length, (length * np.dtype(dtype).itemsize, 2 * BOUNDS.itemsize), int(rows)
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise CorruptFile(f"{folder / MANIFEST}: does not describe {split} rows; {REMAKE}")

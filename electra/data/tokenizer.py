@@ -1,14 +1,14 @@
-"""Lines to token ids: BERT's word rules and WordPiece, with a vocabulary trained here or a
-published one; and published byte-level BPE (`byte_level.py`).
+"""Read and train tokenizers: BERT's word rules with WordPiece, and published byte-level BPE.
 
-Differs from a plain use of the `tokenizers` library in three ways:
-1. Special tokens written in a text ("[MASK]") are ordinary text, as in the original ELECTRA: no
-  corpus can forge one.
-2. A word has the same pieces wherever it stands, so `encode_bytes` looks every space-separated
-  chunk up in a bounded cache (`word_cache.py`) and asks the library only for what is new: the same
-  ids, faster.
+Differs from a plain use of the `tokenizers` library in four ways:
+1. The five special tokens are ordinary text when a text has them ("[MASK]"), as in the original
+   ELECTRA, so no corpus can forge one. Other added tokens are found in text, as transformers does.
+2. A word has the same pieces wherever it stands. `encode_bytes` looks every space-separated chunk
+   up in a bounded cache (`word_cache.py`) and asks the library only for what is new.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
-  randomly seeded hash map; here they are numbered beforehand, in alphabetical order.
+   randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
+4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
+   tokenizer.json, in front of BERT's own rules. One that strips them reads every form alike.
 """
 
 import functools
@@ -16,28 +16,72 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.config import Settings
-from electra.data.byte_level import is_byte_level, placed_without_spaces, spelled
-from electra.data.word_cache import CONTINUATION, WordMemory
+from electra.data.byte_level import spell_as_wordpiece
+from electra.data.word_cache import CONTINUATION, WordCache
 from electra.errors import BadInput, shown
-from electra.files import read_object, readable, sha256_bytes, write_atomic, write_json
+from electra.files import dump_json, read_object, readable, sha256_bytes, write_atomic, write_json
 
 PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")  # in transformers
+CONFIG = "tokenizer_config.json"
+FILES = ("tokenizer.json", "vocab.txt", CONFIG)
 LIKE = "use a tokenizer of BERT, ELECTRA or ModernBERT"
 # characters that a published tokenizer may read as one word: its time grows by their square
 LONGEST_WORD = 200
 # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
 MAX_WORD = 100
+JOINERS = "\u200c\u200d"  # they stand within words of many scripts, and BERT's rules drop them
+Form = Literal["none", "NFC", "NFKC"]
+
+# What a published tokenizer may say: for each key the values that `Tokenizer` works with.
+_WORDPIECE_RULES: dict[str, list[Any]] = {
+    "model.type": ["WordPiece"],
+    "model.unk_token": [UNK],
+    "model.continuing_subword_prefix": [CONTINUATION],
+    "model.max_input_chars_per_word": list(range(LONGEST_WORD + 1)),
+    "pre_tokenizer.type": ["BertPreTokenizer"],
+}
+_BYTE_LEVEL_RULES: dict[str, list[Any]] = {
+    "model.dropout": [None, 0.0],  # of merges: a text would be read in another way each time
+    "model.continuing_subword_prefix": [None, ""],
+    "pre_tokenizer.type": ["ByteLevel"],
+    "pre_tokenizer.use_regex": [True],
+    "pre_tokenizer.add_prefix_space": [False],
+    "normalizer.type": [None, "NFC"],
+}
+# The same of the tokenizer_config.json beside a vocab.txt: classes and options that split words.
+_CONFIG_RULES: dict[str, list[Any]] = {
+    "tokenizer_class": [
+        None,
+        "BertTokenizer",
+        "BertTokenizerFast",
+        "ElectraTokenizer",
+        "ElectraTokenizerFast",
+    ],
+    "do_basic_tokenize": [None, True],
+    "never_split": [None, []],
+    "word_tokenizer_type": [None, "basic"],
+    "subword_tokenizer_type": [None, "wordpiece"],
+}
+# Keys of a tokenizer_config.json and of a BertNormalizer that mean the same.
+_LETTER_OPTIONS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_LETTER_RULES = {key: [None, True, False] for key in _LETTER_OPTIONS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +100,7 @@ class TrainTokenizer(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabTokenizer(Settings):
-    """Use a vocab.txt, one piece a line, or a tokenizer.json, which has its own rules for letters."""
+    """Use a vocab.txt, one piece a line, or a tokenizer.json with its own rules for letters."""
 
     kind: Literal["vocab"]
     file: str
@@ -82,126 +126,153 @@ AnyTokenizer = Annotated[
 
 
 class Tokenizer:
-    """A `tokenizers.Tokenizer` (`.raw`) whose special tokens are checked and whose words are
-    remembered.
-    """
+    """A checked tokenizer of the library: `rules` is what is saved, `raw` what reads text."""
 
-    def __init__(self, raw: Any, where: object = "tokenizer") -> None:
-        vocabulary: dict[str, int] = raw.get_vocab(with_added_tokens=True)
-        for token in SPECIALS:
-            if token not in vocabulary:
-                raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+    def __init__(self, rules: tokenizers.Tokenizer, where: object = "tokenizer") -> None:
+        vocabulary: dict[str, int] = rules.get_vocab(with_added_tokens=True)
+        _require_specials(vocabulary, where)
         # first: the library counts to the highest one
         if sorted(vocabulary.values()) != list(range(len(vocabulary))):
             raise BadInput(
                 f"{where}: has ids with gaps instead of 0 to {len(vocabulary) - 1}, each once"
             )
-        unknown = getattr(raw.model, "unk_token", None)
-        if unknown is not None and unknown not in raw.get_vocab(with_added_tokens=False):
+        rules.no_padding()
+        rules.no_truncation()
+        values: dict[str, Any] = json.loads(rules.to_str())
+        self.byte_level = values["model"]["type"] == "BPE"
+        _require_rules(values, _BYTE_LEVEL_RULES if self.byte_level else _WORDPIECE_RULES, where)
+        if not (self.byte_level or _letter_rules(values)):
+            rules_said = shown(values["normalizer"])
+            raise BadInput(f"{where}: normalizer is {rules_said}, which is not supported; {LIKE}")
+        unknown = values["model"]["unk_token"]
+        if unknown is not None and unknown not in rules.get_vocab(with_added_tokens=False):
             raise BadInput(f"{where}: has no piece {shown(unknown)}, its unk_token; {LIKE}")
-        self.byte_level = is_byte_level(raw)
-        as_bert = isinstance(raw.normalizer, normalizers.BertNormalizer)
-        as_bert = as_bert and isinstance(raw.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-        if not (self.byte_level or as_bert):
-            parts = (raw.model, raw.normalizer, raw.pre_tokenizer)
-            model, normalizer, splitter = (
-                type(part).__name__ if part else "none" for part in parts
-            )
-            kind = f"{model} with normalizer {normalizer} and pre-tokenizer {splitter}"
-            raise BadInput(f"{where}: is {kind}, which is not supported; {LIKE}")
-        longest = getattr(raw.model, "max_input_chars_per_word", 0)
-        if longest > LONGEST_WORD:
-            raise BadInput(
-                f"{where}: reads words of {longest:,} characters, more than {LONGEST_WORD}; {LIKE}"
-            )
-        prefix = getattr(raw.model, "continuing_subword_prefix", None) or ""
-        if prefix != ("" if self.byte_level else CONTINUATION):
-            raise BadInput(
-                f"{where}: has the prefix {prefix!r} within words instead of {CONTINUATION!r}; {LIKE}"
-            )
-        dropout = getattr(raw.model, "dropout", None)  # of merges
-        if dropout:
-            fault = f"has dropout {dropout}, so it reads the same text in another way each time"
-            raise BadInput(f"{where}: {fault}; set it to null")
-        raw.no_padding()
-        raw.no_truncation()
-        self.rules = raw  # what is saved
-        self.raw = placed_without_spaces(raw) if self.byte_level else raw
-        self.raw.encode_special_tokens = True
+        self.rules = rules
+        self.raw = _reader_of(values)
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             vocabulary[token] for token in SPECIALS
         )
         self.dtype = id_dtype(self.vocab_size)
-        self._words = WordMemory(self.raw, self.dtype, before=" " if self.byte_level else "")
+        self._words = WordCache(self.raw, self.dtype, before=" " if self.byte_level else "")
+        # such a token may begin in one chunk and end in another
+        self._crosses_spaces = any(
+            " " in token["content"].strip() or token["lstrip"] or token["rstrip"]
+            for token in values["added_tokens"]
+            if token["content"] not in SPECIALS
+        )
 
     def pieces(self) -> list[str]:
-        """The vocabulary in the order of its ids."""
+        """Return the vocabulary in the order of its ids."""
         vocabulary: dict[str, int] = self.raw.get_vocab(with_added_tokens=True)
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
+    def encode(self, text: str) -> tuple[list[int], NDArray[np.int64]]:
+        """Return the token ids of a text, without special tokens, and the span of each, (T, 2).
+
+        A span includes the marks behind its last letter, which the rules for letters may have
+        removed: the second half of a decomposed "é", a vowel sign.
+        """
+        encoding = self.raw.encode(text, add_special_tokens=False)
+        spans: list[tuple[int, int]] = []
+        following = len(text)
+        for start, end in reversed(encoding.offsets):
+            while end < following and _belongs_to_letter(text[end]):
+                end += 1
+            spans.append((start, end))
+            following = start
+        return encoding.ids, np.array(spans[::-1], dtype=np.int64).reshape(-1, 2)
+
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """Token ids of each line, without special tokens."""
+        """Return the token ids of each line, without special tokens."""
         return [
             encoding.ids
             for encoding in self.raw.encode_batch_fast(list(lines), add_special_tokens=False)
         ]
 
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
-        """The ids of `encode_lines` as the bytes of an array of `dtype`, from the word memory.
+        """Return the ids of `encode_lines` as the bytes of arrays of `dtype`, from the word cache.
 
-        Byte-level, those of the line behind a space: lines of a corpus follow one another. It has
-        single spaces alone.
+        Byte-level, they are those of the line behind a space, since lines of a corpus follow one
+        another. A corpus has single spaces only.
         """
-        of = self._words.__getitem__
-        return [b"".join(map(of, line.split(" "))) for line in lines]
+        if self._crosses_spaces:
+            behind = [f" {line}" for line in lines] if self.byte_level else lines
+            return [np.array(ids, self.dtype).tobytes() for ids in self.encode_lines(behind)]
+        ids_of = self._words.__getitem__
+        return [b"".join(map(ids_of, line.split(" "))) for line in lines]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """Token ids of each word of a sentence that has been split."""
+        """Return the token ids of each word of a sentence that has been split."""
         return self.encode_lines([f" {word}" for word in words] if self.byte_level else words)
 
     def spell(self, ids: Iterable[int], *, begins: bool = False) -> list[str]:
-        """Consecutive pieces as people read them: ## where one goes on in a word, whatever the
-        vocabulary's own sign.
+        """Return consecutive pieces as people read them, with ## where one goes on in a word.
 
-        `begins`: the first of them begins a text, so it goes on in no word, though no space is
-        before it.
+        `begins`: the first piece begins a text, so it goes on in no word, although byte-level no
+        space is before it.
         """
         pieces = [self.raw.id_to_token(number) for number in ids]
         if not self.byte_level:
             return pieces
-        found = spelled(pieces, SPECIALS)
-        return [found[0].removeprefix(CONTINUATION), *found[1:]] if begins and found else found
+        pieces = spell_as_wordpiece(pieces, SPECIALS)
+        if begins and pieces:
+            pieces[0] = pieces[0].removeprefix(CONTINUATION)
+        return pieces
 
     def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
-        """How many characters of lines, of which `encode_bytes` made `encoded`, stand in words that
-        became [UNK].
+        """Return how many characters of lines, which `encode_bytes` made `encoded` of, are in words
+        that became [UNK].
         """
-        unknown, of, total = self.unk_id, self._words.__getitem__, 0
-        sign = np.array([unknown], dtype=self.dtype).tobytes()
+        total = 0
+        unknown = np.array([self.unk_id], dtype=self.dtype).tobytes()
         for line, ids in zip(lines, encoded, strict=True):
-            if sign in ids:  # not at an even place perhaps, so each chunk is asked
-                for chunk in line.split(" "):
-                    if sign in of(chunk):
-                        encoding = self.raw.encode(chunk, add_special_tokens=False)
-                        pairs = zip(encoding.ids, encoding.offsets, strict=True)
-                        total += sum(
-                            end - start for number, (start, end) in pairs if number == unknown
-                        )
+            if unknown not in ids:  # may be two halves of other ids, so each chunk is asked
+                continue
+            for chunk in line.split(" "):
+                if unknown in self._words[chunk]:
+                    encoding = self.raw.encode(chunk, add_special_tokens=False)
+                    for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                        total += end - start if number == self.unk_id else 0
         return total
 
     @functools.cached_property
     def identity(self) -> str:
-        """The sha256 of the tokenizer's JSON: rows carry it, and nothing reads rows made by
-        another.
-        """
+        """The sha256 of the tokenizer's JSON, by which rows name the tokenizer that made them."""
         text: str = self.rules.to_str()
         return sha256_bytes(text.encode())
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The smallest unsigned type (little-endian) that holds every id."""
+    """Return the smallest unsigned type (little-endian) that holds every id."""
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
+
+
+def _require_specials(vocabulary: Mapping[str, int], where: object) -> None:
+    for token in SPECIALS:
+        if token not in vocabulary:
+            raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+
+
+def _belongs_to_letter(character: str) -> bool:
+    """Return whether it is a mark, a joiner, or a later part of a decomposed Hangul letter."""
+    mark = unicodedata.category(character).startswith("M")
+    return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
+
+
+def _reader_of(values: dict[str, Any]) -> Any:
+    """Return the tokenizer that reads text: only the five special tokens are text themselves, and
+    byte-level a word's span begins behind its space.
+    """
+    added = [token | {"special": token["content"] in SPECIALS} for token in values["added_tokens"]]
+    raw = tokenizers.Tokenizer.from_str(json.dumps(values | {"added_tokens": added}))
+    raw.encode_special_tokens = True
+    if values["model"]["type"] == "BPE":
+        raw.post_processor = processors.ByteLevel(trim_offsets=True, add_prefix_space=False)
+    return raw
+
+
+# ── training ──
 
 
 def train_wordpiece(
@@ -211,27 +282,25 @@ def train_wordpiece(
     lowercase: bool = True,
     strip_accents: bool | None = None,
     alphabet: int = 1000,
+    form: Form = "NFC",
     counts: Counter[str] | None = None,
 ) -> Tokenizer:
     """Train WordPiece on `lines`; the same lines give the same vocabulary, ids included.
 
     They are read twice, once for their letters and once for their words, and never held: only
     counts are in memory. Words of more than MAX_WORD characters, which are [UNK] anyway and would
-    take time by the square of their length, teach nothing; how many there were is added to `counts`
-    as `long_words`. Raises BadInput when there is no text or when the letters alone exceed
-    `vocab_size`. The vocabulary may come out smaller than asked for when the text has not enough
-    different words.
+    take time by the square of their length, teach nothing. Their number is added to `counts` as
+    `long_words`. `form` is the normal form of the lines. Raises BadInput if there is no text or if
+    the letters alone exceed `vocab_size`. The vocabulary may come out smaller than asked for when
+    the text has not enough different words.
     """
     assert iter(lines) is not lines, "an iterator can be read only once"
-    kept, continuations = letters_of(
-        lines,
-        vocab_size,
-        lowercase=lowercase,
-        strip_accents=strip_accents,
-        alphabet=alphabet,
-        counts=counts,
+    normalizer = _normalizer(lowercase, strip_accents, form)
+    kept, continuations, long_words = letters_of(
+        lines, vocab_size, lowercase=lowercase, strip_accents=strip_accents, alphabet=alphabet
     )
-    normalizer = _normalizer(lowercase, strip_accents)
+    if counts is not None:
+        counts["long_words"] += long_words
     raw = tokenizers.Tokenizer(models.WordPiece(unk_token=UNK))
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
@@ -243,14 +312,11 @@ def train_wordpiece(
         show_progress=False,
     )
     raw.train_from_iterator(
-        (_short_words(normalizer.normalize_str(line))[0] for line in lines), trainer
+        (_drop_long_words(normalizer.normalize_str(line))[0] for line in lines), trainer
     )
     vocabulary: dict[str, int] = raw.get_vocab()
-    return from_pieces(
-        sorted(vocabulary, key=vocabulary.__getitem__),
-        lowercase=lowercase,
-        strip_accents=strip_accents,
-    )
+    pieces = sorted(vocabulary, key=vocabulary.__getitem__)
+    return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, form=form)
 
 
 def letters_of(
@@ -260,25 +326,27 @@ def letters_of(
     lowercase: bool,
     strip_accents: bool | None,
     alphabet: int,
-    counts: Counter[str] | None = None,
-) -> tuple[list[str], list[str]]:
-    """The letters that a vocabulary begins with, and their continuations. Raises as
-    `train_wordpiece` does.
+) -> tuple[list[str], list[str], int]:
+    """Return the letters that a vocabulary begins with, their continuations, and the number of
+    words that are too long. Raises BadInput as `train_wordpiece` does.
     """
     normalizer = _normalizer(lowercase, strip_accents)
     letters: Counter[str] = Counter()
     long_words = 0
     for line in lines:
-        text, left_out = _short_words(normalizer.normalize_str(line))
+        text, dropped = _drop_long_words(normalizer.normalize_str(line))
         letters.update(text)
-        long_words += left_out
-    if counts is not None:
-        counts["long_words"] += long_words
-    kept = sorted(sorted(c for c in letters if not c.isspace()), key=lambda c: -letters[c])[
-        :alphabet
-    ]
+        long_words += dropped
+    known = [letter for letter in sorted(letters) if not letter.isspace()]
+    kept = sorted(known, key=lambda letter: -letters[letter])[:alphabet]
     if not kept:
-        raise BadInput("corpus: holds no text to learn a vocabulary from")
+        reason = "holds no text to learn a vocabulary from"
+        if long_words:
+            reason = (
+                f"all of its {long_words:,} words are longer than {MAX_WORD} characters; separate "
+                "words by spaces (a text in Thai needs a word segmenter)"
+            )
+        raise BadInput(f"corpus: {reason}")
     continuations = [CONTINUATION + letter for letter in sorted(kept) if not _stands_alone(letter)]
     floor = len(SPECIALS) + len(continuations) + len(kept)
     if vocab_size < floor:
@@ -286,39 +354,46 @@ def letters_of(
         raise BadInput(
             f"tokenizer.vocab_size: is {vocab_size:,}, but {need}; raise it or lower alphabet"
         )
-    return kept, continuations
+    return kept, continuations, long_words
 
 
 _LONG = re.compile(rf"(?<!\S)\S{{{MAX_WORD + 1},}}")
 _SPLITTER = pre_tokenizers.BertPreTokenizer()
+# puts spaces around ideographs and changes nothing else
+_SPACER = normalizers.BertNormalizer(clean_text=False, strip_accents=False, lowercase=False)
 
 
-def _short_words(line: str) -> tuple[str, int]:
-    """A normalised line without its words of more than MAX_WORD characters, and how many those are."""
-    left_out = 0
+def _drop_long_words(line: str) -> tuple[str, int]:
+    """Return a normalised line without its words of more than MAX_WORD characters, and the number
+    of those.
+    """
+    dropped = 0
 
-    def keep(chunk: re.Match[str]) -> str:
-        nonlocal left_out
+    def keep_short(chunk: re.Match[str]) -> str:
+        nonlocal dropped
         words = [word for word, _ in _SPLITTER.pre_tokenize_str(chunk[0])]
         kept = [word for word in words if len(word) <= MAX_WORD]
-        left_out += len(words) - len(kept)
+        dropped += len(words) - len(kept)
         return chunk[0] if len(kept) == len(words) else " ".join(kept)
 
-    return (_LONG.sub(keep, line), left_out) if len(line) > MAX_WORD else (line, 0)
+    return _LONG.sub(keep_short, line), dropped
 
 
 def from_pieces(
     pieces: Sequence[str],
     *,
-    lowercase: bool,
-    strip_accents: bool | None,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    handle_chinese_chars: bool = True,
+    form: Form = "none",
     where: object = "vocabulary",
 ) -> Tokenizer:
-    """Make a WordPiece tokenizer of its pieces in the order of their ids."""
+    """Make a WordPiece tokenizer of its pieces in the order of their ids.
+
+    `form` is the normal form of the text that the pieces were learnt from.
+    """
     ids = {piece: number for number, piece in enumerate(pieces)}
-    for token in SPECIALS:
-        if token not in ids:
-            raise BadInput(f"{where}: has no {token}; a vocabulary needs {', '.join(SPECIALS)}")
+    _require_specials(ids, where)
     raw = tokenizers.Tokenizer(
         models.WordPiece(
             ids,
@@ -327,7 +402,7 @@ def from_pieces(
             continuing_subword_prefix=CONTINUATION,
         )
     )
-    raw.normalizer = _normalizer(lowercase, strip_accents)
+    raw.normalizer = _normalizer(lowercase, strip_accents, form, handle_chinese_chars)
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     raw.post_processor = processors.BertProcessing((SEP, ids[SEP]), (CLS, ids[CLS]))
     raw.decoder = decoders.WordPiece(prefix=CONTINUATION)
@@ -335,104 +410,167 @@ def from_pieces(
     return Tokenizer(raw, where)
 
 
+def _normalizer(
+    lowercase: bool,
+    strip_accents: bool | None,
+    form: Form = "none",
+    handle_chinese_chars: bool = True,
+) -> Any:
+    """Return BERT's rules for letters, with the normal form of a text in front where it matters."""
+    letters = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=handle_chinese_chars,
+        strip_accents=strip_accents,
+        lowercase=lowercase,
+    )
+    if not _form_matters(form, lowercase, strip_accents):
+        return letters
+    return normalizers.Sequence([getattr(normalizers, form)(), letters])
+
+
+def _form_matters(form: Form, lowercase: bool, strip_accents: bool | None) -> bool:
+    """Return whether reading a text in this normal form changes anything: stripping accents
+    decomposes letters, so NFC would change nothing there.
+    """
+    strips = lowercase if strip_accents is None else strip_accents
+    return form != "none" and not (form == "NFC" and strips)
+
+
+def _stands_alone(letter: str) -> bool:
+    """Return whether BERT's rules make a word of this character wherever it stands (punctuation and
+    ideographs).
+    """
+    return len(_SPLITTER.pre_tokenize_str(_SPACER.normalize_str(f"a{letter}a"))) > 1
+
+
+# ── files ──
+
+
 def save(tokenizer: Tokenizer, folder: Path) -> None:
     """Write tokenizer.json, tokenizer_config.json and, of WordPiece, vocab.txt (transformers reads
     all three).
     """
-    named = dict(
-        zip(
-            ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"),
-            SPECIALS,
-            strict=True,
-        )
-    )
+    rules = json.loads(tokenizer.rules.to_str())
+    config: dict[str, Any] = dict(zip(NAMES, SPECIALS, strict=True))
     write_atomic(folder / "tokenizer.json", tokenizer.rules.to_str(pretty=True) + "\n")
     if tokenizer.byte_level:
-        inputs = {"model_input_names": ["input_ids", "attention_mask"]}
-        write_json(
-            folder / "tokenizer_config.json",
-            {"tokenizer_class": "PreTrainedTokenizerFast", **inputs, **named},
-        )
-        return
-    write_atomic(folder / "vocab.txt", "".join(piece + "\n" for piece in tokenizer.pieces()))
-    settings = json.loads(tokenizer.rules.to_str())["normalizer"]
-    config = {
-        "tokenizer_class": "ElectraTokenizer",
-        "do_lower_case": settings["lowercase"],
-        "strip_accents": settings["strip_accents"],
-        "tokenize_chinese_chars": settings["handle_chinese_chars"],
-        "model_max_length": 512,
-    }
-    write_json(folder / "tokenizer_config.json", {**config, **named})
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        config["model_input_names"] = ["input_ids", "attention_mask"]
+    else:
+        write_atomic(folder / "vocab.txt", "".join(piece + "\n" for piece in tokenizer.pieces()))
+        config["tokenizer_class"] = "ElectraTokenizer"
+        if rules["normalizer"]["type"] == "Sequence":
+            # the only class of transformers that reads the normal form in tokenizer.json
+            config["tokenizer_class"] = "PreTrainedTokenizerFast"
+            config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        letters = _letter_rules(rules)
+        config |= {theirs: letters[ours] for theirs, ours in _LETTER_OPTIONS.items()}
+    write_json(folder / "tokenizer_config.json", config)
 
 
-def load(path: Path, *, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
-    """Load a tokenizer.json, a vocab.txt, or the one of the two in a folder, the first where it has
+def read_files(folder: Path, positions: int) -> dict[str, str]:
+    """Return the texts of a tokenizer's files by name, for the folder of a model that has been
+    trained on rows of `positions` tokens: longer ones are for others to cut, too.
+    """
+    present = [name for name in FILES if (folder / name).is_file()]
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in present}
+    config = _read_config(folder) | {"model_max_length": positions}
+    return texts | {CONFIG: dump_json(config)}
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    return read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+
+
+def load(
+    path: Path,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    form: Form = "none",
+) -> Tokenizer:
+    """Load a tokenizer.json, a vocab.txt, or a folder with one of the two, the first where it has
     both.
 
-    A tokenizer.json has its own rules for letters. Those of a vocab.txt are the arguments, or in a
-    folder its tokenizer_config.json.
+    A tokenizer.json has its own rules for letters, and a vocab.txt those of the arguments. In a
+    folder both yield to the options of tokenizer_config.json, and classes and options that cannot
+    be followed are refused. `form`: the normal form of the text that is to be read.
     """
-    if path.is_dir() and not (path / "tokenizer.json").is_file() and (path / "vocab.txt").is_file():
-        config = path / "tokenizer_config.json"
-        settings = read_object(config) if config.is_file() else {}
-        lowercase = settings.get("do_lower_case", True)
-        strip_accents = settings.get("strip_accents")
-        if not (isinstance(lowercase, bool) and isinstance(strip_accents, bool | None)):
-            cases = f"do_lower_case {shown(lowercase)} and strip_accents {shown(strip_accents)}"
-            raise BadInput(f"{config}: has {cases}, which must be true or false; {LIKE}")
-        return _from_vocab(path / "vocab.txt", lowercase, strip_accents)
-    file = path / "tokenizer.json" if path.is_dir() else path
+    config: dict[str, Any] = {}
+    file = path
+    if path.is_dir():
+        config = _read_config(path)
+        _require_rules(config, _LETTER_RULES, path / CONFIG)
+        file = next((path / name for name in FILES[:2] if (path / name).is_file()), path / FILES[0])
+    options = {
+        ours: config[theirs]
+        for theirs, ours in _LETTER_OPTIONS.items()
+        if config.get(theirs) is not None
+    }
     if not file.is_file():
         raise BadInput(
             f"{file}: there is no such file; a tokenizer is a tokenizer.json or a vocab.txt"
         )
-    if file.suffix != ".json":
-        return _from_vocab(file, lowercase, strip_accents)
+    if file.suffix == ".json":
+        return _read_json(file, options, form)
+    _require_rules(config, _CONFIG_RULES, path / CONFIG)
+    letters = {"lowercase": lowercase, "strip_accents": strip_accents} | options
+    return from_pieces(_read_vocab(file), **letters, form=form, where=file)
+
+
+def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
+    """Read a tokenizer.json under other options for letters, and a normal form if it has none."""
     with readable(file):
         data = file.read_bytes()
     try:
-        return Tokenizer(tokenizers.Tokenizer.from_buffer(data), file)
-    except BadInput:
-        raise
+        values = json.loads(data)
+        letters = _letter_rules(values)
+        letters |= options if letters else {}
+        alone = letters and values["normalizer"] is letters
+        if alone and _form_matters(form, letters["lowercase"], letters["strip_accents"]):
+            values["normalizer"] = {"type": "Sequence", "normalizers": [{"type": form}, letters]}
+        raw = tokenizers.Tokenizer.from_str(json.dumps(values))
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{file}: is not a tokenizer.json ({error})") from None
+    return Tokenizer(raw, file)
 
 
-def _from_vocab(path: Path, lowercase: bool, strip_accents: bool | None) -> Tokenizer:
+def _read_vocab(path: Path) -> list[str]:
     """Read one piece a line; the line's number is its id."""
+    with readable(path):
+        data = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not UTF-8 (byte {error.start:,})") from None
-    pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    if pieces[-1] == "":
-        pieces.pop()
+    pieces = text.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\n").split("\n")
     lines: dict[str, int] = {}
     for number, piece in enumerate(pieces, 1):
         if lines.setdefault(piece, number) != number:
             raise BadInput(f"{path}:{number}: repeats {piece!r} of line {lines[piece]}")
-    return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, where=path)
+    continues = any(piece.startswith(CONTINUATION) for piece in pieces)
+    if not continues and any(len(piece) > 1 and piece.startswith("▁") for piece in pieces):
+        raise BadInput(f"{path}: holds the pieces of SentencePiece (▁ begins a word); {LIKE}")
+    return pieces
 
 
-def _normalizer(lowercase: bool, strip_accents: bool | None) -> Any:
-    return normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
-    )
-
-
-def _stands_alone(letter: str) -> bool:
-    """Whether BERT's rules make a word of this character wherever it stands (punctuation and
-    ideographs).
+def _letter_rules(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return BERT's rules for letters in a tokenizer's JSON, alone or behind normal forms; {} if
+    there is another normalizer.
     """
-    point = ord(letter)
-    ascii_symbol = (
-        33 <= point <= 47 or 58 <= point <= 64 or 91 <= point <= 96 or 123 <= point <= 126
-    )
-    ideograph = (
-        0x3400 <= point <= 0x4DBF
-        or 0x4E00 <= point <= 0x9FFF
-        or 0xF900 <= point <= 0xFAFF
-        or point >= 0x20000
-    )
-    return ascii_symbol or ideograph or unicodedata.category(letter).startswith("P")
+    normalizer = values["normalizer"] or {}
+    *forms, letters = normalizer.get("normalizers") or [normalizer]
+    known = all(form["type"] in {"NFC", "NFD", "NFKC", "NFKD"} for form in forms)
+    return letters if known and letters.get("type") == "BertNormalizer" else {}
+
+
+def _require_rules(
+    values: Mapping[str, Any], rules: Mapping[str, list[Any]], where: object
+) -> None:
+    """Raise BadInput for the first dotted key with a value that is not among those of the rules."""
+    for key, valid in rules.items():
+        value: Any = values
+        for part in key.split("."):
+            value = (value or {}).get(part)
+        if not any(value == choice and type(value) is type(choice) for choice in valid):
+            raise BadInput(f"{where}: {key} is {shown(value)}, which is not supported; {LIKE}")

@@ -1,4 +1,4 @@
-"""A bounded memory of the token ids of words: what makes tokenizing faster than the library alone,
+"""A bounded cache of the token ids of words: what makes tokenizing faster than the library alone,
 with its own ids.
 
 White space parts words for BERT's rules and for byte-level BPE, and a word's pieces depend on the
@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 CONTINUATION = "##"
-MEMORY_WORDS = 500_000  # chunks: some 100 MB
+CACHED_CHUNKS = 500_000  # some 100 MB
 LONGEST_CHUNK = 32  # characters; a longer chunk will hardly come again
 
 
-class WordMemory(dict[str, bytes]):
-    """`memory[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`;
-    emptied when full.
+class WordCache(dict[str, bytes]):
+    """`cache[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`. It
+    is emptied when it is full.
 
     `before` is what the library is given before a chunk: the space that a byte-level word begins
     with.
@@ -33,7 +33,7 @@ class WordMemory(dict[str, bytes]):
         encoding = self._raw.encode(self._before + chunk, add_special_tokens=False)
         ids = np.array(encoding.ids, dtype=self._dtype).tobytes()
         if len(chunk) <= LONGEST_CHUNK:
-            if len(self) >= MEMORY_WORDS:
+            if len(self) >= CACHED_CHUNKS:
                 self.clear()
             self[chunk] = ids
         return ids

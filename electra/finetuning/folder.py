@@ -35,7 +35,7 @@ from electra.finetuning.task_kind import Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.encoder import Encoder
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import TASK, TOKENIZER_FILES, ModelFolder, encoder_tensors, write_folder
+from electra.nn.huggingface import TASK, ModelFolder, encoder_tensors, write_folder
 from electra.storage.manifest import MANIFEST
 
 
@@ -69,12 +69,7 @@ def write_model(
     values = config_json(
         encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config
     )
-    files = {
-        name: (source / name).read_text("utf-8")
-        for name in TOKENIZER_FILES
-        if (source / name).is_file()
-    }
-    files[TASK] = dump_json(task_json)
+    files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"
     card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors

@@ -1,8 +1,7 @@
-"""Pre-training by replaced token detection: two networks, what binds them, and the loop that trains
-them.
+"""Pre-training by replaced token detection: two networks, what binds them, and their loop.
 
-    a token's way:  dataloader.py → corruption.py → networks.py → the losses, all in model.py a
-    step's way:   trainer.py → step.py → distributed.py; compiled by compiling.py, saved by state.py
+    a token's way:  dataloader.py → corruption.py → networks.py → the losses, all in model.py
+    a step's way:   trainer.py → step.py → distributed.py; compiling.py compiles, state.py saves
 
 `config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows,
 `phases.py` says what is due at a step.

@@ -39,9 +39,8 @@ class GeneratorConfig(Settings):
     depth: Rate = 1.0
 
     def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
-        """The generator's own encoder: rounded width, heads of 64 where it allows, FFN 4 × hidden
-        (modern: scaled, in eights where the discriminator's is, as the matrix units of GPUs want
-        it).
+        """Return the generator's encoder: rounded width, heads of 64 where it allows, FFN 4 ×
+        hidden (modern: scaled, in eights where the discriminator's is, for GPUs' matrix units).
 
         The embedding size stays the discriminator's (electra: generator keeps E and projects to its
         hidden size).
@@ -81,9 +80,8 @@ class ObjectiveConfig(Settings):
 
     def __post_init__(self) -> None:
         masked, random = self.written
-        fits = random <= 1 - masked
         require(
-            fits,
+            random <= 1 - masked,
             f"random_token_rate: is {random}, should leave mask_token_rate its share ({masked})",
         )
         if self.training != "joint":
@@ -94,8 +92,8 @@ class ObjectiveConfig(Settings):
 
     @property
     def written(self) -> tuple[float, float]:
-        """The shares of the chosen positions that become [MASK] and any token at random; the rest
-        keep theirs.
+        """Return the shares of the chosen positions that become [MASK] and any token at random. The
+        rest keep theirs.
 
         Published: 85 % and none (electra: mask); for `mlm`, which is BERT, its 80 % and 10 %
         (Devlin et al., section 3.1).
@@ -133,7 +131,7 @@ class PhaseConfig(Settings):
 
     @property
     def weight(self) -> float:
-        """Its part beside the other phases'."""
+        """Return its part, in relation to the other phases'."""
         return self.share or self.steps or 0
 
 
@@ -204,48 +202,40 @@ class PretrainConfig(Settings):
                 self.warmup <= self.steps,
                 f"warmup: is {self.warmup}, should be at most steps ({self.steps})",
             )
-        used = (
-            self.schedule == "warmup_stable_decay" or self.decay_share == PretrainConfig.decay_share
-        )
-        require(
-            used, f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay"
-        )
+        unused = self.schedule == "product" and self.decay_share != PretrainConfig.decay_share
+        sentence = f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay"
+        require(not unused, sentence)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths of rows that a run reads, each once; that of held-out rows comes last."""
-        return tuple(
-            dict.fromkeys(
-                [*(p.length for p in self.phases if p.length != self.length), self.length]
-            )
-        )
+        """Return the lengths of rows that a run reads, each once. That of held-out rows is last."""
+        others = dict.fromkeys(phase.length for phase in self.phases)
+        others.pop(self.length, None)
+        return *others, self.length
 
     def _take_from_phases(self) -> None:
-        """Set `length` and `steps` where phases say them; refuse phases that do not fit together."""
+        """Set `length` and `steps` where phases say them. Refuse phases that do not fit."""
         if self.phases:
-            counts, shares = [[getattr(p, key) for p in self.phases] for key in ("steps", "share")]
+            counts = [phase.steps for phase in self.phases]
+            shares = [phase.share for phase in self.phases]
             alike = None not in counts or None not in shares
             require(alike, "phases: should all have a share, or all have steps")
-            if None not in shares:
-                require(
-                    abs(sum(shares) - 1) < 1e-6,
-                    f"phases: have shares {shares}, which should sum to 1",
-                )
+            total = sum(phase.weight for phase in self.phases)
+            if None in counts:
+                sentence = f"phases: have shares {shares}, which should sum to 1"
+                require(abs(total - 1) < 1e-6, sentence)
             else:
-                fits = self.steps in {None, sum(counts)}
-                require(
-                    fits,
-                    f"steps: is {self.steps}, should be the sum of the phases' steps ({sum(counts)})",
-                )
-                object.__setattr__(self, "steps", sum(counts))
+                self._take("steps", total, f"the sum of the phases' steps ({total})")
             last = self.phases[-1].length
-            fits = self.length in {None, last}
-            require(
-                fits, f"length: is {self.length}, should be the last phase's ({last}) or left out"
-            )
-            object.__setattr__(self, "length", last)
+            self._take("length", last, f"the last phase's ({last}) or left out")
         for key in ("length", "steps"):
             require(getattr(self, key) is not None, f"{key}: is missing")
+
+    def _take(self, key: str, value: float, should_be: str) -> None:
+        """Set a key that phases decide. Refuse another value."""
+        given = getattr(self, key)
+        require(given in {None, value}, f"{key}: is {given}, should be {should_be}")
+        object.__setattr__(self, key, value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,43 +250,46 @@ class ElectraConfig(Settings):
     objective: ObjectiveConfig = ObjectiveConfig()
 
     def __post_init__(self) -> None:
-        generator, objective, pretrain = self.generator, self.objective, self.pretrain
-        network = generator.kind == "network"
-        twin = network and generator.width == 1 and generator.depth == 1
+        objective = self.objective
+        pretrain = self.pretrain
+        network = self.generator.kind == "network"
+        twin = network and self.generator.width == 1 and self.generator.depth == 1
         for length in pretrain.lengths:
-            most = f"at most encoder.positions ({self.encoder.positions})"
             require(
-                length <= self.encoder.positions, f"pretrain.length: is {length}, should be {most}"
+                length <= self.encoder.positions,
+                f"pretrain.length: is {length}, should be at most encoder.positions "
+                f"({self.encoder.positions})",
             )
         if network and objective.name != "mlm":
             self._check_generator()
-        if objective.sharing == "all":
-            require(
-                twin,
-                "objective.sharing: is all, which needs generator.width 1 and generator.depth 1",
-            )
+        require(
+            objective.sharing != "all" or twin,
+            "objective.sharing: is all, which needs generator.width 1 and generator.depth 1",
+        )
         if objective.training == "two_stage":
-            one_phase = len(pretrain.phases) < 2
             require(
-                one_phase, "objective.training: is two_stage, should be joint with pretrain.phases"
+                len(pretrain.phases) < 2,
+                "objective.training: is two_stage, should be joint with pretrain.phases",
             )
-            needs = "which needs generator.width 1, generator.depth 1 and objective.sharing none: "
-            needs += "the discriminator starts from the generator's weights"
             require(
-                twin and objective.sharing == "none", f"objective.training: is two_stage, {needs}"
+                twin and objective.sharing == "none",
+                "objective.training: is two_stage, which needs generator.width 1, generator.depth "
+                "1 and objective.sharing none: the discriminator starts from the generator's "
+                "weights",
             )
-            if isinstance(steps := pretrain.steps, int):
-                most = f"at most half of steps ({steps // 2}), since each stage warms up"
+            if isinstance(pretrain.steps, int):
+                half = pretrain.steps // 2
                 require(
-                    pretrain.warmup <= steps // 2,
-                    f"pretrain.warmup: is {pretrain.warmup}, should be {most}",
+                    pretrain.warmup <= half,
+                    f"pretrain.warmup: is {pretrain.warmup}, should be at most half of steps "
+                    f"({half}), since each stage warms up",
                 )
-        if not network:
-            trains = objective.training == "joint" and objective.sharing in {"none", "embeddings"}
-            require(
-                trains,
-                f"generator.kind: is {generator.kind}, which has no weights to share or to train in stages",
-            )
+        trains = objective.training == "joint" and objective.sharing in {"none", "embeddings"}
+        require(
+            network or trains,
+            f"generator.kind: is {self.generator.kind}, which has no weights to share or to train "
+            "in stages",
+        )
 
     def _check_generator(self) -> None:
         width = self.generator.width
@@ -305,13 +298,12 @@ class ElectraConfig(Settings):
         except ValidationError as error:
             faulty = "; ".join(faults(error, None))
             raise BadConfig(f"generator.width: {width:g} makes a generator with {faulty}") from None
-        shares = (
-            self.encoder.shareable_embeddings
-            or width == 1
-            or self.objective.sharing != "embeddings"
+        shares = self.encoder.shareable_embeddings or width == 1
+        require(
+            shares or self.objective.sharing != "embeddings",
+            "objective.sharing: is embeddings, should be tokens: a modern encoder's embedding norm "
+            "is as wide as its layers, so only words can be shared",
         )
-        tokens = "a modern encoder's embedding norm is as wide as its layers, so only words can be shared"
-        require(shares, f"objective.sharing: is embeddings, should be tokens: {tokens}")
 
     def stage_steps(self, steps: int) -> int:
         """Return how many of a run's steps one stage has: in two-stage training half of them, else
@@ -321,9 +313,8 @@ class ElectraConfig(Settings):
 
 
 def of_config(config: ElectraConfig) -> dict[str, Any]:
-    """The settings that bear on the result of a pre-training."""
+    """Return the settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    values["pretrain"] = {
-        key: of for key, of in values["pretrain"].items() if key not in NO_BEARING
-    }
+    for key in NO_BEARING:
+        del values["pretrain"][key]
     return values

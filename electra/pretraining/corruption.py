@@ -3,8 +3,8 @@ two networks.
 
     original   the chef cooked the meal
     chosen     ^            ^            k = round(mask_rate · tokens) of N fixed slots a row
-    masked     [MASK] chef [MASK] the meal      generator's input (85 % [MASK], 15 % kept as they are)
-    corrupted  the chef ate the meal            discriminator's input: samples at every chosen position
+    masked     [MASK] chef [MASK] the meal      generator's input (85 % [MASK], 15 % unchanged)
+    corrupted  the chef ate the meal            discriminator's input: samples at chosen positions
     replaced   0   0    1   0   0               1 only where the sample differs from the original
 
 The number of slots N is fixed, so every shape is static; unused slots carry weight 0. Uniform
@@ -32,7 +32,7 @@ class SpecialIds(NamedTuple):
 
 
 def slots(mask_rate: float, length: int) -> int:
-    """Return N, the chosen slots of a row: 19 for 15 % of 128 (electra: max_predictions_per_seq)."""
+    """Return N, the slots of a row: 19 for 15 % of 128 (electra: max_predictions_per_seq)."""
     return max(1, int((mask_rate + 0.005) * length))
 
 
@@ -41,6 +41,11 @@ def chosen_per_row(lengths_B: Tensor, mask_rate: float, length: int) -> Tensor:
     rounds to even.
     """
     return (lengths_B * mask_rate).round().long().clamp(1, slots(mask_rate, length))
+
+
+def real_tokens(ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return where a row has a token and no padding, (B, T)."""
+    return torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
 
 
 class Noise(NamedTuple):
@@ -59,13 +64,11 @@ class Noise(NamedTuple):
     ) -> "Noise":
         """Return the numbers for `rows` rows of `length` positions, on the generator's device."""
         count = slots(config.mask_rate, length)
-        widths = [length, count, count, count]
-        return Noise(
-            *(
-                torch.rand(rows, width, generator=generator, device=generator.device)
-                for width in widths
-            )
-        )
+
+        def uniform(width: int) -> Tensor:
+            return torch.rand(rows, width, generator=generator, device=generator.device)
+
+        return Noise(uniform(length), uniform(count), uniform(count), uniform(count))
 
 
 class Masked(NamedTuple):
@@ -92,16 +95,13 @@ def mask(
     """
     length = ids_BT.shape[1]
     candidates_BT = (ids_BT != special.cls) & (ids_BT != special.sep) & (ids_BT != special.mask)
-    candidates_BT &= torch.arange(length, device=ids_BT.device) < lengths_B[:, None]
+    candidates_BT &= real_tokens(ids_BT, lengths_B)
     slot_N = torch.arange(slots(config.mask_rate, length), device=ids_BT.device)
-    positions_BN = (
-        noise.choose_BT.masked_fill(~candidates_BT, -1.0).topk(len(slot_N), dim=1).indices
-    )
-    chosen_B = torch.minimum(
-        chosen_per_row(lengths_B, config.mask_rate, length), candidates_BT.sum(1)
-    )
+    order_BT = noise.choose_BT.masked_fill(~candidates_BT, -1.0)
+    wanted_B = chosen_per_row(lengths_B, config.mask_rate, length)
+    chosen_B = torch.minimum(wanted_B, candidates_BT.sum(1))
     valid_BN = slot_N < chosen_B[:, None]
-    positions_BN = torch.where(valid_BN, positions_BN, 0)
+    positions_BN = torch.where(valid_BN, order_BT.topk(len(slot_N), dim=1).indices, 0)
     targets_BN = ids_BT.gather(1, positions_BN)
     masked, random = config.written
     written_BN = torch.where(noise.mask_BN < masked, special.mask, targets_BN)

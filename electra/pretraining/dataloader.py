@@ -1,4 +1,4 @@
-"""Rows to batches on the device: gathered from the memory map, with their noise and their
+"""Turn rows into batches on the device: gathered from the memory map, with their noise and their
 denominators.
 
 Shapes: B rows of the global batch, T positions, N chosen slots a row.
@@ -17,7 +17,7 @@ from electra.data.order import row_indices
 from electra.data.shards import prefetch, read_at_random
 from electra.errors import BadInput
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
+from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row, real_tokens
 from electra.pretraining.model import Batch
 from electra.seeds import torch_generator
 
@@ -35,8 +35,8 @@ class RowSet(Protocol):
 
 @dataclass(frozen=True)
 class Data:
-    """Rows and what must be known of their tokenizer; `others`: training rows of phases with
-    another length.
+    """Rows and what training must know of their tokenizer; `others` are the training rows of phases
+    with another length.
     """
 
     train: RowSet
@@ -53,10 +53,10 @@ class Data:
         rows = self.others.get(length, self.train)
         assert rows.ids.shape[1] == length
         if len(rows) < batch or len(self.valid) == 0:
-            have = f"there are {len(rows)} rows for training and {len(self.valid)} held out"
-            need = f"a batch takes {batch} and an evaluation at least one"
             raise BadInput(
-                f"{have}, and {need}: use more text, shorter rows or a smaller pretrain.batch"
+                f"there are {len(rows)} rows for training and {len(self.valid)} held out, and a "
+                f"batch takes {batch} and an evaluation at least one: use more text, shorter rows "
+                "or a smaller pretrain.batch"
             )
         return rows
 
@@ -74,30 +74,32 @@ class Feed:
         stream: str,
         batch: int | None = None,
     ) -> None:
-        self.rows, self.config, self.device, self.stream = rows, config, device, stream
+        self.rows = rows
+        self.config = config
+        self.device = device
+        self.stream = stream
         self.size = batch or config.pretrain.batch
         read_at_random(rows.ids)
         read_at_random(rows.bounds)
 
     def batch(self, number: int) -> Batch:
         """Return the global batch of step `number`: rows, noise and denominators."""
-        seed, mask_rate = self.config.pretrain.seed, self.config.objective.mask_rate
+        seed = self.config.pretrain.seed
+        objective = self.config.objective
         indices = row_indices(seed, number, self.size, len(self.rows))
-        ids_BT, bounds_B2 = (
-            self._send(self.rows.ids[indices]),
-            self._send(self.rows.bounds[indices]),
-        )
+        ids_BT = self._send(self.rows.ids[indices])
+        bounds_B2 = self._send(self.rows.bounds[indices])
         following = row_indices(seed, number + 1, self.size, len(self.rows))
         prefetch(self.rows.ids, following)
         prefetch(self.rows.bounds, following)
         # strided columns would be another layout than a copy of them
         second_B, lengths_B = bounds_B2.T.contiguous().unbind()
         rows, length = ids_BT.shape
-        position_T = torch.arange(length, device=self.device)
-        segments_BT = ((position_T >= second_B[:, None]) & (position_T < lengths_B[:, None])).long()
+        first_BT = real_tokens(ids_BT, second_B)
+        segments_BT = (real_tokens(ids_BT, lengths_B) & ~first_BT).long()
         generator = torch_generator(self.device, seed, self.stream, number)
-        noise = Noise.draw(generator, rows, length, self.config.objective)
-        chosen = chosen_per_row(lengths_B, mask_rate, length).sum()
+        noise = Noise.draw(generator, rows, length, objective)
+        chosen = chosen_per_row(lengths_B, objective.mask_rate, length).sum()
         return Batch(ids_BT, segments_BT, lengths_B, noise, chosen, lengths_B.sum())
 
     def _send(self, rows: NDArray[Any]) -> Tensor:

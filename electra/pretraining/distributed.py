@@ -35,7 +35,9 @@ class World:
     """
 
     def __init__(self, rank: int, size: int, device: torch.device) -> None:
-        self.rank, self.size, self.device = rank, size, device
+        self.rank = rank
+        self.size = size
+        self.device = device
         self.main = rank == 0
 
     # ── rows ──

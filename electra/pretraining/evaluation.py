@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.optim.precision import Precision, autocast
+from electra.pretraining.corruption import real_tokens
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Outputs, Pretraining
 
@@ -54,7 +55,8 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
     if "main_loss" in sums:
         result["main_loss"] = ratio(sums["main_loss"], sums.get("tokens") or sums["chosen"])
     if "disc_loss" in sums:
-        tokens, replaced = sums["tokens"], sums["replaced"]
+        tokens = sums["tokens"]
+        replaced = sums["replaced"]
         rate = ratio(replaced, tokens)
         wrong = sums["said_replaced"] + replaced - 2 * sums["found"]
         result |= {
@@ -72,9 +74,7 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
 def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
     """Accumulate on the device; nothing is read."""
     for name, value in part.items():
-        total[name] = (
-            total[name] + value.double() if name in total else value.to(torch.float64, copy=True)
-        )
+        total[name] = total.get(name, 0) + value.double()
 
 
 def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
@@ -107,18 +107,14 @@ def evaluate(
     was_training = model.training
     model.eval()
     total: dict[str, Tensor] = {}
-    scores, truths = [], []
+    scores: list[NDArray[np.float32]] = []
+    truths: list[NDArray[np.bool_]] = []
     for batch, outputs in threads.map(read, slices) if threads else map(read, slices):
         add_sums(total, {**outputs.sums, "loss": outputs.loss})
         if outputs.logits_BT is not None:
-            logits_BT, replaced_BT = (
-                world.all_gather(outputs.logits_BT),
-                world.all_gather(outputs.replaced_BT),
-            )
-            lengths_B = world.all_gather(batch.lengths_B)
-            real_BT = (
-                torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device) < lengths_B[:, None]
-            )
+            logits_BT = world.all_gather(outputs.logits_BT)
+            replaced_BT = world.all_gather(outputs.replaced_BT)
+            real_BT = real_tokens(logits_BT, world.all_gather(batch.lengths_B))
             scores.append(logits_BT[real_BT].float().cpu().numpy())
             truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)
@@ -137,16 +133,20 @@ def weakness(record: dict[str, float], text: int) -> str:
     """
     if "disc_auc" not in record:
         return ""
-    auc, share = record["disc_auc"], ratio(record["disc_loss"], record["disc_baseline"])
+    auc = record["disc_auc"]
+    share = ratio(record["disc_loss"], record["disc_baseline"])
     if auc >= 0.65 and share <= 0.97:
         return ""
-    tokens, passes = record["tokens"], record["tokens"] / text
+    tokens = record["tokens"]
+    passes = tokens / text
     cause = "it may have collapsed: lower pretrain.learning_rate, or take a smaller generator"
     if tokens < PLATEAU:
-        cause = f"it has read {tokens / 1e6:.1f} M tokens, and needs some {PLATEAU / 1e6:.0f} M: raise pretrain.steps"
+        needs = f"{PLATEAU / 1e6:.0f} M: raise pretrain.steps"
+        cause = f"it has read {tokens / 1e6:.1f} M tokens, and needs some {needs}"
     elif passes > 100:
         cause = f"it has read its text {passes:.0f} times: use more text"
     return (
-        f"the discriminator hardly finds replaced tokens (AUC {auc:.2f}, recall {record['disc_recall']:.2f}, loss "
-        f"{share:.0%} of what knowing their share alone gives), so fine-tuning gains little from it; {cause}"
+        f"the discriminator hardly finds replaced tokens (AUC {auc:.2f}, recall "
+        f"{record['disc_recall']:.2f}, loss {share:.0%} of what knowing their share alone gives), "
+        f"so fine-tuning gains little from it; {cause}"
     )

@@ -33,7 +33,10 @@ def encoder_flops(
 
     Attention to a window counts as attention to the whole row, which masked attention computes.
     """
-    H, E, F, T = config.hidden, config.embedding, config.ffn, length
+    T = length
+    H = config.hidden
+    E = config.embedding
+    F = config.ffn
     products = 8 * H * H + 4 * H * T + 2 * config.ffn_matrices * H * F
     projection = 0 if H == E else 2 * H * E
     if convention == "matmul":
@@ -48,7 +51,9 @@ def token_head_flops(
     config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention
 ) -> float:
     """Return the forward operations of the vocabulary head at a number of positions."""
-    H, E, V = config.hidden, config.table, vocab_size
+    H = config.hidden
+    E = config.table
+    V = vocab_size
     if convention == "matmul":
         return float(positions * 2 * (H * E + E * V))
     return float(positions * (2 * E * V + 2 * H * E + E + (GELU + NORM) * E + (SOFTMAX + 2) * V))
@@ -81,7 +86,8 @@ def row_flops(
     """Return the operations of pre-training on one row (of the run's last length, or of another),
     by network.
     """
-    T, objective = length or config.pretrain.length, config.objective
+    T = length or config.pretrain.length
+    objective = config.objective
     share = (
         _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
     )
@@ -135,12 +141,13 @@ def training_steps(config: ElectraConfig, vocab_size: int) -> int:
     if not isinstance(steps, Flops):
         return steps
     count = max(1, round(steps.flops / step_flops(config, vocab_size)))
-    stage, warmup = config.stage_steps(count), config.pretrain.warmup
+    stage = config.stage_steps(count)
+    warmup = config.pretrain.warmup
     if warmup > stage:
         half = f", {stage:,} in each stage" if stage < count else ""
-        short = f"pays for {count:,} steps{half}, fewer than the {warmup:,} of pretrain.warmup"
         raise BadConfig(
-            f"pretrain.steps.flops {steps.flops:g}: {short}: raise the budget or shorten the warm-up"
+            f"pretrain.steps.flops {steps.flops:g}: pays for {count:,} steps{half}, fewer than the "
+            f"{warmup:,} of pretrain.warmup: raise the budget or shorten the warm-up"
         )
     return count
 

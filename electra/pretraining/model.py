@@ -35,14 +35,22 @@ from electra.nn.factory import disentangled, make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.optim.adamw import AdamW, build_optimizer
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import Masked, Noise, SpecialIds, mask, replace, sample
+from electra.pretraining.corruption import (
+    Masked,
+    Noise,
+    SpecialIds,
+    mask,
+    real_tokens,
+    replace,
+    sample,
+)
 from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, gather_rows
 
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
 
 class Batch(NamedTuple):
-    """Rows on the device, and the denominators of the whole global batch that they are a part of."""
+    """Rows on the device, and the denominators of the global batch that they are a part of."""
 
     ids_BT: Tensor
     segments_BT: Tensor
@@ -68,7 +76,7 @@ class Outputs(NamedTuple):
 
 
 def masked_token_loss(logits_MV: Tensor, targets_M: Tensor, weights_M: Tensor) -> Tensor:
-    """Return L_MLM (paper, section 2): the sum over chosen positions of -log p_G(original token)."""
+    """Return L_MLM (paper, section 2): the sum of -log p_G(original token) at chosen positions."""
     return (F.cross_entropy(logits_MV.float(), targets_M, reduction="none") * weights_M).sum()
 
 
@@ -87,15 +95,14 @@ def judge(
     """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit
     says "replaced".
     """
-    real_BT = torch.arange(logits_BT.shape[1], device=logits_BT.device) < lengths_B[:, None]
+    real_BT = real_tokens(logits_BT, lengths_B)
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
-    hits = (said_BT & replaced_BT).sum()
     return loss, {
         "disc_loss": loss,
         "tokens": real_BT.sum(),
         "said_replaced": said_BT.sum(),
-        "found": hits,
+        "found": (said_BT & replaced_BT).sum(),
     }
 
 
@@ -150,8 +157,11 @@ class Pretraining(nn.Module):
         unigram_V: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.special, self.vocab_size = config, special, vocab_size
-        objective, encoder = config.objective, config.encoder
+        self.config = config
+        self.special = special
+        self.vocab_size = vocab_size
+        objective = config.objective
+        encoder = config.encoder
         self.generator: Generator | FixedGenerator | None = None
         if objective.name != "mlm" and config.generator.kind == "network":
             self.generator = Generator(make_encoder(config.generator.encoder(encoder), vocab_size))
@@ -183,7 +193,7 @@ class Pretraining(nn.Module):
                     "generator.kind unigram needs how often each token occurs in the training rows"
                 )
             self.generator = FixedGenerator(unigram_V)
-        # compiling.compile_parts puts compiled functions here
+        # `compile_parts` puts compiled functions here
         self.mask = mask
         self.sample = sample
         self.replace = replace
@@ -193,10 +203,10 @@ class Pretraining(nn.Module):
     def _shared_embeddings(self) -> Embeddings | None:
         if not isinstance(self.generator, Generator):
             return None
-        block = self.generator.encoder.embeddings
+        embeddings = self.generator.encoder.embeddings
         if self.config.objective.sharing == "gradient_disentangled":
-            return disentangled(self.config.encoder, block)
-        return block if self.config.objective.sharing == "embeddings" else None
+            return disentangled(self.config.encoder, embeddings)
+        return embeddings if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:
         """Return the generator's parameters less those that the discriminator learns, too."""
@@ -229,7 +239,7 @@ class Pretraining(nn.Module):
         return result | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def extras(self) -> dict[str, dict[str, nn.Linear]]:
-        """Return what belongs to a trained network besides encoder and head, by the network's name."""
+        """Return what a trained network has besides encoder and head, by the network's name."""
         result: dict[str, dict[str, nn.Linear]] = {}
         if self.config.objective.name == "all_tokens_mlm":
             result["masked_lm"] = {"copy_gate": self.copy_gate}
@@ -329,10 +339,7 @@ class Pretraining(nn.Module):
         logits_XV = self.token_head(hidden_BTH, self._words()).flatten(0, 1)
         copy_X = self.copy_gate(hidden_BTH).flatten()
         losses_X = copy_losses(logits_XV, copy_X, corrupted_BT.flatten(), batch.ids_BT.flatten())
-        real_BT = (
-            torch.arange(batch.ids_BT.shape[1], device=batch.ids_BT.device)
-            < batch.lengths_B[:, None]
-        )
+        real_BT = real_tokens(batch.ids_BT, batch.lengths_B)
         sums["main_loss"] = loss = (losses_X * real_BT.flatten()).sum()
         sums["tokens"] = real_BT.sum()
         return loss
@@ -359,7 +366,8 @@ def optimizer_of(model: Pretraining) -> AdamW:
 
     What is the generator's alone learns at `generator_lr_scale` times the rate.
     """
-    settings, own = model.config.pretrain, model.own_to_generator()
+    settings = model.config.pretrain
+    own = model.own_to_generator()
     scaled = {name for name, parameter in model.named_parameters() if parameter in own}
     return build_optimizer(
         model.named_parameters(),

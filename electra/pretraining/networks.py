@@ -19,9 +19,8 @@ from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 def gather_rows(hidden_BTH: Tensor, positions_BN: Tensor) -> Tensor:
     """Return the hidden states at the chosen positions, (M, H)."""
     rows, length, hidden = hidden_BTH.shape
-    flat_M = (positions_BN + length * torch.arange(rows, device=positions_BN.device)[:, None]).view(
-        -1
-    )
+    starts_B = length * torch.arange(rows, device=positions_BN.device)
+    flat_M = (positions_BN + starts_B[:, None]).view(-1)
     return hidden_BTH.reshape(-1, hidden).index_select(0, flat_M)
 
 

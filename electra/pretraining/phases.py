@@ -36,13 +36,8 @@ def phases_of(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
     """Return the phases of a run of `steps`; one, where none are set."""
     parts = settings.phases or (PhaseConfig(length=settings.length, share=1.0),)
     total = sum(part.weight for part in parts)
-    edges = [
-        0,
-        *(
-            round(steps * end / total)
-            for end in itertools.accumulate(part.weight for part in parts)
-        ),
-    ]
+    ends = itertools.accumulate(part.weight for part in parts)
+    edges = [0, *(round(steps * end / total) for end in ends)]
     return tuple(
         Phase(first, last, part.length, part.batch or settings.batch)
         for part, (first, last) in zip(parts, itertools.pairwise(edges), strict=True)

@@ -1,5 +1,5 @@
-"""What a checkpoint holds of a run, to disk and back: weights, optimizer, running sums, and the
-curve so far.
+"""Save and load what a checkpoint holds of a run: weights, optimizer, running sums, and the curve
+so far.
 
 The main process reads and writes, so a checkpoint does not depend on the number of processes.
 """
@@ -36,8 +36,8 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_history(self, records: Sequence[dict[str, Any]]) -> None:
-        """Start from the records of a checkpoint; `metrics.jsonl` is a copy for whoever watches,
-        and never read.
+        """Start from the records of a checkpoint. `metrics.jsonl` is a copy for whoever watches
+        the run. The program never reads it.
         """
         self.history = list(records)
         if self.world.main:
@@ -61,10 +61,10 @@ class State:
         size = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3
         missing = keep + 1 - len(checkpoint.steps(self.run))
         free = shutil.disk_usage(self.run).free
-        if missing > 0 and free < missing * size:
-            needed = f"{missing} checkpoints take {missing * size:,}"
+        if free < missing * size:
             raise OutOfRoom(
-                f"{self.run}: has {free:,} bytes free, and {needed}: free some space, or move the project"
+                f"{self.run}: has {free:,} bytes free, and {missing} checkpoints take "
+                f"{missing * size:,}: free some space, or move the project"
             )
 
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
@@ -77,19 +77,17 @@ class State:
             }
         if not self.world.main:
             return
-        running = {
-            f"{kind}/{name}": value
-            for kind, sums in self.sums.items()
-            for name, value in sums.items()
-        }
+        running: dict[str, Tensor] = {}
+        for kind, sums in self.sums.items():
+            running |= {f"{kind}/{name}": value for name, value in sums.items()}
         groups = {**self._tensors(), "running": running}
-        checkpoint.save(
-            self.run, step, groups, progress | {"fingerprint": self.fingerprint}, keep=keep
-        )
+        progress = progress | {"fingerprint": self.fingerprint}
+        checkpoint.save(self.run, step, groups, progress, keep=keep)
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Raise CorruptFile for a checkpoint of another run."""
-        if (theirs := identity(progress)) != self.fingerprint:
+        theirs = identity(progress)
+        if theirs != self.fingerprint:
             changes = describe(differences(theirs or {}, self.fingerprint))
             raise CorruptFile(f"{self.run}: holds a checkpoint of another run ({changes})")
         self.check_shapes(groups)
@@ -102,10 +100,13 @@ class State:
             expected = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
             saved = {name: tuple(tensor.shape) for name, tensor in groups.get(file, {}).items()}
             for name in sorted(expected.keys() | saved.keys()):
-                theirs, ours = saved.get(name), expected.get(name)
+                theirs = saved.get(name)
+                ours = expected.get(name)
                 if theirs != ours:
-                    wrong = f"holds a checkpoint with {name} of shape {theirs}, not {ours}, as the settings say"
-                    raise CorruptFile(f"{self.run}: {wrong}")
+                    raise CorruptFile(
+                        f"{self.run}: holds a checkpoint with {name} of shape {theirs}, not "
+                        f"{ours}, as the settings say"
+                    )
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""
@@ -123,15 +124,11 @@ class State:
         return progress
 
     def _tensors(self) -> checkpoint.Groups:
-        """Return weights and the optimizer's state by name; they share memory with what they are
-        of.
-        """
+        """Return weights and the optimizer's state by name, in their own memory."""
         weights = {name: parameter.detach() for parameter, name in self.names.items()}
-        moments = {
-            f"{key}.{self.names[parameter]}": value
-            for parameter, state in self.optimizer.state.items()
-            for key, value in state.items()
-        }
+        moments: dict[str, Tensor] = {}
+        for parameter, state in self.optimizer.state.items():
+            moments |= {f"{key}.{self.names[parameter]}": value for key, value in state.items()}
         return {"model": weights, "optimizer": moments}
 
 

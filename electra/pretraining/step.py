@@ -113,8 +113,12 @@ class Step:
         graphs: Graphs | None = None,
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
-        self.model, self.optimizer, self.world = model, optimizer, world
-        self.precision, self.graphs, self.threads = precision, graphs, threads
+        self.model = model
+        self.optimizer = optimizer
+        self.world = world
+        self.precision = precision
+        self.graphs = graphs
+        self.threads = threads
         self.bad = torch.zeros((), device=world.device)
         self.loss = torch.zeros((), device=world.device)  # of the step's slices so far
         optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler tells it
@@ -138,29 +142,26 @@ class Step:
             if self.graphs:
                 self.graphs.restart(slices[0])
         sums: dict[str, Tensor] = {}
-        for found in (
-            self._run_halves(slices, stage)
-            if self.threads
-            else self._run_slices(slices, seeds, stage)
-        ):
-            add_sums(sums, found)
+        run = self._run_halves if self.threads else self._run_slices
+        for of_slice in run(slices, seeds, stage):
+            add_sums(sums, of_slice)
         if begins:
             missing = [
                 name
-                for name, of in self.model.named_parameters()
-                if of.requires_grad and of.grad is None
+                for name, parameter in self.model.named_parameters()
+                if parameter.requires_grad and parameter.grad is None
             ]
             assert not missing, f"not connected to the loss: {', '.join(missing)}"
         self.world.sum_in_place([self.loss])
         self.world.sum_in_place(
             self._gradients(), half=self.model.config.pretrain.all_reduce == "bf16"
         )
-        norm = self._do("update", self._update)
+        norm = self._run_part("update", self._update)
         if self.graphs:
             self.graphs.steps += 1
         return sums, norm
 
-    def _do(self, name: str, work: Callable[[], Any]) -> Any:
+    def _run_part(self, name: str, work: Callable[[], Any]) -> Any:
         return self.graphs.run(name, work) if self.graphs else work()
 
     def _run_slices(
@@ -170,10 +171,8 @@ class Step:
         for index, (batch, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
             placed = self.graphs.place(batch) if self.graphs else batch
-            yield self._do(
-                "more" if index else "first",
-                partial(self._run_slice, placed, stage, first=index == 0),
-            )
+            work = partial(self._run_slice, placed, stage, first=index == 0)
+            yield self._run_part("more" if index else "first", work)
 
     def _run_slice(self, batch: Batch, stage: str, *, first: bool) -> dict[str, Tensor]:
         # in a graph, backward then writes gradients to the graph's memory instead of adding to them
@@ -187,8 +186,11 @@ class Step:
         self.loss += loss
         return {**outputs.sums, "loss": loss}
 
-    def _run_halves(self, slices: Sequence[Batch], stage: str) -> Iterator[dict[str, Tensor]]:
-        """Run two slices at once; yield the sums of each. Without dropout there is nothing to seed.
+    def _run_halves(
+        self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
+    ) -> Iterator[dict[str, Tensor]]:
+        """Run two slices at once; yield the sums of each. No seed is used, since there is no
+        dropout.
 
         Threads that share a loop wait for one another some thousand times a step, these once: 1.74
         times as fast as one thread against 1.24 on an idle machine, and on a busy one four to eight
@@ -228,7 +230,8 @@ def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
     """Return whether steps of these batches run as halves: not with dropout, whose numbers come
     from one generator.
     """
-    settings, encoder = config.pretrain, config.encoder
+    settings = config.pretrain
+    encoder = config.encoder
     return (
         world.device.type == "cpu"
         and world.size == 1
@@ -247,6 +250,5 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
-        trim_threshold, mmap_max = -1, -4
-        mallopt(trim_threshold, 2**31 - 1)
-        mallopt(mmap_max, 0)
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+        mallopt(-4, 0)  # M_MMAP_MAX

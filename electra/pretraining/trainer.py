@@ -7,6 +7,7 @@ the same machine and thread count.
 """
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from electra.pretraining.dataloader import Data, Feed, part
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
-from electra.pretraining.model import Pretraining, optimizer_of
+from electra.pretraining.model import Batch, Pretraining, optimizer_of
 from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
 from electra.pretraining.state import State
 from electra.pretraining.step import Graphs, Step, halves, keep_freed_memory
@@ -129,8 +130,10 @@ def pretrain(
         # ── networks with their first weights, optimizer, slices of a batch ──
 
         if world.broadcast_object(fingerprint) != fingerprint:
-            differ = f"process {world.rank} finds other settings, data or code here than the main process"
-            raise BadInput(f"{run}: {differ}: share the project folder between the machines")
+            raise BadInput(
+                f"{run}: process {world.rank} finds other settings, data or code here than the "
+                "main process: share the project folder between the machines"
+            )
         batches = {phase.batch for phase in phases}
         halved = halves(config, batches, world)
         threads = held.enter_context(ThreadPoolExecutor(2)) if halved else None
@@ -138,7 +141,7 @@ def pretrain(
             keep_freed_memory()
         at_once = 2 if halved else 1
         torch.set_num_threads(settings.threads // at_once)
-        cut, mine = world.slices(batches, settings.accumulate, at_once)
+        slice_count, own_slices = world.slices(batches, settings.accumulate, at_once)
 
         torch.manual_seed(derive(settings.seed, "init"))
         model = Pretraining(config, data.vocab_size, data.special, data.unigram_V)
@@ -153,10 +156,10 @@ def pretrain(
 
         def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
             state.check_shapes(groups)
-            at, stage = progress["step"], progress["stage"]
-            if at >= steps or stage != stage_of(config, at, steps):
+            step, stage = progress["step"], progress["stage"]
+            if step >= steps or stage != stage_of(config, step, steps):
                 raise BadInput(
-                    f"{run}: cannot go on at step {at:,} ({stage}) of {steps:,}: change the steps"
+                    f"{run}: cannot go on at step {step:,} ({stage}) of {steps:,}: change the steps"
                 )
 
         if folder:
@@ -175,7 +178,8 @@ def pretrain(
         first: int = progress["step"]
         state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
-        continued, code = progress["continued"], run_dir.versions(progress)
+        continued = progress["continued"]
+        code = run_dir.versions(progress)
         if code and launch.code and code[-1][1] != launch.code:
             notify(f"the code has changed at step {first:,}; `--restart` would start over")
         if launch.code and (not code or code[-1][1] != launch.code):
@@ -186,9 +190,7 @@ def pretrain(
         graphs = None
         if device.type == "cuda" and settings.compile == "auto":
             if not lacks_to_compile():
-                notify(
-                    "compiling: the first steps take a minute or two, and again for rows of another length"
-                )
+                notify("compiling: the first steps on rows of one length take a minute or two")
                 compile_parts(model)
             if torch.version.hip is None:  # on ROCm a capture may pass over illegal work in silence
                 graphs = Graphs(device)
@@ -196,66 +198,67 @@ def pretrain(
             model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads
         )
         held_out = Feed(data.valid, config, device, "valid noise", phases[-1].batch)
-        # what every process knows is counted by one
+        # one process counts what all of them know
         counted = torch.full((), float(world.main), device=device)
 
-        # ── what the loop does now and then ──
+        # ── what the loop does at some steps ──
 
         saved_at = evaluated_at = logged_at = time.monotonic()  # seconds
-        logged, warned = first, False
+        logged_step = first
+        warned = False
 
         def spent(done: int) -> dict[str, Any]:
             """Return steps, tokens and FLOPs so far, across a change of settings in mid-run."""
-            since: dict[str, Any] = (
-                continued[-1] if continued else {"step": 0, "tokens": 0, "flops": 0.0}
-            )
-            count = {phase: phase.steps(since["step"], done) for phase in phases}
-            read = since["tokens"] + round(sum(count[phase] * tokens[phase] for phase in phases))
+            start: dict[str, Any] = {"step": 0, "tokens": 0, "flops": 0.0}
+            if continued:
+                start = continued[-1]
+            count = {phase: phase.steps(start["step"], done) for phase in phases}
+            read = round(sum(count[phase] * tokens[phase] for phase in phases))
+            computed = sum(count[phase] * flops[phase] for phase in phases)
             return {
                 "step": done,
-                "tokens": read,
-                "flops": since["flops"] + sum(count[of] * flops[of] for of in phases),
+                "tokens": start["tokens"] + read,
+                "flops": start["flops"] + computed,
             }
 
         def is_due(done: int, every: int, minutes: float, before: float) -> bool:
-            """Return whether it is time: every so many steps, but no sooner than `minutes` after
-            the time `before`.
+            """Return whether something is due: `every` so many steps, but no sooner than `minutes`
+            after the time `before`, and at the end.
             """
-            late = time.monotonic() - before >= minutes * 60
-            return done == steps or (done % every == 0 and world.any_rank(late))
+            late_enough = time.monotonic() - before >= minutes * 60
+            return done == steps or (done % every == 0 and world.any_rank(late_enough))
+
+        def slices_of(batch: Batch) -> list[Batch]:
+            return [part(batch, index, slice_count) for index in own_slices]
 
         def send(done: int, kind: str, numbers: dict[str, float]) -> None:
             if world.main:
                 log(done, {f"{kind}/{name}": value for name, value in numbers.items()})
 
         def log_training(done: int) -> float:
-            """Log the means since the last time; return the loss."""
-            nonlocal logged, logged_at
+            """Send the means since the last call to the log, and return the mean loss."""
+            nonlocal logged_step, logged_at
             sums = read_sums(world.all_reduce_sum(state.sums["log"]))
             state.sums["log"] = {}
-            means = {
-                "loss": sums["loss"] / sums["count"],
-                "grad_norm": sums["grad_norm"] / sums["count"],
-            }
-            speed = (spent(done)["tokens"] - spent(logged)["tokens"]) / (
-                time.monotonic() - logged_at
-            )
-            shown = {"learning_rate": rate(config, done - 1, steps), "tokens_per_second": speed}
-            send(done, "train", {**means, **metrics(sums), **shown})
-            logged, logged_at = done, time.monotonic()
-            return means["loss"]
+            read = spent(done)["tokens"] - spent(logged_step)["tokens"]
+            numbers = {name: sums[name] / sums["count"] for name in ("loss", "grad_norm")}
+            numbers |= metrics(sums)
+            numbers["learning_rate"] = rate(config, done - 1, steps)
+            numbers["tokens_per_second"] = read / (time.monotonic() - logged_at)
+            send(done, "train", numbers)
+            logged_step = done
+            logged_at = time.monotonic()
+            return numbers["loss"]
 
         def evaluate_held_out(done: int) -> None:
-            """Add the metrics of held-out rows, and the mean training loss since the last time, to
+            """Add the metrics of held-out rows, and the mean training loss since the last call, to
             the history.
             """
-            nonlocal logged, logged_at, evaluated_at, warned
-            stage, count = stage_of(config, done, steps), settings.eval_batches
-            slices = (
-                part(held_out.batch(number), index, cut)
-                for number in range(count)
-                for index in mine
-            )
+            nonlocal logged_step, logged_at, evaluated_at, warned
+            stage = stage_of(config, done, steps)
+            count = settings.eval_batches
+            batches = map(held_out.batch, range(count))
+            slices = itertools.chain.from_iterable(map(slices_of, batches))
             numbers = evaluate(model, slices, stage, count, world, precision, threads)
             record = {**spent(done), **numbers}
             if state.sums["eval"]:
@@ -264,17 +267,17 @@ def pretrain(
                 state.sums["eval"] = {}
             state.record(record)
             send(done, "valid", numbers)
-            # a weak discriminator is told of once, not at every look, and not before it can have
-            # learnt
+            # warn of a weak discriminator once, and not before it can have learnt
             warm = settings.warmup + (steps // 2 if stage == "discriminator" else 0)
-            looked = stage != "generator" and (
-                done == steps or (done > warm and record["tokens"] > PLATEAU)
-            )
-            found = weakness(record, data.train.tokens) if looked else ""
-            if found and not warned:
-                notify(f"WARNING at step {done:,}: {found}")
-            warned = bool(found)
-            logged, logged_at, evaluated_at = done, time.monotonic(), time.monotonic()
+            ready = done == steps or (done > warm and record["tokens"] > PLATEAU)
+            warning = ""
+            if ready and stage != "generator":
+                warning = weakness(record, data.train.tokens)
+            if warning and not warned:
+                notify(f"WARNING at step {done:,}: {warning}")
+            warned = bool(warning)
+            logged_step = done
+            logged_at = evaluated_at = time.monotonic()
 
         def save(done: int) -> None:
             nonlocal saved_at
@@ -292,11 +295,13 @@ def pretrain(
             saved_at = time.monotonic()
 
         def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
-            """Stop at a step that is not finite; from it on nothing has changed."""
+            """Raise NonFinite after a step that is not finite. Nothing has changed since then."""
             if train_step.bad.item():
                 loss = read_sums(world.all_reduce_sum(sums))["loss"]
-                told = f"loss {loss} and gradient norm {norm.item()} are not finite, so no update was made with them"
-                raise NonFinite(f"step {done}: {told}: lower pretrain.learning_rate")
+                raise NonFinite(
+                    f"step {done}: loss {loss} and gradient norm {norm.item()} are not finite, so "
+                    "no update was made with them: lower pretrain.learning_rate"
+                )
 
         # ── train ──
 
@@ -304,9 +309,11 @@ def pretrain(
             evaluate_held_out(0)
         bar = held.enter_context((launch.bar if world.main else Bar)(launch.title, last, "steps"))
         for step in range(first, last):
-            done, stage = step + 1, stage_of(config, step, steps)
+            done = step + 1
+            stage = stage_of(config, step, steps)
             if step == first or step in {phase.first for phase in phases}:
-                phase, begun = phase_at(phases, step), step
+                phase = phase_at(phases, step)
+                begun = step
                 feed = Feed(
                     data.rows(phase.length, phase.batch), config, device, "noise", phase.batch
                 )
@@ -314,10 +321,8 @@ def pretrain(
                 model.begin_stage(stage, copy=step == steps // 2)
 
             set_rate(state.optimizer, rate(config, step, steps))
-            batch = feed.batch(step)
-            slices = [part(batch, index, cut) for index in mine]
-            seeds = [derive(settings.seed, "dropout", step, index) for index in mine]
-            sums, norm = train_step(slices, seeds, stage)
+            seeds = [derive(settings.seed, "dropout", step, index) for index in own_slices]
+            sums, norm = train_step(slices_of(feed.batch(step)), seeds, stage)
             sums["count"] = counted
             add_sums(state.sums["log"], {**sums, "grad_norm": norm * counted})
             add_sums(state.sums["eval"], sums)
@@ -350,15 +355,15 @@ def pretrain(
                 bar.update(done)
             if is_due(done, settings.eval_every, settings.min_eval_interval_minutes, evaluated_at):
                 evaluate_held_out(done)
-            stopping = world.any_rank(bool(stop))  # asked once: a signal may come at any line
+            stopping = world.any_rank(bool(stop))  # read once: a signal may come at any line
             if stopping:
                 require_finite(done, sums, norm)
             if save_due or stopping:
                 save(done)
             if stopping:
-                by = f"signal {stop.signal}" if stop else "a signal to another process"
-                saved = "everything is saved, and the same command goes on"
+                cause = f"signal {stop.signal}" if stop else "a signal to another process"
                 raise Stopped(
-                    f"{launch.title}: stopped by {by} after step {done:,} of {steps:,}; {saved}"
+                    f"{launch.title}: stopped by {cause} after step {done:,} of {steps:,}; "
+                    "everything is saved, and the same command goes on"
                 )
         return Trained(model.eval(), state.history, max(first, last), precision, continued, code)

@@ -39,13 +39,15 @@ Saved = tuple[int, Groups, Progress]
 
 
 def steps(run: Path) -> list[int]:
-    """Steps that have a checkpoint folder under its final name, oldest first."""
-    matches = (re.fullmatch(r"step-(\d+)", path.name) for path in run.glob("step-*"))
+    """Return the steps that have a checkpoint folder under its final name, oldest first."""
+    matches = (re.fullmatch(r"step-(0|[1-9][0-9]*)", path.name) for path in run.glob("step-*"))
     return sorted(int(match[1]) for match in matches if match)
 
 
 def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep: int) -> None:
-    """Save `step-N`, read it back, then prune to the newest `keep`. Non-finite tensors are refused."""
+    """Save `step-N`, read it back, then prune to the newest `keep`. Raise NonFinite for a tensor
+    that is not finite.
+    """
     from electra.storage.tensors import write_tensors
 
     for file, tensors in groups.items():
@@ -113,16 +115,10 @@ def load(folder: Path) -> Saved:
 
     step = int(folder.name.removeprefix("step-"))
     with readable(folder):
-        files = [
-            Path(name)
-            for name in verify_manifest(folder, step=step)["files"]
-            if name.endswith(".safetensors")
-        ]
-        return (
-            step,
-            {file.stem: read_tensors(folder / file, "") for file in files},
-            read_json(folder / PROGRESS),
-        )
+        names = verify_manifest(folder, step=step)["files"]
+        files = [folder / name for name in names if name.endswith(".safetensors")]
+        groups = {file.stem: read_tensors(file, "") for file in files}
+        return step, groups, read_json(folder / PROGRESS)
 
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:

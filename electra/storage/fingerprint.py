@@ -17,16 +17,15 @@ _SHOWN = 12  # characters of a hash
 
 
 def differences(old: Fingerprint, new: Fingerprint) -> Changes:
-    """Every key in which two fingerprints differ."""
-    before, after = dict(_flat(old)), dict(_flat(new))
-    keys = [*before, *(key for key in after if key not in before)]
-    return {
-        key: [before.get(key), after.get(key)] for key in keys if before.get(key) != after.get(key)
-    }
+    """Return every key in which two fingerprints differ."""
+    before = dict(_flat(old))
+    after = dict(_flat(new))
+    pairs = {key: [before.get(key), after.get(key)] for key in before | after}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def describe(changes: Changes) -> str:
-    """`pretrain.steps 800 -> 600, train 1f0c52d3… -> 9a8b7c6d…`: what a user reads of changes."""
+    """Return what a user reads of changes: `pretrain.steps 800 -> 600, train 1f0c… -> 9a8b…`."""
     return ", ".join(f"{key} {_show(old)} -> {_show(new)}" for key, (old, new) in changes.items())
 
 

@@ -28,21 +28,21 @@ from electra.files import (
 MANIFEST = "MANIFEST.json"
 CARD = "README.md"  # is for people, who may edit it: no manifest watches over it
 _SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
-_hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
+_hashed: dict[tuple[int, ...], str] = {}
 
 
 def sha256_once(path: Path) -> str:
-    """Hex sha256 of a file, hashed once a process: again only when its inode, size or times are
-    others than then.
+    """Return the hex sha256 of a file, hashed once a process: again only when its inode, size or
+    times have changed.
     """
-    status, place = path.stat(), path.absolute()
+    status = path.stat()
     stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    if (known := _hashed.get(place)) is not None and known[0] == stamp:
-        return known[1]
-    digest = sha256_file(path)
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED:
-        _hashed[place] = stamp, digest
-    return digest
+    if stamp not in _hashed:
+        digest = sha256_file(path)
+        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) <= _SETTLED:
+            return digest
+        _hashed[stamp] = digest
+    return _hashed[stamp]
 
 
 def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _hash(manifest: dict[str, Any]) -> str:
 
 
 def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any]:
-    """Return a folder's manifest, which must be whole and say these fields; its files are not read."""
+    """Return a folder's manifest, which must be whole and say these fields. Read no other file."""
     path = folder / MANIFEST
     with readable(path, do):
         if not folder.is_dir():
@@ -107,8 +107,6 @@ def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any
         if not path.is_file():
             raise CorruptFile(f"{folder}: has no {MANIFEST}, so it is not complete; {do}")
     manifest = read_sealed(path, do)
-    if not isinstance(manifest.get("files"), dict):
-        raise CorruptFile(f"{path}: lists no files; {do}")
     for key, value in fields.items():
         if manifest.get(key) != value:
             raise CorruptFile(
@@ -132,31 +130,25 @@ def verify_manifest(
     return manifest
 
 
-def locate(folder: Path, name: str, do: str = AGAIN) -> Path:
-    """Return the path of a file that a manifest lists. It may be a link, as DVC makes; no folder on
-    the way may.
-    """
-    parent = Path(name).parent
-    if parent != Path():
-        folder = safe_join(folder, str(parent), do)
-    return folder / Path(name).name
-
-
 def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
-    """Check one file of a folder against the manifest that was read there."""
-    with readable(folder / name, do):
-        path = locate(folder, name, do)
-        fact = manifest["files"].get(name)
-        if not isinstance(fact, dict) or fact.get("sha256") is None:
+    """Check one file of a folder against the manifest that was read there. It may be a link, as DVC
+    makes. No folder on the way may.
+    """
+    path = folder / name
+    with readable(path, do):
+        if path.parent != folder:
+            safe_join(folder, str(Path(name).parent), do)
+        if name not in manifest["files"]:
             raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
-        size = fact.get("bytes")
         if not path.is_file():
             raise CorruptFile(f"{path}: is missing; {do}")
-        if path.stat().st_size != size:
-            raise CorruptFile(f"{path}: has {path.stat().st_size} bytes instead of {size}; {do}")
+        expected = manifest["files"][name]
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise CorruptFile(f"{path}: has {size} bytes instead of {expected['bytes']}; {do}")
         digest = sha256_once(path)
-        if digest != fact["sha256"]:
-            raise CorruptFile(f"{path}: has sha256 {digest} instead of {fact['sha256']}; {do}")
+        if digest != expected["sha256"]:
+            raise CorruptFile(f"{path}: has sha256 {digest} instead of {expected['sha256']}; {do}")
 
 
 def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@ run.
 
     runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
     runs/pretrain/1f0c52d3/step-800/    a checkpoint
-    runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code: kept until `electra clean`
+    runs/pretrain/1f0c52d3.old/         the same run, finished by earlier code
 
 A fingerprint is of settings and data, so two settings never share a folder, and settings that come
 back find their run. Code is an attribute of a run: it is recorded with every checkpoint and result,
@@ -23,14 +23,16 @@ from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 
-RUNS, RECORD, OLD = Path("runs"), "run.json", ".old"
+RUNS = Path("runs")
+RECORD = "run.json"
+OLD = ".old"
 # the run to continue: what `--continue` is without a command line, as in DVC
 CONTINUE = "ELECTRA_CONTINUE"
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
 def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
-    """The folder of the run of this fingerprint, or of the hex digest of one."""
+    """Return the folder of the run of this fingerprint, or of the hex digest of one."""
     return runs / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
 
 
@@ -48,7 +50,7 @@ def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
 
 
 def entry_of(run: Path) -> str:
-    """The entry of params.yaml that a run belongs to; empty if that is unknown."""
+    """Return the entry of params.yaml that a run belongs to, "" if that is unknown."""
     with contextlib.suppress(UserError, AttributeError):
         return str(read_json(run / RECORD).get("entry", ""))
     return ""
@@ -62,7 +64,9 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, patience: float = 0) -> None:
-        self.path, self.patience, self._lock = path, patience, contextlib.ExitStack()
+        self.path = path
+        self.patience = patience
+        self._lock = contextlib.ExitStack()
 
     def __enter__(self) -> "RunFolder":
         self._lock.enter_context(lock_folder(self.path, self.patience))
@@ -122,7 +126,7 @@ def versions(progress: Progress) -> Versions:
 
 
 def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
-    """Leave only checkpoints in a run's folder that training may continue from.
+    """Prepare a run's folder: leave only checkpoints that training may continue from.
 
     Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished
     (`last`: its last step) by other code than this is archived, since it will be trained again.
@@ -135,9 +139,8 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
     latest = newest(run) or {}
     used = versions(latest)
     if used and code and latest["step"] >= last and used[-1][1] != code:
-        _say(
-            f"{run}: finished under other code, so it is trained again; the old run is {held.archive()}"
-        )
+        old = held.archive()
+        _say(f"{run}: finished under other code, so it is trained again; the old run is {old}")
 
 
 def continue_from(
@@ -154,11 +157,14 @@ def continue_from(
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
     settings cannot go on from.
     """
-    if progress := newest(run):
-        if any(change["run"] == source.name for change in progress.get("continued", [])):
+    progress = newest(run)
+    if progress:
+        if any(change["run"] == source.name for change in progress["continued"]):
             return
-        held = f"holds a run of these settings, at step {progress['step']:,}"
-        raise BadInput(f"{run}: {held}; give --restart first to archive it")
+        raise BadInput(
+            f"{run}: holds a run of these settings, at step {progress['step']:,}; give --restart "
+            "first to archive it"
+        )
     newest_saved = checkpoint.load_newest(source, rename_bad=False)
     if newest_saved is None:
         raise BadInput(f"{source}: holds no checkpoint")
@@ -172,21 +178,14 @@ def continue_from(
             old = changed[key][0]
             raise BadInput(f"{source}: cannot be continued under another {key} than {old}; {do}")
     fits(groups, saved)
-    change = {key: saved[key] for key in ("step", "tokens", "flops")} | {
-        "run": source.name,
-        "changed": changed,
-    }
-    saved |= {
-        "code": versions(saved),
-        "fingerprint": fingerprint,
-        "continued": [*saved["continued"], change],
-    }
+    change = {key: saved[key] for key in ("step", "tokens", "flops")}
+    change |= {"run": source.name, "changed": changed}
+    saved |= {"fingerprint": fingerprint, "continued": [*saved["continued"], change]}
     if "pretrain.precision" in changed:
         del saved["precision"]
     checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
-    _say(
-        f"{run}: continues {source.name} from step {step:,}, with {describe(changed) or 'the same settings'}"
-    )
+    settings = describe(changed) or "the same settings"
+    _say(f"{run}: continues {source.name} from step {step:,}, with {settings}")
 
 
 def _say(sentence: str) -> None:

@@ -64,9 +64,8 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
     for name, place in places.items():
         tensor = tensors[name]
         if tensor.shape != place.shape:
-            raise BadInput(
-                f"{where}: {name} has shape {tuple(tensor.shape)} instead of {tuple(place.shape)}; {do}"
-            )
+            shapes = f"{tuple(tensor.shape)} instead of {tuple(place.shape)}"
+            raise BadInput(f"{where}: {name} has shape {shapes}; {do}")
         if not tensor.is_floating_point():
             kind = str(tensor.dtype).removeprefix("torch.")
             raise BadInput(f"{where}: {name} holds {kind} instead of floating point; {do}")

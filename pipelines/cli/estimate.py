@@ -21,7 +21,7 @@ from electra.pretraining.phases import phases_of
 from pipelines.config.params import Params
 from pipelines.runtime import cost
 from pipelines.runtime.cost import CARDS, Card, span
-from pipelines.sources import LocalCorpus, OwnTasks, own
+from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms
 from pipelines.stages.glue import configs_of
@@ -186,8 +186,8 @@ def text_bytes(params: Params, corpus: str) -> float:
 def rows_of(task: str, source: str, params: Params) -> int:
     """Return the training rows of a task, as far as its source says before anything has run."""
     config = params.tasks[source]
-    if isinstance(config, OwnTasks):
-        return sum(1 for _ in own.records(Path(config.tasks[task].train)))
+    if isinstance(config, CustomTasks):
+        return sum(1 for _ in custom_tasks.records(Path(config.tasks[task].train)))
     if config.kind == "sample":
         return SAMPLE
     return GLUE[task].train_rows if task in GLUE else QUESTIONS[task]

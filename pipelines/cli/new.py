@@ -28,7 +28,7 @@ from electra.pretraining.trainer import pretrain as pretrain_model
 from pipelines.config.params import FILE, NAME, load
 from pipelines.config.settings_file import read
 from pipelines.preflight import infer_sources
-from pipelines.sources import own
+from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.text.cleaning import Rejected
@@ -193,14 +193,16 @@ def _task_entries(
             f"--task: names {len(files)} files; give two or three: train, dev and perhaps test"
         )
     rows = [
-        row for _, row in islice(own.records(Path(files[0])), ROWS) if not isinstance(row, Rejected)
+        row
+        for _, row in islice(custom_tasks.records(Path(files[0])), ROWS)
+        if not isinstance(row, Rejected)
     ]
     if not rows:
         raise BadInput(f"{files[0]}: has no row with a text and a label")
     found = dict(zip(("train", "dev", "test"), files, strict=False))
     found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
     kind = _kind([row.get(found["label"]) for row in rows])
-    count = sum(1 for _ in own.records(Path(files[0])))
+    count = sum(1 for _ in custom_tasks.records(Path(files[0])))
     epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count)))
     recipe: dict[str, Any] = {"epochs": epochs, "bias_correction": True}
     if width <= NARROW:

@@ -34,9 +34,11 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
     if not (model / "config.json").is_file():
         raise no_model(model)
     ready = load_model(open_folder(model))
-    form = predict_rows.of(ready.task)
+    form = predict_rows.schema_of(ready.task)
     lines = (
-        dump_line(line) for name in files for line in answer(ready, predict_rows.read(form, name))
+        dump_line(line)
+        for name in files
+        for line in answer(ready, predict_rows.read_rows(form, name))
     )
     if output is not None:
         write_through(output, "".join(lines))

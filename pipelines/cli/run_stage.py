@@ -18,6 +18,7 @@ from pipelines.cli import manage_runs
 from pipelines.config.params import load
 from pipelines.runtime import processes
 from pipelines.stages import STAGES, data_label
+from pipelines.stages.summarize import record_results
 
 TIMINGS = Path("runs/timings.json")
 
@@ -52,21 +53,27 @@ def run(
             return processes.launch([*debug, stage, name], variables, key)
     work = STAGES[stage]
     data = {"data": data_label(f"{stage}@{name}", params)}
-    start = tracking.Start(
-        stage, name, work.settings(name, params), data, work.inputs(params, name)
-    )
     main = processes.is_main()
     started = time.monotonic()
-    where = params.tracking if main else "none"
-    record = tracking.open_run(start, tracking=where, run_folder=Path("runs") / key)
+    record = tracking.open_run(
+        stage,
+        name,
+        tracking=params.tracking if main else "none",
+        run_folder=Path("runs") / key,
+        params=work.settings(name, params),
+        tags=data,
+        upstream=work.inputs(params, name),
+    )
     with stopping.interruptible(), record as tracker:
         if stage == "corpus":
             preflight.print_hints(params.corpora[name], f"corpora.{name}")
         work.run(name, params, tracker)
-    if main and work.has_cards:
-        from pipelines.stages import cards  # here, since importing torch takes seconds
+        if main and work.has_cards:
+            from pipelines.stages import cards  # here, since importing torch takes seconds
 
-        cards.write(stage, name, params)
+            cards.write(stage, name, params)
+        if main:
+            record_results(stage, name, tracker)
     if main:
         note_duration(key, started, tracker.clock)
     return 0

@@ -42,7 +42,7 @@ from pipelines.config.ablation_config import AblationConfig, Protocol
 from pipelines.config.groups import with_groups
 from pipelines.config.recipes import PaperRecipe
 from pipelines.config.settings_file import one_line, read
-from pipelines.sources import CorpusConfig, LocalTasks, OwnTasks, TaskSourceConfig
+from pipelines.sources import CorpusConfig, CustomTasks, LocalTasks, TaskSourceConfig
 
 FILE = Path("params.yaml")
 # set for a run of a model alone: its settings may not fit an ablation's arms
@@ -248,13 +248,13 @@ class Params(Settings):
     def own_tasks(self, source: str) -> tuple[str, ...]:
         """The names of the tasks that a source has beside GLUE's."""
         tasks = self.tasks[source]
-        return tuple(tasks.tasks) if isinstance(tasks, OwnTasks) else ()
+        return tuple(tasks.tasks) if isinstance(tasks, CustomTasks) else ()
 
     def squad_versions(self, finetuning: str) -> tuple[str, ...]:
         """The versions of SQuAD to run; none if the source has no SQuAD."""
         config = self.finetunings[finetuning]
         source = self.tasks[config.tasks]
-        if isinstance(source, OwnTasks) or (
+        if isinstance(source, CustomTasks) or (
             isinstance(source, LocalTasks) and source.squad is None
         ):
             return ()

@@ -8,6 +8,7 @@ started no thread (a fork of the caller would copy whatever locks its threads ho
 are, and which one runs a job, affects no result.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -208,12 +209,14 @@ def run_all(
 
 def alone(job: Job) -> Record:
     """Run a job on one thread, so that its bytes do not depend on the machine's number of cores,
-    and on one GPU.
+    and on one GPU. `seconds` of its record is how long it took.
     """
     use_own_gpu()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    started = time.monotonic()
     try:
-        return run(job)
+        record = run(job)
+        return {**record, "seconds": time.monotonic() - started}
     finally:
         torch.set_num_threads(threads)

@@ -1,7 +1,7 @@
 """The report: results/** in, one self-contained page, figures and tables out (`results/report/`).
 
-    load_results  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples,
-    provenance  ->  page
+    load_results  ->  records  ->  comparison, claims, findings  ->  tables, figures, examples
+    ->  page
 
 `build` writes everything but run.js deterministically: same inputs, same bytes.
 """
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 
 def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
-    """Draw the report of what `params.run` selects from the results below `root` into `out`;
-    returns what was read.
+    """Draw the report of what `params.run` selects from the results below `root` into `out`, and
+    return what was read.
     """
-    from pipelines.report import figures, load_results, page, provenance, tables
+    from pipelines.report import figures, load_results, page, tables
 
     inputs = load_results.load(params, root)
     with atomic_folder(out / "figures") as folder:
         drawn = figures.draw_all(inputs, folder)
-    made = {table.name: table for table in tables.all_tables(inputs)}
+    named = {table.name: table for table in tables.all_tables(inputs)}
     with atomic_folder(out / "tables") as folder:
-        for table in made.values():
+        for table in named.values():
             write_atomic(folder / f"{table.name}.csv", table.csv())
-    for name, text in page.render(inputs, params, drawn, made, root):
-        write_atomic(out / name, text)
-    provenance.write_run(out / "run.js", root)
+    write_atomic(out / "index.html", page.render(inputs, drawn, named, root))
+    page.write_run(out / "run.js", root)
     return inputs

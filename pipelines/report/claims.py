@@ -1,26 +1,24 @@
 """What the paper says of pairs of arms, held against ours: which of its orders came out, are
 reversed, or are open.
 
-A claim names what one arm has and the other has not, once all that they share is taken away; so it
+A claim names what one arm has and the other has not, once all that they share is taken away. So it
 finds its arms in any ablation, at any size, under any name.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from typing import Literal
 
-from pipelines.report import paper
 from pipelines.report.comparison import Difference, decided, difference
 from pipelines.report.paper import CLAIMS, Claim
-from pipelines.report.records import Ablation, Arm
-from pipelines.report.table import NOTES, Row, Table, interval, left, signed
+from pipelines.report.records import Ablation, Arm, Scores
+from pipelines.report.table import NOTES, TONES, Column, Mark, Row, Table, interval, left, signed
 
 BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
-
-
-Pair = tuple[str, str, str, Literal["above", "no gain", "level"], Sequence[float], Sequence[float]]
+ORDER = ("came out", "reversed", "cannot tell yet")
+Pair = tuple[str, str, str, Literal["above", "no gain", "level"], Scores, Scores]
 
 
 @dataclass(frozen=True)
@@ -28,141 +26,148 @@ class Statement:
     """One statement of the paper held against a pair of arms, or of gains."""
 
     text: str
-    paper: str
+    source: str
     pair: str
     verdict: str
-    found: Difference
+    difference: Difference
+    scores: tuple[Scores, Scores]
 
 
 def statements(ablation: Ablation) -> list[Statement]:
-    """Every statement of the paper that this ablation bears on, with what came out here."""
+    """Return every statement of the paper that this ablation bears on, each pair of arms once."""
+    by_scores: dict[tuple[Scores, Scores], Statement] = {}
+    for pairs in (_published(ablation), _claimed(ablation), _gains(ablation)):
+        for text, source, pair, claim, upper, lower in pairs:
+            known = by_scores.get((upper, lower))
+            if known and known.source != source:
+                by_scores[upper, lower] = replace(known, source=f"{known.source}; {source}")
+            elif found := difference(upper, lower):
+                verdict = decided(found, claim)
+                by_scores[upper, lower] = Statement(
+                    text, source, pair, verdict, found, (upper, lower)
+                )
+    return list(by_scores.values())
+
+
+def sentences(ablation: Ablation) -> list[str]:
+    """Return the statements as sentences."""
     result = []
-    for text, source, pair, claim, upper, lower in (
-        *_published(ablation),
-        *_claimed(ablation),
-        *_gains(ablation),
-    ):
-        if found := difference(upper, lower):
-            result.append(Statement(text, source, pair, decided(found, claim), found))
+    for statement in statements(ablation):
+        size = f"{signed(statement.difference.points)} points"
+        if inside := interval(statement.difference):
+            size += f", 95 % interval {inside}"
+        result.append(f"{statement.pair} ({statement.source}): {statement.verdict} ({size}).")
     return result
 
 
-def orders(ablation: Ablation) -> list[str]:
-    """The same as sentences."""
-    found = [(one, interval(one.found)) for one in statements(ablation)]
-    sizes = [
-        f"{signed(one.found.points)} points" + f", 95 % interval {inside}" * bool(inside)
-        for one, inside in found
-    ]
-    return [
-        f"{one.pair} ({one.paper}): {one.verdict} ({size})."
-        for (one, _), size in zip(found, sizes, strict=True)
-    ]
-
-
-def line(ablation: Ablation) -> str:
-    """An ablation in a line: its data, arms, seeds, and how many claims it decides."""
-    verdicts = [one.verdict for one in statements(ablation)]
+def summarize(ablation: Ablation) -> str:
+    """Return an ablation in a line: its data, arms, seeds, and how many claims it decides."""
+    verdicts = [statement.verdict for statement in statements(ablation)]
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
-    sure = sum(verdict in {"came out", "reversed"} for verdict in verdicts)
-    claims = f"{sure} of {len(verdicts)} claims decided" if verdicts else "no claim of the paper"
-    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{'s' * (seeds != 1)}; {claims}"
+    unknown = verdicts.count("cannot tell yet")
+    claims = "no claim of the paper"
+    if verdicts:
+        claims = f"{len(verdicts) - unknown} of {len(verdicts)} claims decided"
+    plural = "" if seeds == 1 else "s"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{plural}; {claims}"
+
+
+def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statement]]:
+    """Return the statements of all ablations by verdict. Of arms that several share, one is
+    enough.
+    """
+    unique = {}
+    for ablation in ablations:
+        for statement in statements(ablation):
+            unique.setdefault((statement.text, statement.scores), (ablation, statement))
+    return sorted(unique.values(), key=lambda item: ORDER.index(item[1].verdict))
+
+
+def count(ablations: Sequence[Ablation]) -> str:
+    """Return how many comparisons confirm, contradict or leave open what the paper says."""
+    verdicts = [statement.verdict for _, statement in all_statements(ablations)]
+    came_out, reversed_ones, unknown = (verdicts.count(verdict) for verdict in ORDER)
+    return (
+        f"Of {len(verdicts)} comparisons that the paper makes, {came_out} came out here, "
+        f"{reversed_ones or 'none'} reversed, and {unknown} cannot be told yet."
+    )
 
 
 def table(ablations: Sequence[Ablation]) -> Table:
-    """The paper's statements, one a row: what this run says of each, and what records on the same
-    tasks do.
-    """
-    groups = {_group(ablation): left(_group(ablation)) for ablation in ablations}
-    found: dict[str, list[tuple[str, Statement]]] = {}
-    for ablation in ablations:
-        for one in statements(ablation):
-            found.setdefault(one.text, []).append((_group(ablation), one))
+    """Return the paper's statements, one a row for each pair of arms, sorted by verdict."""
     rows: list[Row] = []
-    for text, grouped in found.items():
-        source = "; ".join(dict.fromkeys(one.paper for _, one in grouped))
-        here = {
-            column: _summary([one for of, one in grouped if of == group])
-            for group, column in groups.items()
-        }
-        rows.append({left("claim"): text, left("paper"): source, **here})
-    title = f"The paper's statements, and what came out here ({', '.join(dict.fromkeys(a.data for a in ablations))})"
-    return Table("claims", title, rows, (NOTES["decided"],))
-
-
-def _group(ablation: Ablation) -> str:
-    """What heads its column: other tasks, other data and other settings have columns of their own."""
-    run = ablation.origin.rpartition(", ")[2] if ablation.record else "this run"
-    return f"{run}: {ablation.data} ({', '.join(ablation.tasks.values())})"
-
-
-def _summary(found: Sequence[Statement]) -> str | None:
-    """The smallest and the largest difference, and the verdicts on different arms, counted."""
-    # arms are shared between ablations
-    different = list({one.found: one for one in found}.values())
-    points = sorted(one.found.points for one in different)
-    words = [one.verdict for one in different]
-    counted = ", ".join(
-        word + (f" {words.count(word)}×" if len(words) > 1 else "") for word in dict.fromkeys(words)
-    )
-    return (
-        f"{' to '.join(dict.fromkeys(map(signed, (points[0], points[-1]))))}: {counted}"
-        if points
-        else None
+    for ablation, statement in all_statements(ablations):
+        found = statement.difference
+        pair = "" if statement.pair == statement.text else statement.pair
+        tasks = len(ablation.tasks)
+        where = f"{ablation.origin}, {tasks} task{'' if tasks == 1 else 's'}"
+        rows.append(
+            {
+                left("claim"): statement.text,
+                left("pair", under="claim"): pair or None,
+                left("here"): Mark(statement.verdict, TONES.get(statement.verdict, "neutral")),
+                Column("points"): signed(found.points),
+                Column("95 % interval", under="points"): interval(found),
+                left("paper"): statement.source,
+                left("measured on"): where,
+            }
+        )
+    return Table(
+        "claims", "The paper's statements, and what came out here", rows, (NOTES["decided"],)
     )
 
 
 def _published(ablation: Ablation) -> Iterator[Pair]:
-    """Neighbours in the order of the paper's table."""
+    """Yield neighbours in the order of the paper's table."""
+    if ablation.paper is None:
+        return
     arms = {arm.name: arm.scores for arm in ablation.arms if arm.scores}
-    beside = ablation.paper or paper.Beside("", {})
-    ranked = [(arms[name], *row) for name, row in beside.arms.items() if name in arms]
+    ranked = [(arms[name], *row) for name, row in ablation.paper.arms.items() if name in arms]
+    source = ablation.paper.source.removeprefix("paper, ")
     for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
-        level, source = math.isclose(high, low), beside.source.removeprefix("paper, ")
-        text = f"{upper_label} {'level with' if level else 'above'} {lower_label}"
-        source += "" if level else f": {signed(high - low)}"
-        yield text, source, text, "level" if level else "above", upper, lower
+        if math.isclose(high, low):
+            text = f"{upper_label} level with {lower_label}"
+            yield text, source, text, "level", upper, lower
+        else:
+            text = f"{upper_label} above {lower_label}"
+            yield text, f"{source}: {signed(high - low)}", text, "above", upper, lower
 
 
 def _claimed(ablation: Ablation) -> Iterator[Pair]:
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
-            pair = (
-                f"{upper.label} {'gains nothing over' if claim.no_gain else 'above'} {lower.label}"
-            )
-            yield (
-                claim.text,
-                claim.source,
-                pair,
-                "no gain" if claim.no_gain else "above",
-                upper.scores,
-                lower.scores,
-            )
+            words, kind = ("gains nothing over", "no gain") if claim.no_gain else ("above", "above")
+            pair = f"{upper.label} {words} {lower.label}"
+            yield claim.text, claim.source, pair, kind, upper.scores, lower.scores  # type: ignore[misc]
 
 
 def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
-    for upper, lower in permutations((arm for arm in ablation.arms if arm.scores), 2):
-        mine = {
-            key: value for key, value in upper.settings.items() if lower.settings.get(key) != value
-        }
-        other = {
-            key: value for key, value in lower.settings.items() if upper.settings.get(key) != value
-        }
-        if mine == claim.upper and other == claim.lower:
+    for upper, lower in permutations([arm for arm in ablation.arms if arm.scores], 2):
+        differs = [
+            key
+            for key in upper.settings.keys() | lower.settings.keys()
+            if upper.settings.get(key) != lower.settings.get(key)
+        ]
+        pair = [
+            {key: arm.settings[key] for key in differs if key in arm.settings}
+            for arm in (upper, lower)
+        ]
+        if pair == [claim.upper, claim.lower]:
             yield upper, lower
 
 
 def _gains(ablation: Ablation) -> Iterator[Pair]:
-    """Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the largest."""
+    """Yield Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the
+    largest.
+    """
+    if len(ablation.axes) != 2:
+        return
     sizes = []
-    for upper, lower in _pairs(ablation, BY_SIZE) if len(ablation.axes) == 2 else ():
+    for upper, lower in _pairs(ablation, BY_SIZE):
         shared = ", ".join(ablation.label(value) for value in upper.values if value in lower.values)
-        gains = [ours - theirs for ours, theirs in zip(upper.scores, lower.scores, strict=False)]
+        gains = tuple(ours - bert for ours, bert in zip(upper.scores, lower.scores, strict=False))
         sizes.append((upper.parameters or 0, shared, gains))
     if len(sizes) > 1:
         (_, small, most), (_, large, least) = min(sizes), max(sizes)
-        text, pair = (
-            "ELECTRA's gain over BERT grows as models shrink",
-            f"gain over BERT, {small} above {large}",
-        )
-        yield text, "Figure 4", pair, "above", most, least
+        text = "ELECTRA's gain over BERT grows as models shrink"
+        yield text, "Figure 4", f"gain over BERT, {small} above {large}", "above", most, least

@@ -1,9 +1,14 @@
 """Two sets of scores: the difference of their means, and whether one may be called higher than the
 other.
 
-There is one rule: a difference counts where its 95 % interval (Welch's, of unequal variances)
-leaves out zero. A score is a pre-training's, where there are several of each arm. With one
-pre-training it is a fine-tuning's, and the result holds for that pre-training alone.
+There is one rule: a difference counts where its 95 % interval leaves out zero. The interval is
+Welch's, of unequal variances. Two scores tell too little of a variance of their own (with one
+degree of freedom Welch's interval is 12.7 standard errors wide), so where an arm has fewer than
+three, both arms share one (Student's). Where neither has a spread, as with one fine-tuning of each,
+the interval is the sampling error of the dev rows, and the verdict holds for these two models.
+
+A score is a pre-training's, where there are several of each arm. With one pre-training it is a
+fine-tuning's, and the result holds for that pre-training alone.
 """
 
 import math
@@ -14,12 +19,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["higher", "lower", "cannot tell yet"]
+HIGHEST = 100.0  # points
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`points` = mean of the first minus mean of the second; no interval where the scores show no
-    spread.
+    """`points` is the mean of the first minus that of the second. Without an interval where nothing
+    is known of its error.
     """
 
     points: float
@@ -28,7 +34,7 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """What the first is, against the second."""
+        """Return what the first is, against the second."""
         if self.low is None or self.high is None or self.low <= 0 <= self.high:
             return "cannot tell yet"
         return "higher" if self.low > 0 else "lower"
@@ -46,41 +52,65 @@ def mean(scores: Sequence[float]) -> float | None:
 
 def predict_next(scores: Sequence[float]) -> tuple[float, float] | None:
     """Return Student's 95 % interval of another score of the same kind, or None of fewer than two."""
-    return _around(scores, math.sqrt(1 + 1 / len(scores))) if len(scores) > 1 else None
+    return _interval(scores, math.sqrt(1 + 1 / len(scores))) if len(scores) > 1 else None
 
 
 def around(scores: Sequence[float]) -> tuple[float, float] | None:
     """Return Student's 95 % interval of the mean, or None of fewer than two scores."""
-    return _around(scores, math.sqrt(1 / len(scores))) if len(scores) > 1 else None
+    return _interval(scores, math.sqrt(1 / len(scores))) if len(scores) > 1 else None
 
 
-def _around(scores: Sequence[float], deviations: float) -> tuple[float, float]:
+def _interval(scores: Sequence[float], deviations: float) -> tuple[float, float]:
     from scipy.stats import t
 
-    scale = statistics.stdev(scores) * deviations
     middle = statistics.fmean(scores)
-    reach = float(t.ppf(0.975, len(scores) - 1)) * scale
-    return middle - reach, middle + reach
+    reach = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) * deviations
+    return max(middle - reach, -HIGHEST), min(middle + reach, HIGHEST)
 
 
-def difference(first: Sequence[float], second: Sequence[float]) -> Difference | None:
-    """Compare the scores of two arms; None if either has none. One score, or equal ones in both,
-    have no interval.
+def difference(
+    first: Sequence[float], second: Sequence[float], rows: int | None = None
+) -> Difference | None:
+    """Compare the scores of two arms, in points. None if either has none.
+
+    `rows` are the dev rows of an accuracy (or F1, as if it were one), for arms without a spread. No
+    interval leaves the scale: the first is at most 100, with the second where its mean is.
     """
     if not first or not second:
         return None
-    points = statistics.fmean(first) - statistics.fmean(second)
-    if len(first) < 2 or len(second) < 2:
-        return Difference(points)
-    if max(statistics.variance(first), statistics.variance(second)) < 1e-18:
-        return Difference(points)
-    from scipy.stats import ttest_ind
+    means = statistics.fmean(first), statistics.fmean(second)
+    points = means[0] - means[1]
+    has_spread = any(
+        len(scores) > 1 and statistics.variance(scores) > 1e-18 for scores in (first, second)
+    )
+    if has_spread:
+        from scipy.stats import t, ttest_ind
 
-    with warnings.catch_warnings():
-        # scores of one arm that are all equal are no loss of precision
-        warnings.simplefilter("ignore", RuntimeWarning)
-        low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
-    return Difference(points, float(low), float(high))
+        if min(len(first), len(second)) > 2:
+            with warnings.catch_warnings():
+                # scores of one arm that are all equal are no loss of precision
+                warnings.simplefilter("ignore", RuntimeWarning)
+                low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
+        else:
+            freedom = len(first) + len(second) - 2
+            squares = sum(
+                (len(scores) - 1) * statistics.variance(scores)
+                for scores in (first, second)
+                if len(scores) > 1
+            )
+            error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
+            reach = t.ppf(0.975, freedom) * error
+            low, high = points - reach, points + reach
+    elif rows and min(means) >= 0:
+        # of a proportion with one right and one wrong row more, so that 100 % has an error, too
+        shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
+        reach = 1.96 * HIGHEST * math.sqrt(sum(share * (1 - share) / rows for share in shares))
+        low, high = points - reach, points + reach
+    else:
+        return Difference(points)
+    return Difference(
+        points, max(float(low), means[0] - HIGHEST), min(float(high), HIGHEST - means[1])
+    )
 
 
 def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
@@ -91,8 +121,5 @@ def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "ab
     """
     if not found.counts:
         return found.verdict
-    return (
-        "came out"
-        if (claim, found.verdict) in {("above", "higher"), ("no gain", "lower")}
-        else "reversed"
-    )
+    confirming = {("above", "higher"), ("no gain", "lower")}
+    return "came out" if (claim, found.verdict) in confirming else "reversed"

@@ -21,7 +21,7 @@ from pipelines.report.load_results import check
 from pipelines.report.records import ModelResults
 from pipelines.report.table import TEXTS, integer
 
-SENTENCES, TOKENS = 8, 96
+SENTENCES, TOKENS = 8, 96  # rows, and tokens of a row, that are shown
 CONTEXT = 130  # characters of context shown on either side of an answer
 OUTCOMES = {  # (whether an answer is right, whether the question has none)
     (True, False): "Right",
@@ -46,32 +46,32 @@ class Word:
     @property
     def kind(self) -> str:
         """caught, missed, alarm (false) or plain."""
-        judged = self.probability > 0.5
+        suspected = self.probability > 0.5
         if self.replaced:
-            return "caught" if judged else "missed"
-        return "alarm" if judged else "plain"
+            return "caught" if suspected else "missed"
+        return "alarm" if suspected else "plain"
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One prediction to read: `heading` and `share` say of how many like it, `facts` what was said
-    and wanted.
+    """One prediction to read. `heading` and `share` say of how many like it.
 
     `context` is the text before the answer, the answer (None if it is not in there), and the text
-    after it.
+    after it. `sure` is the probability of the predicted label.
     """
 
     heading: str
     share: str
-    texts: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    sure: float | None = None  # probability of the label that was said
+    texts: tuple[str, ...] = ()
+    predicted: str = ""
+    correct: str = ""
+    sure: float | None = None
     context: tuple[str, str | None, str] | None = None
 
 
 def words(example: dict[str, Any]) -> list[Word]:
-    """Join wordpieces ("##…") to words; special tokens except [SEP] are left out."""
-    columns = (example[name][:TOKENS] for name in ("tokens", "original", "replaced", "probability"))
+    """Join wordpieces ("##…") to words. Special tokens except [SEP] are left out."""
+    columns = [example[name][:TOKENS] for name in ("tokens", "original", "replaced", "probability")]
     groups: list[list[tuple[str, str, bool, float]]] = []
     for piece in zip(*columns, strict=True):
         if piece[0] in {"[CLS]", "[PAD]"} and not piece[2]:
@@ -80,11 +80,11 @@ def words(example: dict[str, Any]) -> list[Word]:
             groups[-1].append(piece)
         else:
             groups.append([piece])
-    found = (zip(*group, strict=True) for group in groups)
-    return [
-        Word(_join(text), _join(before), any(replaced), max(chances))
-        for text, before, replaced, chances in found
-    ]
+    result = []
+    for group in groups:
+        text, original, replaced, chances = zip(*group, strict=True)
+        result.append(Word(_join(text), _join(original), any(replaced), max(chances)))
+    return result
 
 
 def _join(pieces: Sequence[str]) -> str:
@@ -92,133 +92,135 @@ def _join(pieces: Sequence[str]) -> str:
 
 
 def sentences(model: ModelResults) -> list[list[Word]]:
-    """The first held-out rows, as in the paper's Figure 2, those with most caught words in front."""
+    """Return the first held-out rows, as in the paper's Figure 2, those with most caught words in
+    front.
+    """
     rows = [words(example) for example in model.examples[:SENTENCES]]
-    kinds = [[word.kind for word in row] for row in rows]
-    order = sorted(
-        range(len(rows)), key=lambda at: (-kinds[at].count("caught"), kinds[at].count("missed"))
-    )
-    return [rows[at] for at in order]
+    return sorted(rows, key=lambda row: -[word.kind for word in row].count("caught"))
 
 
 def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
-    """How many words there are, and how many of each kind."""
+    """Return how many words there are, and how many of each kind."""
     kinds = [word.kind for row in rows for word in row]
-    return {
-        "words": len(kinds),
-        **{kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")},
+    return {kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")} | {
+        "words": len(kinds)
     }
 
 
 def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
-    """A question answered right and one wrong by the first pre-trained seed, each with and without
-    an answer.
+    """Yield a question answered right and one wrong by the first pre-trained seed, each with and
+    without an answer.
     """
     for version in (row.name.removeprefix("squad ") for row in model.squad):
         rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        predictions = (
-            _read(_first(root / f"build/squad/{model.name}/{version}", ".json"), read_json) or {}
-        )
-        scores = question_scores(rows, predictions, version) if rows and predictions else {}  # type: ignore[arg-type]
+        file = _first_seed(root / f"build/squad/{model.name}/{version}", ".json")
+        predictions = _read(file, read_json) or {}
+        if not rows or not predictions:
+            continue
+        scores = question_scores(rows, predictions, version)  # type: ignore[arg-type]
         for outcome, heading in OUTCOMES.items():
             group = [
-                row
-                for row in rows
-                if scores and (scores[row["id"]][0] > 0, row["impossible"]) == outcome
+                row for row in rows if (scores[row["id"]][0] > 0, row["impossible"]) == outcome
             ]
             if group:
-                row, share = group[0], f"{integer(len(group))} of {integer(len(rows))} questions"
+                row = group[0]
                 predicted = predictions.get(row["id"])
                 gold = " or ".join(text for text in dict.fromkeys(golds(row, version)) if text)  # type: ignore[arg-type]
-                said = "no prediction" if predicted is None else predicted or "(no answer)"
-                facts = (("said", said), ("wanted", gold or "(no answer)"))
+                none = "(no answer)"
                 yield Prediction(
-                    heading, share, (row["question"],), facts, context=_context(row, predicted)
+                    heading,
+                    f"{integer(len(group))} of {integer(len(rows))} questions",
+                    texts=(row["question"],),
+                    predicted="no prediction" if predicted is None else predicted or none,
+                    correct=gold or none,
+                    context=_context(row, predicted),
                 )
 
 
 def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | None, str]:
-    """The part of the context around the gold answer (or the given one), split there; without one,
-    its beginning.
+    """Return the part of the context around the gold answer (or the given one), split there, or
+    without one its beginning.
     """
-    text, answer = row["context"], row["answers"][0]["text"] if row["answers"] else predicted or ""
-    start = row["answers"][0]["start"] if row["answers"] else text.find(answer)
-    if not answer or start < 0:
-        return text[: 2 * CONTEXT] + " …" * (len(text) > 2 * CONTEXT), None, ""
-    end, left = start + len(answer), max(0, start - CONTEXT)
-    return (
-        "… " * (left > 0) + text[left:start],
-        answer,
-        text[end : end + CONTEXT] + " …" * (len(text) > end + CONTEXT),
-    )
+    text = row["context"]
+    answer, start = predicted or "", text.find(predicted or "")
+    if row["answers"]:
+        answer, start = row["answers"][0]["text"], row["answers"][0]["start"]
+    before = ""
+    after = text
+    if answer and start >= 0:
+        before = text[:start]
+        after = text[start + len(answer) :]
+    if len(before) > CONTEXT:
+        before = f"… {before[-CONTEXT:]}"
+    if len(after) > 2 * CONTEXT:
+        after = f"{after[: 2 * CONTEXT]} …"
+    return before, answer if before or after != text else None, after
 
 
 def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
-    """The mistake that the first pre-trained seed was surest of."""
+    """Yield the mistake of each task that the first pre-trained seed was surest of."""
     for task in (task for task in model.tasks if task.name in GLUE):
-        folder, regression = (
-            root / f"build/glue/{model.name}/{task.name}",
-            GLUE[task.name].regression,
-        )
-        rows = {
-            row["id"]: row
-            for row in _rows(root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl")
-        }
-        predictions = [row for row in _rows(_first(folder, ".jsonl")) if row["id"] in rows]
-        wrong = sorted(filter(_error, predictions), key=lambda row: (-_error(row), str(row["id"])))
-        kind = "rows are off by more than 1" if regression else "rows are wrong"
+        source = root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl"
+        rows = {row["id"]: row for row in _rows(source)}
+        file = _first_seed(root / f"build/glue/{model.name}/{task.name}", ".jsonl")
+        predictions = [row for row in _rows(file) if row["id"] in rows]
+        wrong = [row for row in predictions if _error(row)]
+        regression = GLUE[task.name].regression
+        kind = "rows are off by more than 1 (of 0 to 5)" if regression else "rows are wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
-            row, worst = rows[wrong[0]["id"]], wrong[0]
-            said, wanted = (
-                f"{label:.1f}" if isinstance(label, int | float) else named(task.name, label)
-                for label in (worst["prediction"], worst["label"])
-            )
-            facts = (("said", said), ("wanted", wanted))
-            texts = (row["a"], row["b"]) if row.get("b") else (row["a"],)
+            worst = min(wrong, key=lambda row: (-_error(row), str(row["id"])))
+            row = rows[worst["id"]]
             yield Prediction(
-                task.title, share, texts, facts, sure=None if regression else _error(worst)
+                task.title,
+                share,
+                texts=(row["a"], row["b"]) if row.get("b") else (row["a"],),
+                predicted=named(task.name, worst["prediction"]),
+                correct=named(task.name, worst["label"]),
+                sure=None if regression else _error(worst),
             )
         elif predictions:
-            yield Prediction(task.title, share, (), ())
+            yield Prediction(task.title, share)
 
 
 def named(task: str, label: object) -> str:
-    """A label in words."""
+    """Return a label in words."""
+    if isinstance(label, float):
+        return f"{label:.1f}"
     return LABELS.get(task, {}).get(str(label), str(label)).replace("_", " ")
 
 
 def _error(prediction: dict[str, Any]) -> float:
-    """How sure a wrong prediction was, 0 for a right one; for numbers, how far off beyond 1."""
-    said, label = prediction.get("prediction"), prediction.get("label")
-    if label is None or said is None:
+    """Return how sure a wrong prediction was, 0 for a right one. For numbers, how far off beyond 1."""
+    predicted, label = prediction.get("prediction"), prediction.get("label")
+    if label is None or predicted is None:
         return 0.0
-    if isinstance(label, int | float) and isinstance(said, int | float):
-        return max(0.0, abs(float(said) - float(label)) - 1)
-    if str(said) == str(label):
+    if isinstance(label, int | float) and isinstance(predicted, int | float):
+        return max(0.0, abs(float(predicted) - float(label)) - 1)
+    if str(predicted) == str(label):
         return 0.0
     logits = prediction.get("logits") or [0.0]
     return 1 / sum(math.exp(logit - max(logits)) for logit in logits)
 
 
-def _first(folder: Path, suffix: str) -> Path | None:
-    """The predictions of the first pre-trained seed; files beside it (null odds, n-best,
+def _first_seed(folder: Path, suffix: str) -> Path | None:
+    """Return the predictions of the first pre-trained seed. Files next to it (null odds, n-best,
     mismatched) do not count.
     """
     pattern = re.compile(rf"pretrained-seed(\d+){re.escape(suffix)}")
-    found = {
+    seeds = {
         int(match[1]): path for path in folder.glob("*") if (match := pattern.fullmatch(path.name))
     }
-    return found[min(found)] if found else None
+    return seeds[min(seeds)] if seeds else None
 
 
 def _rows(path: Path | None) -> list[dict[str, Any]]:
-    """The file's rows; none if it is absent or broken."""
+    """Return the file's rows, or none if it is absent or broken."""
     return _read(path, read_jsonl) or []
 
 
 def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
-    """A verified file's content; None if it is absent, and, with a warning, if it is broken."""
+    """Return a verified file's content. None if it is absent, and, with a warning, if it is broken."""
     if path is None or not path.exists():
         return None
     try:

@@ -1,6 +1,6 @@
-"""Conclusions from the results, as sentences: what holds, and what fell short.
+"""Conclusions from the results, as sentences: what was done, what came out, what fell short.
 
-No sentence calls a difference a win before it is significant; `comparison.py` has the rule.
+No sentence calls a difference a win before it is significant (`comparison.py` has the rule).
 """
 
 from collections.abc import Iterator
@@ -16,68 +16,94 @@ from pipelines.report.records import (
     chance_of,
     number,
 )
-from pipelines.report.table import TEXTS, Spread
+from pipelines.report.table import TEXTS, integer
 
 CEILING, CHANCE = 99.0, 2.0
-FOUND, ANSWERED = 0.9, 90.0  # below them, what is missed is a shortfall
+RECALL, ANSWERED = 0.9, 90.0  # below them, what is missed is a shortfall
+
+
+def describe(model: ModelResults) -> str:
+    """Return what was done, in two sentences: the network, the text, how long, on what."""
+    encoder, trained = model.config.encoder, model.config.pretrain
+    steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
+    size = f", {model.parameters} parameters" if model.parameters else ""
+    text = number(model.corpus_facts, "bytes") or 0.0
+    amount = f"{text / 1e6:.1f} MB" if text < 1e9 else f"{text / 1e9:.2f} GB"
+    where = model.pretrain.get("device", "")
+    if threads := model.pretrain.get("threads") if where == "cpu" else None:
+        where = f"{threads} CPU thread{'' if threads == 1 else 's'}"
+    method = TEXTS["methods"].get(model.config.objective.name, model.config.objective.name)
+    tasks = [f"{len(model.tasks)} tasks" if len(model.tasks) != 1 else model.tasks[0].title]
+    tasks += [row.title for row in model.squad]
+    return (
+        f"A network of {encoder.layers} layers ({model.name}: hidden {encoder.hidden}{size}) was "
+        f"pre-trained for {integer(steps)} steps{f' on {where}' if where else ''}, on "
+        f"{f'{amount} of text' if text else 'text'} ({model.corpus.replace('_', ' ')}): {method}. "
+        f"It was then fine-tuned on {' and '.join(tasks)}, as was the same network from fresh weights."
+    )
 
 
 def headline(model: ModelResults) -> str:
-    """How many tasks moved, by how much, and the mean."""
-    if model.average is None or not any(model.average.scores.values()):
+    """Return what came out, in a sentence with at most three numbers."""
+    row = model.average or next(iter(model.squad), None)
+    if row is None or not any(row.scores.values()):
         return "No fine-tuning results yet."
-    spreads = {arm: Spread(scores).text() for arm, scores in model.average.scores.items() if scores}
-    title = model.average.title
-    title += "" if model.data in title else f" ({model.data})"
-    if len(spreads) < len(ARMS):
-        ((arm, spread),) = spreads.items()
-        return f"{title[:1].upper()}{title[1:]}: {spread} {ARMS[arm]}; the other arm is missing."
-    simple, chance = model.average.simple, model.average.ground.get("chance")
-    beside = [f"chance {chance:.1f}"] if chance is not None else []
-    beside += [f"the best without a network {simple[0]:.1f}"] if simple else []
-    beside += (
-        [f"pre-trained from the published initial values {model.control:.1f}"]
-        if model.control
-        else []
+    title = row.title if model.data in row.title else f"{row.title} ({model.data})"
+    means = {arm: f"{middle:.1f}" for arm in ARMS if (middle := row.mean(arm)) is not None}
+    if len(means) < len(ARMS):
+        ((arm, score),) = means.items()
+        return f"{title[:1].upper()}{title[1:]}: {score} {ARMS[arm]}; the other arm is missing."
+    simple = row.best_baseline
+    beyond = f"; the best without a network reaches {simple[0]:.1f}" if simple else ""
+    return f"The {title} goes from {means['scratch']} to {means['pretrained']} points{beyond}."
+
+
+def meaning(model: ModelResults) -> str:
+    """Return what the headline means, in a sentence."""
+    row = model.average or next(iter(model.squad), None)
+    found = row.difference if row else None
+    if row is None or found is None:
+        return ""
+    if not found.counts:
+        return "We cannot tell yet whether pre-training on this text helps."
+    if found.verdict == "lower":
+        return "Pre-training on this text makes the network worse than fresh weights."
+    simple = row.best_baseline
+    if simple and (row.mean("pretrained") or 0.0) <= simple[0]:
+        return "Pre-training on this text helps, but a method without a network does as well or better."
+    return "Pre-training on this text pays" + (
+        ": fresh weights and methods without a network stay below it." if simple else "."
     )
-    text = f"{_moved(model)}. The {title} goes from {spreads['scratch']} from scratch to {spreads['pretrained']}"
-    text += f" ({', '.join(beside)})" if beside else ""
-    for row in model.squad:
-        if all(row.scores.values()):
-            never = (
-                f" (never answering: {row.ground['chance']:.1f})" if "chance" in row.ground else ""
-            )
-            text += f", {row.title} F1 from {row.mean('scratch'):.1f} to {row.mean('pretrained'):.1f}{never}"
-    return f"{text}."
 
 
-def _moved(model: ModelResults) -> str:
-    """Pre-training lifts 7 of 9 tasks by 7.1 to 40.1 points; of 2 we cannot tell yet."""
-    found, several = [row.difference for row in model.tasks], len(model.tasks) > 1
+def moved(model: ModelResults) -> str:
+    """Return how many tasks moved, and by how much."""
+    differences = [found for row in model.tasks if (found := row.difference)]
     parts = []
     for verdict, verb in (("higher", "lifts"), ("lower", "lowers")):
-        if points := sorted(abs(each.points) for each in found if each and each.verdict == verdict):
-            tasks = f"{len(points)} of {len(found)} tasks" if several else "its one task"
-            ends = dict.fromkeys(f"{points[end]:.1f}" for end in (0, -1))
-            parts.append(f"{verb} {tasks} by {' to '.join(ends)} points")
-    if not parts:
-        return f"We cannot tell yet whether pre-training lifts {'any task' if several else 'its one task'}"
-    unknown = sum(not each.counts for each in found if each)
-    return (
-        f"Pre-training {' and '.join(parts)}{f'; of {unknown} we cannot tell yet' * bool(unknown)}"
-    )
+        points = sorted(abs(each.points) for each in differences if each.verdict == verdict)
+        if points:
+            ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
+            parts.append(f"{verb} {len(points)} of {len(differences)} tasks by {ends} points")
+    unknown = sum(not each.counts for each in differences)
+    if unknown:
+        parts.append(f"for {unknown} we cannot tell yet")
+    return f"Pre-training {'; '.join(parts)}" if parts else ""
 
 
-def learnt(model: ModelResults) -> Iterator[str]:
-    """What holds: tasks above every baseline without a network, and what the discriminator has
-    learnt.
+def strengths(model: ModelResults) -> Iterator[str]:
+    """Yield what holds: tasks that moved, those above every baseline without a network, and what
+    the discriminator has learnt.
     """
-    above = []
-    for row in model.tasks:
-        if row.simple and (row.mean("pretrained") or 0) > max(
-            row.simple[0], row.ground.get("chance", 0)
-        ):
-            above.append(row.title)
+    if sentence := moved(model):
+        yield f"{model.name}: {sentence}."
+    above = [
+        row.title
+        for row in model.tasks
+        if row.best_baseline
+        and (row.mean("pretrained") or 0)
+        > max(row.best_baseline[0], row.baselines.get("chance", 0))
+    ]
     if above:
         yield f"{model.name}: above chance, the majority, a bag of words and word overlap on {', '.join(above)}."
     if auc := model.series("disc_auc"):
@@ -86,8 +112,8 @@ def learnt(model: ModelResults) -> Iterator[str]:
 
 
 def shortfalls(model: ModelResults) -> Iterator[str]:
-    """What a reader should hold against this model's numbers."""
-    if (recall := number(model.pretrain, "disc_recall")) is not None and recall < FOUND:
+    """Yield what a reader should hold against this model's numbers."""
+    if (recall := number(model.pretrain, "disc_recall")) is not None and recall < RECALL:
         precision = number(model.pretrain, "disc_precision") or 0.0
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
         yield f"{model.name}: the discriminator {missed}, {100 * (1 - precision):.0f} % of its suspicions are wrong."
@@ -99,30 +125,32 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
         if some is not None and none is not None and min(some, none) < ANSWERED:
             wrong = f"{100 - some:.0f} % of the questions that have an answer and {100 - none:.0f} % of the others"
             yield f"{model.name}: {row.title} is answered wrong on {wrong}."
-    rows = (*model.tasks, *model.squad)
-    verdicts = [(row.title, str(found.verdict)) for row in rows if (found := row.difference)]
-    titles = {
-        verdict: [title for title, each in verdicts if each == verdict] for _, verdict in verdicts
-    }
-    titles |= {arm: [row.title for row in model.tasks if _at_chance(row, arm)] for arm in ARMS}
-    titles["ceiling"] = [
-        row.title for row in rows if all((row.mean(arm) or 0) >= CEILING for arm in ARMS)
-    ]
+    titles: dict[str, list[str]] = {}
+    for row in (*model.tasks, *model.squad):
+        kinds = [arm for arm in ARMS if _at_chance(row, arm)]
+        if found := row.difference:
+            kinds.append(found.verdict)
+        if all((row.mean(arm) or 0) >= CEILING for arm in ARMS):
+            kinds.append("ceiling")
+        for kind in kinds:
+            titles.setdefault(kind, []).append(row.title)
     for kind, sentence in TEXTS["shortfalls"].items():
-        if names := titles.get(kind):
-            yield f"{model.name}: {sentence} {', '.join(names)}."
+        if kind in titles:
+            yield f"{model.name}: {sentence} {', '.join(titles[kind])}."
     if weakness := model.pretrain.get("weakness"):
         yield f"{model.name}: {weakness}."
 
 
 def _at_chance(row: Measured, arm: str) -> bool:
-    """Within two points of guessing: of one class in so many, or of no correlation."""
+    """Return whether it is within two points of guessing: of one class in so many, or of no
+    correlation.
+    """
     middle = row.mean(arm)
     return middle is not None and row.name in GLUE and middle < chance_of(row.name) + CHANCE
 
 
-def unequal(ablation: Ablation) -> str | None:
-    """A sentence if the arms did not spend the same FLOPs."""
+def describe_budget(ablation: Ablation) -> str | None:
+    """Return a sentence if the arms did not spend the same FLOPs."""
     if ablation.budget != "equal_flops":
         budget = ablation.budget.replace("_", " ").replace("own", "their own")
         return f"{ablation.title}: the arms have {budget}, not equal FLOPs."
@@ -134,26 +162,7 @@ def unequal(ablation: Ablation) -> str | None:
 
 
 def all_shortfalls(inputs: Inputs) -> list[str]:
-    """Every sentence that belongs under “what fell short”."""
+    """Return every sentence that belongs under “what fell short”."""
     result = [sentence for model in inputs.models for sentence in shortfalls(model)]
-    return result + [sentence for ablation in inputs.ablations if (sentence := unequal(ablation))]
-
-
-def headline_numbers(inputs: Inputs) -> dict[str, float]:
-    """The numbers that go to the tracker: means of both arms and their difference, by model and
-    metric.
-    """
-    numbers: dict[str, float] = {}
-    for model in inputs.models:
-        for row in (*([model.average] if model.average else []), *model.squad):
-            key = f"{model.name}/{row.name.replace(' ', '_')}" + (
-                f"_{row.metric}" if row.metric else ""
-            )
-            numbers |= {
-                f"{key}/{arm}": sum(scores) / len(scores)
-                for arm, scores in row.scores.items()
-                if scores
-            }
-            if found := row.difference:
-                numbers[f"{key}/difference"] = found.points
-    return numbers
+    budgets = [describe_budget(ablation) for ablation in inputs.ablations]
+    return result + [sentence for sentence in budgets if sentence]

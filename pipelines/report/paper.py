@@ -12,16 +12,15 @@ from typing import Any
 from electra.files import read_json
 
 PUBLISHED = read_json(Path(__file__).with_name("paper.json"))
-TABLE_1, TABLE_4 = (
-    [tuple(row) for row in PUBLISHED[f"Table {number}"]["rows"]] for number in (1, 4)
-)
+TABLE_1 = [tuple(row) for row in PUBLISHED["Table 1"]["rows"]]
+TABLE_4 = [tuple(row) for row in PUBLISHED["Table 4"]["rows"]]
 # what an arm has that does not change the setting
 DEFAULTS = {"Table 5": "electra", "section 3.2": "embeddings"}
 
 
 @dataclass(frozen=True)
 class Claim:
-    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`; `text`
+    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`. `text`
     says so in words.
 
     Both are settings by dotted key: what one arm has and the other has not.
@@ -38,7 +37,7 @@ CLAIMS = tuple(Claim(**values) for values in PUBLISHED["claims"])
 
 
 @dataclass(frozen=True)
-class Beside:
+class PaperScores:
     """What the paper says of an ablation: its source, and by our arm's name the paper's name and
     score, best first.
     """
@@ -47,31 +46,26 @@ class Beside:
     arms: dict[str, tuple[str, float]]
 
 
-def beside(settings: Mapping[str, Mapping[str, Any]]) -> Beside | None:
-    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}); None
-    if it has no table.
+def find_scores(settings: Mapping[str, Mapping[str, Any]]) -> PaperScores | None:
+    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}).
+    Return None if it has no table.
 
-    What all arms change alike does not count; an arm that changes anything else is not the paper's.
+    What all arms change alike does not count. An arm that changes anything else is not the paper's.
     """
-    shared = (
-        set.intersection(*(set(map(str, changed.items())) for changed in settings.values()))
-        if settings
-        else set()
-    )
-    own = {
-        arm: {k: v for k, v in changed.items() if str((k, v)) not in shared}
-        for arm, changed in settings.items()
-    }
+    items = [{(key, str(value)) for key, value in changed.items()} for changed in settings.values()]
+    shared = set.intersection(*items) if items else set()
     for source, default in DEFAULTS.items():
-        key, rows = PUBLISHED[source]["columns"][0], PUBLISHED[source]["rows"]
-        arm_of = {
-            str(changed.get(key, default)): arm
-            for arm, changed in own.items()
-            if set(changed) <= {key}
+        table = PUBLISHED[source]
+        key = table["columns"][0]
+        arm_of = {}
+        for arm, changed in zip(settings, items, strict=True):
+            own = dict(changed - shared)
+            if own.keys() <= {key}:
+                arm_of[own.get(key, default)] = arm
+        scores = {
+            arm_of[value]: (name, score) for value, name, score in table["rows"] if value in arm_of
         }
-        found = {arm_of[value]: (name, score) for value, name, score in rows if value in arm_of}
-        if len(found) > 1:
-            return Beside(
-                f"paper, {source}", dict(sorted(found.items(), key=lambda item: -item[1][1]))
-            )
+        if len(scores) > 1:
+            best_first = sorted(scores.items(), key=lambda item: -item[1][1])
+            return PaperScores(f"paper, {source}", dict(best_first))
     return None

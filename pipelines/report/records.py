@@ -14,95 +14,84 @@ from pipelines.report.comparison import Difference, difference, mean
 ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
 METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
 METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
-TITLES = {task: of.title for task, of in GLUE.items()} | {
-    task: f"SQuAD {version}" for version, task in SQUAD.items()
-}
+TITLES = {task: of.title for task, of in GLUE.items()}
+TITLES |= {task: f"SQuAD {version}" for version, task in SQUAD.items()}
+WITH_NETWORK = ("chance", "replaced_tokens")  # baselines that say nothing of simpler methods
+Scores = tuple[float, ...]  # in points, one for each seed
+Series = tuple[list[float], list[float]]  # steps, values
 
 
 def chance_of(task: str) -> float:
-    """What guessing scores on a task of GLUE: one class in so many, or no correlation."""
+    """Return what guessing scores on a task of GLUE: one class in so many, or no correlation."""
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
-
-
-# of what a task is compared with: a guess, and a network
-NOT_SIMPLE = ("chance", "replaced_tokens")
-Series = tuple[list[float], list[float]]  # steps, values
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The metric of a task that counts: a score (in points, 0 to 100) per seed for either arm, and
-    the failed seeds.
+    """A task by the metric that counts: the scores of either arm, and its failed seeds.
 
-    `others` holds every metric of the task, by name and arm; `ground` has chance, majority,
-    bag_of_words and word_overlap (pipelines/stages/baselines.py), or SQuAD's never_answering as its
-    chance.
+    `others` holds every metric of the task, by name and arm. `baselines` has chance, majority,
+    bag_of_words and word_overlap (pipelines/stages/baselines.py), or for SQuAD never answering as
+    its chance.
     """
 
     name: str
     title: str
     metric: str
-    scores: dict[str, tuple[float, ...]]
+    scores: dict[str, Scores]
     failed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     train_rows: int | None = None
     dev_rows: int | None = None
-    others: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
-    ground: dict[str, float] = field(default_factory=dict)
+    others: dict[str, dict[str, Scores]] = field(default_factory=dict)
+    baselines: dict[str, float] = field(default_factory=dict)
 
     @property
-    def metric_title(self) -> str:
-        """The metric's name in prose."""
-        return METRICS.get(self.metric, self.metric)
-
-    @property
-    def simple(self) -> tuple[float, str] | None:
+    def best_baseline(self) -> tuple[float, str] | None:
         """The best score without a network, and what reached it."""
-        found = [
+        simple = [
             (score, name.replace("_", " "))
-            for name, score in self.ground.items()
-            if name not in NOT_SIMPLE
+            for name, score in self.baselines.items()
+            if name not in WITH_NETWORK
         ]
-        return max(found, default=None)
+        return max(simple, default=None)
 
     @property
     def difference(self) -> Difference | None:
-        """Pre-trained minus from scratch; None if an arm has no score."""
-        return difference(self.scores["pretrained"], self.scores["scratch"])
+        """Pre-trained minus from scratch, or None if an arm has no score."""
+        rows = self.dev_rows if self.metric in {"accuracy", "f1"} else None
+        return difference(self.scores["pretrained"], self.scores["scratch"], rows)
 
     @property
     def subset(self) -> bool:
         """Whether the task was trained on fewer rows than its official training split has."""
-        return (
-            self.name in GLUE
-            and self.train_rows is not None
-            and self.train_rows < GLUE[self.name].train_rows
-        )
+        official = GLUE[self.name].train_rows if self.name in GLUE else 0
+        return self.train_rows is not None and self.train_rows < official
 
     def mean(self, arm: str) -> float | None:
-        """The mean score of an arm over its seeds, or None without a score."""
+        """Return the mean score of an arm over its seeds, or None without a score."""
         return mean(self.scores[arm])
 
 
 @dataclass(frozen=True)
 class ModelResults:
-    """Everything known of one model."""
+    """Everything known of one model. `recorded`: by task, a score for each of several
+    pre-trainings.
+    """
 
     name: str
     data: str  # "sample world", or the label of its task source
     sample: bool
     corpus: str
     tasks_source: str
-    discriminator_weight: float
+    config: Any  # its entry of params.yaml
+    corpus_facts: dict[str, Any]
     pretrain: dict[str, Any]
-    curve: dict[str, list[float]]  # column -> values; NaN where a row has none
+    curve: dict[str, list[float]]  # column -> values, NaN where a row has none
     tasks: tuple[Measured, ...]
     average: Measured | None
     squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
-    # task -> a score for each pre-training
-    recorded: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    # the mean over the tasks after pre-training from the published initial values
-    control: float | None = None
+    recorded: dict[str, Scores] = field(default_factory=dict)
 
     @property
     def flops(self) -> float | None:
@@ -113,25 +102,20 @@ class ModelResults:
     def parameters(self) -> str | None:
         """The discriminator's size as the paper writes it: 14M."""
         value = number(self.pretrain.get("parameters", {}), "discriminator")
-        return (
-            None
-            if value is None
-            else f"{value / 1e6:.1f}M"
-            if value < 1e7
-            else f"{value / 1e6:.0f}M"
-        )
+        if value is None:
+            return None
+        return f"{value / 1e6:.{1 if value < 1e7 else 0}f}M"
 
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
-        """A column of the curve times a factor, without empty cells; None if all are. `train_…` is
-        of training.
+        """Return a column of the curve times a factor, without empty cells, or None if all are.
+        `train_…` is of training.
         """
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
-        points = [(step, value) for step, value in pairs if math.isfinite(value)]
-        return (
-            ([step for step, _ in points], [factor * value for _, value in points])
-            if points
-            else None
-        )
+        points = [(step, factor * value) for step, value in pairs if math.isfinite(value)]
+        if not points:
+            return None
+        steps, values = zip(*points, strict=True)
+        return list(steps), list(values)
 
 
 @dataclass(frozen=True)
@@ -140,20 +124,20 @@ class Point:
 
     fraction: float
     flops: float
-    scores: tuple[float, ...]
+    scores: Scores
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm of an ablation; without a result its `status` says why."""
+    """One arm of an ablation. Without a result its `status` says why."""
 
     name: str
     label: str
     status: str
     flops: float | None
     steps: int | None
-    scores: tuple[float, ...]  # the mean over the tasks, one per seed
-    tasks: dict[str, tuple[float, ...]]
+    scores: Scores  # the mean over the tasks
+    tasks: dict[str, Scores]
     settings: dict[str, Any]
     values: tuple[str, ...] = ()  # on a grid's axes
     points: tuple[Point, ...] = ()
@@ -189,39 +173,33 @@ class Ablation:
         """Its data, and whether it is a recorded run."""
         if not self.record:
             return self.data
-        return f"{self.data}, recorded" + (
-            " with other settings" if self.record.get("other_settings") else ""
-        )
+        settings = " with other settings" if self.record.get("other_settings") else ""
+        return f"{self.data}, recorded{settings}"
 
     @property
     def tasks(self) -> dict[str, str]:
-        """The titles of the tasks that any arm was scored on, GLUE's first; SQuAD counts by F1."""
-        found = {task for arm in self.arms for task in arm.tasks}
-        titles = TITLES | {task: task for task in sorted(found - TITLES.keys())}
-        return {
-            task: title + ", F1" * (task in SQUAD.values())
-            for task, title in titles.items()
-            if task in found
-        }
+        """The titles of the tasks that any arm was scored on, GLUE's first. SQuAD counts by F1."""
+        scored = {task for arm in self.arms for task in arm.tasks}
+        order = [*TITLES, *sorted(scored - TITLES.keys())]
+        squad = {task: f"{TITLES[task]}, F1" for task in SQUAD.values()}
+        return {task: squad.get(task, TITLES.get(task, task)) for task in order if task in scored}
 
     @property
-    def paper(self) -> paper.Beside | None:
+    def paper(self) -> paper.PaperScores | None:
         """The paper's numbers for it, if it is one of the paper's."""
-        return (
-            paper.beside({arm.name: arm.settings for arm in self.arms})
-            if len(self.axes) < 2
-            else None
-        )
+        if len(self.axes) > 1:
+            return None
+        return paper.find_scores({arm.name: arm.settings for arm in self.arms})
 
     @property
     def reference(self) -> Arm | None:
         """The arm that the others are compared with: the one named, else BERT, else the first."""
-        named = (arm for arm in self.arms if arm.name == self.compared)
-        plain = (arm for arm in self.arms if arm.settings.get("objective.name") == "mlm")
-        return next(named, next(plain, self.arms[0] if self.arms else None))
+        named = [arm for arm in self.arms if arm.name == self.compared]
+        bert = [arm for arm in self.arms if arm.settings.get("objective.name") == "mlm"]
+        return next(iter([*named, *bert, *self.arms]), None)
 
     def label(self, value: str) -> str:
-        """A value of an axis in words."""
+        """Return a value of an axis in words."""
         return self.labels.get(value, value)
 
 
@@ -233,19 +211,19 @@ class Inputs:
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    data: dict[str, dict[str, Any]]  # path of a record of a corpus, tokens or tasks -> its numbers
+    files: tuple[str, ...]  # what was read, by path
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 
     @property
     def labels(self) -> list[str]:
         """The data that this run's numbers are measured on."""
-        ablations = (ablation.data for ablation in self.ablations if not ablation.record)
+        ablations = [ablation.data for ablation in self.ablations if not ablation.record]
         return list(dict.fromkeys([*(model.data for model in self.models), *ablations]))
 
 
 def number(values: dict[str, Any], name: str) -> float | None:
-    """The value of a key, if it is a finite number."""
+    """Return the value of a key, if it is a finite number."""
     value = values.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return None

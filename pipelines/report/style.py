@@ -1,8 +1,8 @@
 """Figures in one look (report.mplstyle), as SVG files and inside the page.
 
-Figures are drawn once with the colours below. On the page the same SVG follows the reader's light
-or dark theme, since each colour is replaced by a CSS variable; the files beside the page keep the
-colours for a white ground.
+Figures are drawn once with the colours below, and follow the reader's light or dark theme. On the
+page each colour is replaced by a CSS variable. A file has rules for a dark theme in it, which a
+browser (and so GitHub) reads and a viewer without CSS ignores.
 """
 
 import io
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 INK, MUTED, RULE, PAPER = "#1b1f24", "#5b6471", "#d8dde3", "#fefefe"
 BLUE, ORANGE, GREEN, GREY = "#0b66b0", "#c2500c", "#0b7f68", "#767f8b"
-VARIABLES = {
-    **{INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"},
-    **{BLUE: "--blue", ORANGE: "--orange", GREEN: "--green", GREY: "--grey"},
+# light -> the page's variable, and the colour on a dark ground (as in templates/page.css)
+THEMES = {
+    **{INK: ("--ink", "#e7eaee"), MUTED: ("--muted", "#a3adb8"), RULE: ("--rule", "#303842")},
+    **{PAPER: ("--paper", "#14181d"), BLUE: ("--blue", "#63b0f4"), ORANGE: ("--orange", "#f59a5c")},
+    **{GREEN: ("--green", "#4fc4a8"), GREY: ("--grey", "#98a3af")},
 }
 STYLE = Path(__file__).with_name("report.mplstyle")
 
 
 def new_figure(width: float, height: float) -> "Figure":
-    """An empty figure, inches; it belongs to no window and to no global state."""
+    """Return an empty figure, sizes in inches. It belongs to no window and to no global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -37,42 +39,47 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def context() -> Any:
-    """The settings under which every figure is drawn; figures read them when they are made."""
+    """Return the settings under which every figure is drawn. Figures read them when they are made."""
     import matplotlib as mpl
 
     return mpl.rc_context(fname=STYLE)
 
 
 def save(figure: "Figure", folder: Path, name: str) -> str:
-    """Write name.svg (the same bytes each time) and return its text."""
+    """Write name.svg (the same bytes each time) and return the figure's SVG."""
     import matplotlib as mpl
 
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}, fname=STYLE):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    write_atomic(folder / f"{name}.svg", text.getvalue())
-    return text.getvalue()
+    svg = text.getvalue()
+    rules = "".join(
+        f'[style*="{key}: {light}"]{{{key}:{dark}!important}}\n'
+        for light, (_, dark) in THEMES.items()
+        for key in ("fill", "stroke")
+    )
+    theme = f"<style>@media (prefers-color-scheme: dark) {{\n{rules}}}</style>\n"
+    write_atomic(folder / f"{name}.svg", svg.replace("</svg>", f"{theme}</svg>"))
+    return svg
 
 
 def inline_svg(svg: str, name: str, label: str) -> str:
-    """The SVG for use inside HTML: no head or metadata, theme colours, the page's typeface, a
-    screen reader's label.
+    """Return the SVG for use inside HTML: no head or metadata, theme colours, the page's typeface,
+    a screen reader's label.
 
     Ids get the figure's name in front, since many figures share one page.
     """
     spoken = str(escape(label)).replace("\\", r"\\")
-    for pattern, new in (
+    opening = rf'<svg viewBox="\1" role="img" aria-label="{spoken}">'
+    for pattern, replacement in (
         (r"^.*?(?=<svg)", ""),
         (r'\bid="', f'id="{name}-'),
         (r'href="#', f'href="#{name}-'),
         (r"url\(#", f"url(#{name}-"),
         (r"<metadata>.*?</metadata>\s*", ""),
         (r"'DejaVu Sans'[^;\"]*", "var(--sans)"),
-        *((colour, f"var({variable})") for colour, variable in VARIABLES.items()),
-        (
-            r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>',
-            rf'<svg viewBox="\1" role="img" aria-label="{spoken}">',
-        ),
+        *((colour, f"var({variable})") for colour, (variable, _) in THEMES.items()),
+        (r'^<svg [^>]*?viewBox="([^"]*)"[^>]*>', opening),
     ):
-        svg = re.sub(pattern, new, svg, flags=re.DOTALL)
+        svg = re.sub(pattern, replacement, svg, flags=re.DOTALL)
     return svg.strip()

@@ -1,9 +1,8 @@
-"""One table, three formats: HTML for the page (templates/table.html), Markdown to paste, CSV at
-full precision.
+"""One table in two formats: HTML for the page (templates/table.html), CSV at full precision.
 
-A row is a dict from column to cell, so a column is written beside its value, and a table has the
+A row is a dict from column to cell, so a column is written next to its value, and a table has the
 columns of all its rows. A column with `under` is shown in small type below another column of the
-HTML, so that wide tables still fit a phone; in CSV and Markdown it is a column like any other.
+HTML, so that wide tables still fit a phone. In CSV it is a column like any other.
 """
 
 import csv
@@ -12,8 +11,6 @@ import math
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +20,7 @@ from pipelines.report.comparison import Difference, mean
 MISSING = "–"
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 NOTES, CAPTIONS = TEXTS["notes"], TEXTS["captions"]
-TONES = {"higher": "good", "lower": "bad"}
+TONES = {"higher": "good", "came out": "good", "lower": "bad", "reversed": "bad"}
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,13 @@ class Spread:
 
     scores: tuple[float, ...]
 
-    def text(self, digits: int = 1) -> str:
-        """71.2 ± 0.6, or 71.2 from one seed, or – from none."""
-        middle, width = mean(self.scores), sd(self.scores)
+    def text(self) -> str:
+        """Return 71.2 ± 0.6, or 71.2 from one seed, or – from none."""
+        middle = mean(self.scores)
         if middle is None:
             return MISSING
-        text = f"{middle:.{digits}f}".replace("-", "−")
-        return text if width is None else f"{text} ± {width:.{digits}f}"
+        text = f"{middle:.1f}".replace("-", "−")
+        return text if len(self.scores) < 2 else f"{text} ± {sd(self.scores):.1f}"
 
 
 @dataclass(frozen=True)
@@ -54,58 +51,44 @@ Cell = str | int | float | Spread | Mark | None
 
 @dataclass(frozen=True)
 class Column:
-    """`digits` after the point; `under`: the title of the column below which HTML shows this one,
-    `suffix` behind it.
-
-    `group` is a heading over neighbouring columns that share it.
-    """
+    """`digits` after the point. `under`: the title of the column below which HTML shows this one."""
 
     title: str
     digits: int | None = None
     under: str = ""
-    suffix: str = ""
     align: Literal["left", "right"] = "right"
-    group: str = ""
-
-    @property
-    def full_title(self) -> str:
-        """The title with its group in front."""
-        return f"{self.group} {self.title}".strip()
 
     def text(self, cell: Cell) -> str:
-        """One cell as plain text."""
+        """Return one cell as plain text."""
         if cell is None:
             return MISSING
         if isinstance(cell, Spread):
-            return cell.text(1 if self.digits is None else self.digits)
-        if isinstance(cell, float) and self.digits is not None and abs(cell) < 1e6:
-            return f"{cell:.{self.digits}f}".replace("-", "−")
+            return cell.text()
+        if isinstance(cell, Mark):
+            return cell.text
         if isinstance(cell, float):
-            return flops(cell)
-        return (
-            integer(cell)
-            if isinstance(cell, int)
-            else cell.text
-            if isinstance(cell, Mark)
-            else cell
-        )
+            if self.digits is None or abs(cell) >= 1e6:
+                return flops(cell)
+            return f"{cell:.{self.digits}f}".replace("-", "−")
+        return integer(cell) if isinstance(cell, int) else cell
 
 
 Row = dict[Column, Cell]
 
 
-def left(title: str, under: str = "", group: str = "") -> Column:
-    """A column of words."""
-    return Column(title, under=under, align="left", group=group)
+def left(title: str, under: str = "") -> Column:
+    """Return a column of words."""
+    return Column(title, under=under, align="left")
 
 
-def verdict(found: Difference | None, title: str, reading: Column, group: str = "") -> Row:
-    """A difference as three cells: in points, its 95 % interval, and the verdict."""
-    points, around = Column(title, group=group), Column("95 % interval", under=title)
+def verdict(found: Difference | None, title: str, reading: Column) -> Row:
+    """Return a difference as three cells: the verdict, the points, and their 95 % interval."""
+    points = Column(title)
+    around = Column("95 % interval", under=title)
     if found is None:
-        return dict.fromkeys((points, around, reading))
+        return dict.fromkeys((reading, points, around))
     mark = Mark(found.verdict, TONES.get(found.verdict, "neutral"))
-    return {points: signed(found.points), around: interval(found), reading: mark}
+    return {reading: mark, points: signed(found.points), around: interval(found)}
 
 
 @dataclass(frozen=True)
@@ -131,33 +114,19 @@ class Table:
     @property
     def layout(self) -> dict[Column, list[Column]]:
         """The columns that HTML shows side by side, each with those below it (unless empty)."""
-        filled = [
-            column
-            for column, cells in self.columns.items()
-            if any(cell is not None for cell in cells)
-        ]
+        columns = self.columns
+        small = [column for column in columns if column.under and any(columns[column])]
         return {
-            top: [each for each in filled if each.under == top.title]
-            for top in self.columns
+            top: [column for column in small if column.under == top.title]
+            for top in columns
             if not top.under
         }
 
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """The headings over the columns of `layout`, each with the number of columns it spans; []
-        if none has one.
-        """
-        spans = groupby(self.layout, key=lambda column: column.group or column)
-        groups = [
-            (key if isinstance(key, str) else "", len(list(columns))) for key, columns in spans
-        ]
-        return groups if any(group for group, _ in groups) else []
-
     def csv(self) -> str:
-        """Every digit; a Spread fills `… mean`, `… sd`, `… seeds`."""
+        """Return every digit. A Spread fills `… mean`, `… sd`, `… seeds`."""
         columns: list[list[str]] = []
         for column, cells in self.columns.items():
-            title = column.full_title
+            title = column.title
             if any(isinstance(cell, Spread) for cell in cells):
                 scores = [cell.scores if isinstance(cell, Spread) else () for cell in cells]
                 columns.append([f"{title} mean", *(_exact(mean(each)) for each in scores)])
@@ -169,35 +138,17 @@ class Table:
         csv.writer(out, lineterminator="\n").writerows(zip(*columns, strict=True))
         return out.getvalue()
 
-    def markdown(self) -> str:
-        """A pipe table with its title and notes."""
-        columns = []
-        for column, cells in self.columns.items():
-            texts = [column.text(cell).replace("|", "\\|") for cell in cells]
-            texts = [
-                f"**{text}**" if number in self.strong and text else text
-                for number, text in enumerate(texts)
-            ]
-            width = max(3, *map(len, [column.full_title, *texts]))
-            side, rule = (
-                ("<", "-" * width) if column.align == "left" else (">", "-" * (width - 1) + ":")
-            )
-            title, *texts = (f"{text:{side}{width}}" for text in (column.full_title, *texts))
-            columns.append([title, rule, *texts])
-        lines = [f"| {' | '.join(line)} |" for line in zip(*columns, strict=True)]
-        notes = ["", *(f"{note}  " for note in self.notes)] if self.notes else []
-        text = "\n".join([f"**{self.title}**", "", *lines, *notes, ""])
-        return escape(text, quote=False)  # Markdown lets HTML through, and names are the user's
-
 
 def _exact(cell: Cell) -> str:
     if isinstance(cell, float):
         return f"{cell:.6g}" if math.isfinite(cell) else ""
-    return "" if cell is None else cell.text if isinstance(cell, Mark) else str(cell)
+    if isinstance(cell, Mark):
+        return cell.text
+    return "" if cell is None else str(cell)
 
 
 def flops(value: float | None) -> str:
-    """1.23e+15 as 1.2 × 10¹⁵; small numbers as they are."""
+    """Return 1.23e+15 as 1.2 × 10¹⁵, and small numbers as they are."""
     if value is None:
         return MISSING
     if 0.001 <= abs(value) < 1e6 or value == 0:
@@ -207,21 +158,19 @@ def flops(value: float | None) -> str:
     return f"{digits.replace('-', '−')} × 10{raised}"
 
 
-def signed(value: float, digits: int = 1) -> str:
-    """A number with its sign, a true minus, and no negative zero."""
-    text = f"{value:+.{digits}f}"
-    return text.replace("-", "−") if float(text) else f"{0:.{digits}f}"
+def signed(value: float) -> str:
+    """Return a number with its sign, a true minus, and no negative zero."""
+    text = f"{value:+.1f}"
+    return text.replace("-", "−") if float(text) else "0.0"
 
 
 def interval(found: Difference) -> str | None:
-    """The 95 % interval of a difference: +2.8 to +7.4."""
-    return (
-        None
-        if found.low is None or found.high is None
-        else f"{signed(found.low)} to {signed(found.high)}"
-    )
+    """Return the 95 % interval of a difference: +2.8 to +7.4."""
+    if found.low is None or found.high is None:
+        return None
+    return f"{signed(found.low)} to {signed(found.high)}"
 
 
 def integer(value: Any) -> str:
-    """A whole number with thin spaces between thousands."""
+    """Return a whole number with thin spaces between thousands."""
     return MISSING if value is None else f"{round(value):,}".replace(",", "\u202f")

@@ -204,7 +204,7 @@ LABELS = {"classification": 2, "regression": 0, "tagging": 1}  # at least
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTask(Settings):
+class CustomTask(Settings):
     """One custom task: its files, what their columns are called, and what is to be predicted."""
 
     train: str
@@ -234,11 +234,11 @@ class OwnTask(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnTasks(Settings):
+class CustomTasks(Settings):
     """Custom tasks, by name."""
 
     kind: Literal["own"]
-    tasks: dict[str, OwnTask]
+    tasks: dict[str, CustomTask]
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
@@ -253,5 +253,5 @@ class OwnTasks(Settings):
 
 
 TaskSourceConfig = Annotated[
-    SampleTasks | LocalTasks | HubTasks | OwnTasks, Field(discriminator="kind")
+    SampleTasks | LocalTasks | HubTasks | CustomTasks, Field(discriminator="kind")
 ]

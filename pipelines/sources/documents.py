@@ -36,8 +36,8 @@ from pipelines.sources.paths import find_files
 from pipelines.sources.streams import (
     BLOCK,
     COMPRESSIONS,
-    LeftOut,
-    Piece,
+    FileRange,
+    Skipped,
     find_ends,
     find_streams,
     first_bytes,
@@ -64,20 +64,20 @@ Cut = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Unit:
+class WorkUnit:
     """Some pieces of files, or a part of a hub data set, of source number `source`."""
 
     source: int
     config: LocalCorpus | HubCorpus
-    pieces: tuple[Piece, ...] = ()
-    part: hub.Part | None = None
+    pieces: tuple[FileRange, ...] = ()
+    part: hub.HubFile | None = None
 
     @property
     def bytes(self) -> int:
         """The stored size, 0 where unknown: for the progress bar."""
         return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
-    def read(self) -> Iterator[Document | Rejected | LeftOut]:
+    def read(self) -> Iterator[Document | Rejected | Skipped]:
         """The documents of this unit."""
         if isinstance(self.config, LocalCorpus):
             for piece in self.pieces:
@@ -94,19 +94,19 @@ class Unit:
         return [self.source, self.part and astuple(self.part), files]
 
 
-def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[Unit]]:
+def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[WorkUnit]]:
     """All units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
     The sample world is written to `scratch` first, and what the files hold is noted there. Raises
     SourceUnreachable at once when a source is not there.
     """
-    units: list[Unit] = []
+    units: list[WorkUnit] = []
     sources: list[SampleCorpus | LocalCorpus | HubCorpus] = []
     for number, source in enumerate(config.sources):
         place = f"{where}.sources[{number}]"
         if isinstance(source, HubCorpus):
             source = replace(source, revision=hub.resolve(source.dataset, source.revision, place))
-            units += [Unit(number, source, part=part) for part in hub.parts(source, place)]
+            units += [WorkUnit(number, source, part=part) for part in hub.parts(source, place)]
         else:
             files = (
                 source
@@ -114,12 +114,12 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
                 else _sample_files(source, scratch / f"sample-{number}")
             )
             cut = pieces(find_files(files.files, place), files, scratch / f"survey-{number}.json")
-            units += [Unit(number, files, group) for group in _groups(cut)]
+            units += [WorkUnit(number, files, group) for group in _groups(cut)]
         sources.append(source)
     return replace(config, sources=tuple(sources)), units
 
 
-def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piece]:
+def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[FileRange]:
     """Every file as one piece or several. `notes` holds what they are, so that a resumed run need
     not read them.
     """
@@ -130,7 +130,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
         key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
         note = known.get(key)
         if note is None or tuple(note["stamp"]) != now:
-            with streams.unchanged(Piece(path, stamp=now)):
+            with streams.unchanged(FileRange(path, stamp=now)):
                 sha256, cuts = look(path, source)
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
         noted[key] = note
@@ -140,7 +140,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[Piec
                 if path.suffix != ".parquet"
                 else now[0] // len(note["cuts"])
             )
-            yield Piece(path, start, end, line, note["sha256"], now, size)
+            yield FileRange(path, start, end, line, note["sha256"], now, size)
     if noted != known:
         write_sealed(notes, {**known, **noted})
 
@@ -186,7 +186,7 @@ def _row_groups(path: Path) -> list[Cut]:
     """
     cuts, stored, rows = [(0, 1)], 0, 1
     try:
-        with local.open_parquet(Piece(path)) as file:
+        with local.open_parquet(FileRange(path)) as file:
             groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     except BadInput:
         return cuts
@@ -199,9 +199,9 @@ def _row_groups(path: Path) -> list[Cut]:
     return cuts
 
 
-def _groups(cut: Iterator[Piece]) -> Iterator[tuple[Piece, ...]]:
+def _groups(cut: Iterator[FileRange]) -> Iterator[tuple[FileRange, ...]]:
     """Neighbours that are small, together; each other piece alone."""
-    group: list[Piece] = []
+    group: list[FileRange] = []
     size = 0
     for piece in cut:
         if group and size + piece.size > GROUP_BYTES:

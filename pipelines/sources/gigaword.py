@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterator
 
-from pipelines.sources.streams import ATTRIBUTE, LeftOut, Piece, read_blocks
+from pipelines.sources.streams import ATTRIBUTE, FileRange, Skipped, read_blocks
 from pipelines.text.cleaning import Document, Rejected
 
 _OPENING = re.compile(r"<DOC\s([^<>]*)>")
@@ -19,7 +19,7 @@ _TAG = re.compile(r"</?(?:DOC|HEADLINE|TEXT|P)\b[^<>]*>")
 TYPES = ("multi", "advis", "other")
 
 
-def read_gigaword(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
+def read_gigaword(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
     """The stories of a file."""
     for block in read_blocks(piece, "DOC"):
         opening = _OPENING.match(block.text.lstrip())
@@ -29,7 +29,7 @@ def read_gigaword(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
             continue
         attributes = dict(ATTRIBUTE.findall(opening[1]))
         if (type_ := attributes.get("type", "story")) != "story":
-            yield LeftOut(f"type_{type_ if type_ in TYPES else 'other'}")
+            yield Skipped(f"type_{type_ if type_ in TYPES else 'other'}")
             continue
         paragraphs = (
             " ".join(html.unescape(part).split())

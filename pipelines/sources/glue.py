@@ -14,10 +14,10 @@ from typing import Any
 
 from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
-from pipelines.sources import own
+from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines
 from pipelines.sources.squad import FILES
-from pipelines.sources.streams import EXCERPT, Piece
+from pipelines.sources.streams import EXCERPT, FileRange
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -106,7 +106,7 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
     wanted = [name for name in (layout.a, layout.b, layout.label if labelled else None) if name]
     header: list[str] = []
     first = 0  # the number of the first row's line
-    for item in decoded_lines(Piece(path)):
+    for item in decoded_lines(FileRange(path)):
         if isinstance(item, Rejected):
             yield item
             continue
@@ -115,7 +115,9 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
         if not header:
             bare = len(fields) == len(layout.headerless) and not set(wanted) <= set(fields)
             header, first = (list(layout.headerless), number) if bare else (fields, number + 1)
-            own.require(wanted, header, where, f"the official {layout.folder} layout has it")
+            custom_tasks.require(
+                wanted, header, where, f"the official {layout.folder} layout has it"
+            )
             if not bare:
                 continue
         if len(fields) != len(header):

@@ -46,7 +46,7 @@ def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Part:
+class HubFile:
     """Part `number` of `parts` of a split: a file with its hash ("sha256:…", "git:…"), or a share
     of a stream.
     """
@@ -58,12 +58,12 @@ class Part:
     promised: str = ""
 
 
-def parts(source: HubCorpus, where: str) -> list[Part]:
+def parts(source: HubCorpus, where: str) -> list[HubFile]:
     """The parts of a split: each is a unit of work."""
     with reaching(source.dataset, where):
         if source.fetch == "stream":
             count = max(1, int(_stream(source).num_shards))
-            return [Part(number, count) for number in range(count)]
+            return [HubFile(number, count) for number in range(count)]
         from huggingface_hub import HfApi
         from huggingface_hub.hf_api import RepoFile
 
@@ -83,10 +83,12 @@ def parts(source: HubCorpus, where: str) -> list[Part]:
                 assert isinstance(fact, RepoFile)
                 promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
                 facts[fact.path] = (fact.size, promised)
-        return [Part(number, len(files), file, *facts[file]) for number, file in enumerate(files)]
+        return [
+            HubFile(number, len(files), file, *facts[file]) for number, file in enumerate(files)
+        ]
 
 
-def read_documents(source: HubCorpus, part: Part) -> Iterator[Document | Rejected]:
+def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Document | Rejected]:
     """The documents of one part of a split."""
     where = f"{source.dataset}@{source.revision[:12]}"
     with reaching(source.dataset, where):
@@ -118,7 +120,7 @@ def read_documents(source: HubCorpus, part: Part) -> Iterator[Document | Rejecte
             )
 
 
-def download(dataset: str, revision: str, part: Part, where: str) -> Path:
+def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
     """The file of a part in the library's cache; its bytes are those that the hub promises, or
     BadInput is raised.
     """

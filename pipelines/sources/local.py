@@ -23,8 +23,8 @@ from pipelines.sources.streams import (
     AGAIN,
     ATTRIBUTE,
     EXCERPT,
-    LeftOut,
-    Piece,
+    FileRange,
+    Skipped,
     first_bytes,
     mark_of,
     plain_suffix,
@@ -44,7 +44,7 @@ LONGEST_DOCUMENT = 16 << 20
 
 
 # How each format is read that needs no setting.
-DELIVERED: dict[str, Callable[[Piece], Iterator[Item | LeftOut]]] = {
+DELIVERED: dict[str, Callable[[FileRange], Iterator[Item | Skipped]]] = {
     "warc": warc.read_warc,
     "gigaword": gigaword.read_gigaword,
     "wikipedia": wikipedia.read_wikipedia,
@@ -73,12 +73,12 @@ def guess_format(path: Path) -> str:
     return "jsonl" if start.startswith(b"{") and suffix != ".txt" else "text"
 
 
-def decoded_lines(piece: Piece, encoding: str = "utf-8") -> Lines:
+def decoded_lines(piece: FileRange, encoding: str = "utf-8") -> Lines:
     """(line number, text) of each line; one that is too long or not in the encoding is rejected."""
     return decoded(streams.read_lines(piece), piece.path, _encoding_of(piece, encoding))
 
 
-def _encoding_of(piece: Piece, encoding: str) -> str:
+def _encoding_of(piece: FileRange, encoding: str) -> str:
     """The encoding of a file's lines: UTF-8 where a byte order mark announces any, else as it is
     set.
     """
@@ -105,7 +105,7 @@ def decoded(
             )
 
 
-def read_jsonl(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+def read_jsonl(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """One JSON object a line, with the text in one field."""
     path = piece.path
     for item in decoded_lines(piece, source.encoding):
@@ -161,7 +161,7 @@ HEADING = re.compile(r"\s?= (?!= ).*(?<! =) =\s*")  # ` = Title = `, and not ` =
 _TITLE = re.compile(r"\s?(?:= )+(?!= )(.*)(?<! =)(?: =)+\s*")  # of either
 
 
-def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+def read_text(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """A text file as one document (cut where very long), or parted as `documents` says. Headings
     lose their signs.
     """
@@ -199,7 +199,7 @@ def read_text(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 _DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
 
 
-def read_wikiextractor(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+def read_wikiextractor(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
     for block in streams.read_blocks(piece, "doc", _encoding_of(piece, source.encoding)):
         head, *lines = block.text.split("\n")
@@ -214,7 +214,7 @@ def read_wikiextractor(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
         yield Document(identity, html.unescape("\n".join(lines[:-1])))
 
 
-def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
+def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row
     groups.
     """
@@ -251,7 +251,7 @@ def read_parquet(piece: Piece, source: LocalCorpus) -> Iterator[Item]:
 
 
 @contextlib.contextmanager
-def open_parquet(piece: Piece) -> Iterator["ParquetFile"]:
+def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
     """A parquet file; whatever its library raises within the block is one BadInput."""
     import pyarrow
     import pyarrow.parquet
@@ -274,7 +274,7 @@ def _values(column: Any) -> list[Any]:
 
 
 # How the others are read, by the settings of their source.
-READERS: dict[str, Callable[[Piece, LocalCorpus], Iterator[Item]]] = {
+READERS: dict[str, Callable[[FileRange, LocalCorpus], Iterator[Item]]] = {
     "jsonl": read_jsonl,
     "text": read_text,
     "parquet": read_parquet,
@@ -282,7 +282,7 @@ READERS: dict[str, Callable[[Piece, LocalCorpus], Iterator[Item]]] = {
 }
 
 
-def read_documents(piece: Piece, source: LocalCorpus) -> Iterator[Item | LeftOut]:
+def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item | Skipped]:
     """The documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
     for item in DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source):

@@ -20,10 +20,10 @@ from typing import Any
 from electra.errors import BadInput
 from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
-from pipelines.sources import own, squad
+from pipelines.sources import custom_tasks, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
-from pipelines.sources.streams import LOOK, Piece, first_bytes, plain_suffix, read_stream
+from pipelines.sources.streams import LOOK, FileRange, first_bytes, plain_suffix, read_stream
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -45,14 +45,14 @@ USUAL = {
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
-def of(task: Task) -> InputSchema:
+def schema_of(task: Task) -> InputSchema:
     """What the texts of a row may be called; GLUE's as in its official files."""
     layout = LAYOUTS.get(task.name)
     columns = () if layout is None else (layout.a,) if layout.b is None else (layout.a, layout.b)
     return input_schema(task, columns)
 
 
-def read(schema: InputSchema, name: str) -> Iterator[Row]:
+def read_rows(schema: InputSchema, name: str) -> Iterator[Row]:
     """The rows of a file, or of standard input for `-`; raises BadInput for the first that cannot
     be answered.
     """
@@ -81,7 +81,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     ):
         also = [column for choice in schema.names for column in choice]
         yield from _whole(
-            own.records(path, (), [*also, schema.task.id], (schema.names[0][0], "tags"))
+            custom_tasks.records(path, (), [*also, schema.task.id], (schema.names[0][0], "tags"))
         )
     elif (
         suffix == ".json"
@@ -95,7 +95,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
                 )
             yield name, row
     else:
-        yield from _by_line(schema, decoded_lines(Piece(path)), name)
+        yield from _by_line(schema, decoded_lines(FileRange(path)), name)
 
 
 def _is_pipe(path: Path) -> bool:
@@ -113,7 +113,7 @@ def _standard_input() -> Any:
     return sys.stdin.buffer
 
 
-def _whole(records: Iterator[own.Record]) -> Iterator[tuple[str, Any]]:
+def _whole(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:
     """The records; a rejected one is an error, since an answer to the others would be taken for
     all.
     """
@@ -132,11 +132,11 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         return
     lines = itertools.chain([first], lines)
     if isinstance(first, Rejected) or first[1].lstrip().startswith("{"):
-        yield from _whole(own.jsonl(lines, shown_name))
+        yield from _whole(custom_tasks.jsonl(lines, shown_name))
         return
     fields = first[1].split("\t")
     if any(set(choice) <= set(fields) for choice in schema.names):
-        yield from _whole(own.tsv(lines, shown_name))
+        yield from _whole(custom_tasks.tsv(lines, shown_name))
         return
     columns = schema.names[0]
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))

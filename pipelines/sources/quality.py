@@ -2,7 +2,8 @@
 and Table A1.
 
 A line is a paragraph here, so their rules for both are one. Repeated n-grams are of normalised
-words (pipelines/text/ngrams.py), and shares of characters are shares of those of words.
+words (pipelines/text/ngrams.py), and shares of characters are shares of those of words. Where words
+are not parted by spaces, those words are counted in all rules, and no rule asks for their length.
 """
 
 from collections import Counter
@@ -34,12 +35,13 @@ RULES: dict[str, tuple[float, float]] = {  # the least and the most that a docum
     # of all that occurred before
     **{f"repeated_{n}_grams": (0, most) for n, most in REPEATED.items()},
 }
+SPACED = 4  # with more words than this between two spaces, words are not parted by spaces
 
 
 def broken_rule(
     text: str, hashes: Hashes, lengths: NDArray[np.int64], languages: Collection[str] = ()
 ) -> str:
-    """The first rule that a text breaks, or ""; `hashes` and `lengths` are its words."""
+    """Return the first rule that a text breaks, or ""; `hashes` and `lengths` are its words."""
     english = not languages or "en" in languages
     for rule, value in _measured(text, hashes, lengths):
         least, most = RULES[rule]
@@ -49,52 +51,49 @@ def broken_rule(
 
 
 def _measured(text: str, hashes: Hashes, lengths: NDArray[np.int64]) -> Iterator[tuple[str, float]]:
-    """What each rule is about, cheap ones first."""
+    """Yield what each rule is about, cheap ones first."""
     words = text.split()
-    yield "words", len(words)
-    yield "mean_word_length", sum(map(len, words)) / len(words)
-    yield "hash_signs", text.count("#") / len(words)
-    yield "ellipses", sum(map(text.count, ELLIPSES)) / len(words)
+    spaced = len(hashes) <= SPACED * len(words)
+    count = len(words) if spaced else len(hashes)
+    yield "words", count
+    if spaced:
+        yield "mean_word_length", sum(map(len, words)) / count
+    yield "hash_signs", text.count("#") / count
+    yield "ellipses", sum(map(text.count, ELLIPSES)) / count
     lines = text.split("\n")
     yield "bullet_lines", sum(line.startswith(BULLETS) for line in lines) / len(lines)
     yield "ellipsis_lines", sum(line.endswith(ELLIPSES) for line in lines) / len(lines)
-    mixed = [word for word in words if not word.isalpha()]
-    yield (
-        "alphabetic_words",
-        1 - sum(not any(map(str.isalpha, word)) for word in mixed) / len(words),
-    )
+    wordless = sum(not any(map(str.isalpha, word)) for word in words if not word.isalpha())
+    yield "alphabetic_words", 1 - wordless / count
     yield "stop_words", len(STOP_WORDS.intersection(text.lower().split()))
     again = {line: count - 1 for line, count in Counter(lines).items() if count > 1}
     yield "repeated_lines", sum(again.values()) / len(lines)
-    yield (
-        "repeated_line_characters",
-        sum(len(line) * count for line, count in again.items()) / len(text),
-    )
+    characters = sum(len(line) * count for line, count in again.items())
+    yield "repeated_line_characters", characters / len(text)
     ends = np.concatenate([[0], np.cumsum(lengths)])
+    total = max(1, ends[-1])
     for n in TOP:
-        yield (
-            f"top_{n}_gram",
-            _commonest(ngrams(hashes, n), ends[n:] - ends[:-n]) / max(1, ends[-1]),
-        )
+        yield f"top_{n}_gram", _commonest(ngrams(hashes, n), ends[n:] - ends[:-n]) / total
     for n in REPEATED:
-        share = lengths[_repeated(ngrams(hashes, n), n)].sum() / max(1, ends[-1])
+        share = lengths[_repeated(ngrams(hashes, n), n)].sum() / total
         yield f"repeated_{n}_grams", share
         if share <= min(REPEATED.values()):  # longer n-grams repeat no more than shorter ones
             return
 
 
 def _commonest(grams: Hashes, lengths: NDArray[np.int64]) -> int:
-    """The characters of the n-gram that occurs most (of several the longest), in all its places; 0
-    if none recurs.
+    """Return the characters of the n-gram that occurs most (of several the longest), in all its
+    places; 0 if none recurs.
     """
     values, counts = np.unique(grams, return_counts=True)
-    if (most := counts.max(initial=1)) == 1:
+    most = counts.max(initial=1)
+    if most == 1:
         return 0
     return int(most * lengths[np.isin(grams, values[counts == most])].max())
 
 
 def _repeated(grams: Hashes, n: int) -> NDArray[np.bool_]:
-    """Which words lie in an n-gram that occurred before in the text."""
+    """Return which words lie in an n-gram that occurred before in the text."""
     again = np.ones(len(grams), np.int64)
     again[np.unique(grams, return_index=True)[1]] = 0
     edges = np.zeros(len(grams) + n, np.int64)

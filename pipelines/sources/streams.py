@@ -61,7 +61,7 @@ def plain_suffix(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileRange:
     """A file, or the range of its stored bytes from `start` to `end` (None: all) whose first line
     has number `line`.
 
@@ -82,7 +82,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class Skipped:
     """A record that is sound but no text for a corpus, as a redirect or an image: counted by its
     reason.
     """
@@ -97,7 +97,7 @@ def stamp(path: Path) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def unchanged(piece: Piece) -> Iterator[None]:
+def unchanged(piece: FileRange) -> Iterator[None]:
     """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes
     within the block.
     """
@@ -118,7 +118,7 @@ def unchanged(piece: Piece) -> Iterator[None]:
         raise BadInput(f"{path}: changed while it was read; run the same command again")
 
 
-def read_lines(piece: Piece) -> Iterator[tuple[int, bytes | None]]:
+def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
     """Yield (line number from 1, bytes without the line's end), or None for a line longer than
     LONGEST_LINE.
 
@@ -142,7 +142,7 @@ def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     start = buffered.peek(LOOK)[:LOOK]
     refuse_strangers(start, Path(name))
-    yield from _lines(buffered, Piece(Path(name)), mark_of(start))
+    yield from _lines(buffered, FileRange(Path(name)), mark_of(start))
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:
@@ -235,7 +235,7 @@ class Block:
         return Rejected(str(place), reason or self.wrong, self.text[:EXCERPT], self.lines)
 
 
-def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
+def read_blocks(piece: FileRange, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
     """Blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and of
     those between them.
 
@@ -278,7 +278,7 @@ def read_blocks(piece: Piece, tag: str, encoding: str = "utf-8") -> Iterator[Blo
 
 
 def _lines(
-    stream: io.BufferedReader, piece: Piece, encoding: str
+    stream: io.BufferedReader, piece: FileRange, encoding: str
 ) -> Iterator[tuple[int, bytes | None]]:
     lines = _Recoded(stream, encoding, piece.path) if encoding else stream
     left = sys.maxsize if piece.most is None else piece.most

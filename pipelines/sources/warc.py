@@ -26,8 +26,8 @@ from pipelines.sources.streams import (
     EXCERPT,
     LONGEST_LINE,
     LOOK,
-    LeftOut,
-    Piece,
+    FileRange,
+    Skipped,
 )
 from pipelines.text.cleaning import Document, Rejected
 
@@ -56,7 +56,7 @@ class Record:
     body: bytes
 
 
-def read_warc(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
+def read_warc(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
     """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its
     end.
     """
@@ -160,7 +160,7 @@ def _parse(lines: list[bytes]) -> Headers:
     return headers
 
 
-def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOut:
+def _page(record: Record, where: str, name: str) -> Document | Rejected | Skipped:
     """The text of a record, or why there is none."""
     from resiliparse.extract.html2text import extract_plain_text
 
@@ -170,34 +170,34 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | LeftOu
         headers.get("warc-target-uri", "").strip("<>"),
     )
     if kind not in {"response", "resource", "conversion"}:
-        return LeftOut(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
+        return Skipped(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
     if address.partition("?")[0].endswith("/robots.txt"):
-        return LeftOut("robots_txt")
+        return Skipped("robots_txt")
     media = headers.get("content-type", "")
     http: Headers = {}
     if kind == "response" and body.startswith(b"HTTP/"):
         head = _BLANK_LINE.search(body)
         status, *lines = body[: head.start() if head else len(body)].splitlines()
         if status.split()[1:2] != [b"200"]:
-            return LeftOut("other_status")
+            return Skipped("other_status")
         http = _parse(lines)
         media, body = http.get("content-type", ""), body[head.end() :] if head else b""
     type_ = media.partition(";")[0].strip().lower() or (
         "text/html" if body.lstrip()[:1] == b"<" else ""
     )
     if type_ not in {*HTML, PLAIN}:
-        return LeftOut("other_media_types")
+        return Skipped("other_media_types")
     if len(record.body) <= LONGEST_LINE:
         try:
             body = _transferred(body, http)
         except (ValueError, zlib.error):
             return Rejected(where, "damaged content", address[:EXCERPT])
         except NotImplementedError:
-            return LeftOut("other_content_encodings")
+            return Skipped("other_content_encodings")
     if len(body) > LONGEST_LINE or len(record.body) > LONGEST_LINE:
         return Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
     if _is_binary(body):
-        return LeftOut("binary_content")
+        return Skipped("binary_content")
     charset = found[1] if (found := _CHARSET.search(media)) else ""
     text = decode(body, charset, is_html=type_ in HTML).removeprefix("\ufeff")
     if text.count("\ufffd") * 100 > len(text):

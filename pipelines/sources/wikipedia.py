@@ -14,7 +14,7 @@ from xml.etree import ElementTree  # a page begins with <page>: no DTD, hence no
 
 from electra.errors import BadConfig, BadInput
 from electra.files import encodes
-from pipelines.sources.streams import AGAIN, LeftOut, Piece, read_blocks, read_lines
+from pipelines.sources.streams import AGAIN, FileRange, Skipped, read_blocks, read_lines
 from pipelines.text.cleaning import Document, Rejected
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _HEADING = "\ue000"
 _FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)
 
 
-def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
+def read_wikipedia(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
     """The articles of a dump, or of one range of it. Raises BadInput when it ends before
     </mediawiki>.
     """
@@ -94,11 +94,11 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
             continue
         revision = ([page, *page.iter("revision")])[-1]
         if page.findtext("ns", "0") != "0":
-            yield LeftOut("other_namespaces")
+            yield Skipped("other_namespaces")
         elif page.find("redirect") is not None:
-            yield LeftOut("redirects")
+            yield Skipped("redirects")
         elif revision.findtext("model", "wikitext") != "wikitext":
-            yield LeftOut("other_models")
+            yield Skipped("other_models")
         else:
             markup = _reduced(revision.findtext("text") or "")
             if _unclosed(markup) > UNCLOSED:
@@ -121,12 +121,12 @@ def read_wikipedia(piece: Piece) -> Iterator[Document | Rejected | LeftOut]:
         )
 
 
-def _hidden_namespaces(piece: Piece) -> frozenset[str]:
+def _hidden_namespaces(piece: FileRange) -> frozenset[str]:
     """The names of links that show a file or name a category, in lower case: English ones and the
     dump's own.
     """
     names, begun = {"file", "image", "media", "category"}, False
-    for _, line in read_lines(Piece(piece.path, most=HEADER)):
+    for _, line in read_lines(FileRange(piece.path, most=HEADER)):
         begun = begun or b"<mediawiki" in (line or b"")
         if line is None or b"</siteinfo>" in line:
             break

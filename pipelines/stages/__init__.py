@@ -81,12 +81,12 @@ class Stage:
         return BUILD / self.folder / name / RESULTS
 
     def settings(self, name: str, params: "Params") -> dict[str, Any]:
-        """Return the settings of a name, for its record."""
+        """Return the settings that a name is run with, for its record."""
         if not self.section:
             return dict(plain(params.run))
         values: dict[str, Any] = plain(getattr(params, self.section)[name])
         if self.section == "finetunings":
-            values |= {"finetune": plain(params.finetune), "changes": params.changes(name)}
+            values |= self.module.settings(name, params)
         return values
 
 
@@ -166,7 +166,10 @@ READERS = (
     *_files("electra/finetuning", "labels tasks"),
     "electra/seeds.py",
     "pipelines/sources/sample_world",
-    *_files("pipelines/sources", "gigaword glue hub local own paths squad streams warc wikipedia"),
+    *_files(
+        "pipelines/sources",
+        "gigaword glue hub local custom_tasks paths squad streams warc wikipedia",
+    ),
     *_files("pipelines/stages", "tasks"),
 )
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from electra.config import merge
+from electra.config import merge, plain
 from electra.files import atomic_folder, write_atomic, write_json
 from electra.finetuning.tasks import SQUAD, FinetuneConfig
 from electra.pretraining.config import ElectraConfig, Flops
@@ -28,6 +28,7 @@ from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import RESULTS, STAGES, data_label, verified_inputs
 from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
 from pipelines.stages.pretrain import ModelRows, curve_csv
+from pipelines.stages.summarize import arm_numbers
 
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 
@@ -41,8 +42,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
     outcomes = do_all(name, params, arms)
     results: dict[str, Result] = {}
     for arm in ablation.settings:
-        results[arm] = summarise(ablation, [one for one in arms if one.name == arm], outcomes)
-        track(tracker, arm, results[arm])
+        runs = [each for each in arms if each.name == arm]
+        results[arm] = summarise(ablation, runs, outcomes)
+        track(tracker, runs, outcomes, results[arm], plain(params.arm(name, arm)))
     record = {
         **{
             key: getattr(ablation, key)
@@ -233,22 +235,25 @@ def spread(scores: list[float]) -> Result | None:
     )
 
 
-def track(tracker: Any, arm: str, result: Result) -> None:
-    """One child run for an arm: its settings, its curve, its scores."""
-    with tracker.child(arm, {"arm": arm, **result["settings"]}) as child:
-        for record in result.get("curve", []):
-            child.metrics(
-                record["step"],
-                {f"valid/{key}": value for key, value in record.items() if key != "step"},
-            )
-        for task, scores in result.get("glue", {}).items():
-            child.summary({task: statistics.fmean(scores)})
-            child.summary(
-                {
-                    f"{task}/seed{seed}": score
-                    for seed, score in zip(result["seeds"], scores, strict=True)
+def track(
+    tracker: Any, arms: Sequence[Arm], outcomes: Outcomes, result: Result, settings: dict[str, Any]
+) -> None:
+    """Record an arm as one child run: all of its settings, the curves of its seeds, its scores."""
+    good: dict[int, Result] = {}
+    for arm in arms:
+        outcome = outcomes[arm.key]
+        if not isinstance(outcome, str):
+            good[arm.seed] = outcome
+    started = min((outcome["started"] for outcome in good.values()), default=None)
+    ended = max((outcome["ended"] for outcome in good.values()), default=None)
+    name = arms[0].name
+    with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
+        for seed, outcome in good.items():
+            for record in outcome["history"]:
+                curve = {
+                    f"valid/{key}/seed{seed}": of for key, of in record.items() if key != "step"
                 }
-            )
-        if found := result.get("average"):
-            child.summary({"average": found["mean"]})
+                child.metrics(record["step"], curve)
+        if good:
+            child.summary(arm_numbers(result))
         child.tags({"status": result["status"]})

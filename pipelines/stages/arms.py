@@ -11,6 +11,7 @@ checkpoints are removed.
 
 import math
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 
 from electra.card import model_card
 from electra.config import digest, plain
+from electra.data.tokenizer import read_files
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
 from electra.files import remove
@@ -111,9 +113,10 @@ def try_one(unit: Unit) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
+    started = time.time()
     try:
         use_own_gpu()
-        return do(*unit)
+        return {**do(*unit), "started": started, "ended": time.time()}
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):
@@ -253,6 +256,5 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
     card = {"data": rows.label, "recipe": plain(arm.config), "step": arm.step(point)}
     part, title = f"point-{point:g}", model_card(f"{arm.title}: encoder", "embed", card)
     tensors = encoder_tensors(model.discriminator.encoder, "")
-    write_folder(
-        home / part, tensors, settings, rows.tokenizer_files(), title, model=arm.key, part=part
-    )
+    files = read_files(rows.folder, seen)
+    write_folder(home / part, tensors, settings, files, title, model=arm.key, part=part)

@@ -1,10 +1,13 @@
 """The model cards of a stage: README.md of each folder that it left in build/, with its scores in
 the hub's form.
 
-They are written last, since a score is shown beside those of the other seeds and of fresh weights.
-A card is a function of settings and results: no clock, host or path is in it.
+They are written last, since a score is shown next to those of the other seeds and of fresh weights.
+A card is a function of settings and results: DVC hashes it with the model, so no clock, commit,
+host or path is in it. The stage's run in MLflow has these, and the card.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,8 @@ from typing import Any
 
 from electra.card import retold
 from electra.config import plain
-from electra.files import read_json, write_atomic
+from electra.errors import UserError
+from electra.files import read_json, read_jsonl, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
 from electra.storage.manifest import CARD, MANIFEST, read_manifest
@@ -28,31 +32,54 @@ HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 # what needs no network
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")
 NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch", "test")  # on a single run
+# the texts of a card's Python (electra/card.py), for which a made-up world has others
+TEXTS = (
+    '"the chef ate the meal"',
+    '"the chef cooked the meal"',
+    '"a text", "another one"',
+    '"one text", "the other"',
+    '"Who cooked the meal?", "The chef cooked the meal."',
+)
 Cells = dict[str, float | str | None]
 # the hub's name of a metric, ours, points, what they are compared with
 Measured = tuple[str, str, float, Cells]
+_points = Column("points", 1).text
 
 
 @dataclass(frozen=True)
-class Card:
-    """What a card says; `task` and `data` are those of the scores, as the hub calls them."""
+class ModelCard:
+    """What a card says. `task` and `data` are those of the scores, as the hub calls them.
+
+    `sources` are of the text and the rows, as in params.yaml. `example` has texts of the model's
+    own world.
+    """
 
     title: str
     facts: dict[str, str]
     settings: dict[str, Any]
-    sources: Sequence[Any]  # of the text and the rows, as in params.yaml
+    sources: Sequence[Any]
+    languages: Sequence[str]
     scores: Sequence[Measured]
     task: str
     data: dict[str, str]
     weakness: str
+    example: Sequence[str] = ()
 
-    def text(self, name: str, command: str, *, stock: bool) -> tuple[str, str]:
-        """The YAML for the hub and the Markdown; `stock`: transformers loads all of the model."""
+    @property
+    def made_up(self) -> bool:
+        """Whether any of its text or rows are of the sample world."""
+        return any(getattr(source, "kind", "") == "sample" for source in self.sources)
+
+    def front(self, name: str, architecture: str) -> str:
+        """Return the YAML for the hub. `architecture`: the class of transformers that loads all of
+        the model, "" where none does.
+        """
         from huggingface_hub import EvalResult, ModelCardData
 
-        kinds = {getattr(source, "kind", "") for source in self.sources}
-        sample = kinds == {"sample"}
-        hub = list({source.dataset: None for source in self.sources if hasattr(source, "dataset")})
+        sample = all(getattr(source, "kind", "") == "sample" for source in self.sources)
+        folders = [str(getattr(source, "folder", "")) for source in self.sources]
+        # a published model in the hub's own cache says which it is
+        bases = re.findall(r"models--([\w.-]+?)--([\w.-]+)", " ".join(folders))
         results = [
             EvalResult(
                 task_type=self.task,
@@ -66,180 +93,220 @@ class Card:
             )
             for kind, metric, value, _ in self.scores
         ]
-        front = ModelCardData(
+        card = ModelCardData(
             tags=["electra"],
+            language=["en"] if sample else list(self.languages) or None,
             license="apache-2.0" if sample else None,
-            library_name="transformers" if stock else None,
-            datasets=hub or None,
+            library_name="transformers" if architecture else None,
+            datasets=self.hub_datasets or None,
+            base_model="/".join(bases[0]) if bases else None,
+            # the hub has no pipeline that runs a discriminator
+            pipeline_tag=None if architecture.endswith("ForPreTraining") else self.task,
+            metrics=list(dict.fromkeys(kind for kind, *_ in self.scores)) or None,
             model_name=name,
             eval_results=results or None,
         )
-        terms = f"that of {', '.join(hub)}" if hub else "not known here: that of the files"
-        terms = (
-            "the rows are written by this project's code and under its licence, Apache-2.0"
-            if sample
-            else terms
+        return f"{card.to_yaml()}\n"
+
+    @property
+    def hub_datasets(self) -> list[str]:
+        """The data sets of the hub that it was trained on."""
+        return list(
+            dict.fromkeys(source.dataset for source in self.sources if hasattr(source, "dataset"))
         )
-        facts = {**self.facts, "Licence of the data": terms, "Made by": f"`{command}`"}
-        heads = dict.fromkeys(head for *_, beside in self.scores for head in beside)
-        words = environment().get_template("card.md")
-        text = words.render(
-            card=self, facts=facts, heads=heads, points=_points, made_up="sample" in kinds
+
+    def text(self, command: str, architecture: str) -> str:
+        """Return the Markdown."""
+        terms = "not known here: that of the files"
+        use = "the task that it was scored on; nothing else was measured"
+        if self.hub_datasets:
+            terms = f"that of {', '.join(self.hub_datasets)}"
+        if self.made_up:
+            terms = "the rows are written by this project's code and under its licence, Apache-2.0"
+            use = "trying the method; it knows no real text"
+        facts = {"Intended use": use, **self.facts}
+        facts |= {"Licence of the data": terms, "Made by": f"`{command}`"}
+        return (
+            environment()
+            .get_template("card.md")
+            .render(
+                card=self,
+                facts=facts,
+                heads=dict.fromkeys(head for *_, beside in self.scores for head in beside),
+                points=_points,
+                architecture=architecture,
+                example=json.dumps(self.example[0] if self.example else "a text"),
+            )
         )
-        return f"{front.to_yaml()}\n", text
 
 
 def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage that leaves models."""
-    top, make = (MODELS, pretrained) if stage == "pretrain" else (Path("build") / stage, finetuned)
+    top = MODELS if stage == "pretrain" else Path("build") / stage
+    describe = describe_pretrained if stage == "pretrain" else describe_finetuned
     for config in sorted((top / name).glob("**/config.json")):
-        path, folder = config.with_name(CARD), config.parent
-        card, stock = (
-            make(folder, name, params),
-            not any((folder / head).is_file() for head in (POOLED, SPANS)),
-        )
-        front, text = card.text(
-            name_of(str(folder)), f"dvc repro pipelines/dvc.yaml:{stage}@{name}", stock=stock
-        )
-        write_atomic(
-            path, retold(path.read_text(encoding="utf-8"), front, card.title, text, card.settings)
-        )
+        folder = config.parent
+        card = describe(folder, name, params)
+        stock = not any((folder / head).is_file() for head in (POOLED, SPANS))
+        architecture = ModelFolder(folder).architecture if stock else ""
+        front = card.front(name_of(str(folder)), architecture)
+        text = card.text(f"dvc repro pipelines/dvc.yaml:{stage}@{name}", architecture)
+        path = folder / CARD
+        old = path.read_text(encoding="utf-8")
+        if card.example:
+            quoted = ", ".join(map(json.dumps, card.example))
+            for generic in TEXTS:
+                old = old.replace(generic, quoted)
+        write_atomic(path, retold(old, front, card.title, text, card.settings))
 
 
 def name_of(folder: str) -> str:
-    """Return a network's name, `tiny-cola-pretrained-seed1`; SQuAD's version alone would read like
+    """Return a network's name, `tiny-cola-pretrained-seed1`. SQuAD's version alone would read like
     a model's.
     """
     _, kind, model, *rest = Path(folder).parts
     return "-".join([model, *(["squad"] if kind == "squad" else []), *rest])
 
 
-def pretrained(folder: Path, name: str, params: Params) -> Card:
-    """A network as pre-training left it; an encoder has no head of its own to score."""
-    config, kind, found = (
-        params.models[name],
-        folder.name,
-        read_json(MODELS / name / "results.json"),
-    )
+def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
+    """Describe a network as pre-training left it. An encoder has no head of its own to score."""
+    config = params.models[name]
+    kind = folder.name
+    results = read_json(MODELS / name / "results.json")
+    corpus = params.corpora[params.tokens[config.tokens].corpus]
     rows = [
-        read_manifest(Path("build/tokens") / config.tokens / f"rows-{long}")
-        for long in config.pretrain.lengths
+        read_manifest(Path("build/tokens") / config.tokens / f"rows-{length}")
+        for length in config.pretrain.lengths
     ]
     scores: list[tuple[str, str, float, float | None]] = []
-    if kind == "discriminator" and "disc_auc" in found:
-        scores = [
-            ("roc_auc", "AUC of replaced tokens", found["disc_auc"], 0.5),
-            (
-                "precision",
-                "precision on replaced tokens",
-                found["disc_precision"],
-                found["replaced_rate"],
-            ),
-            ("recall", "recall of replaced tokens", found["disc_recall"], None),
-            (
-                "accuracy",
-                "accuracy, chance: all original",
-                found["disc_accuracy"],
-                found["disc_majority"],
-            ),
-        ]
-    elif kind != "encoder" and "mlm_accuracy" in found:
-        scores = [
-            (
-                "accuracy",
-                "accuracy on masked tokens",
-                found["mlm_accuracy"],
-                1 / rows[0]["vocab_size"],
-            )
-        ]
+    task = "feature-extraction"
+    if kind == "discriminator":
+        task = "token-classification"
+        if "disc_auc" in results:
+            rate, majority = results["replaced_rate"], results["disc_majority"]
+            scores = [
+                ("roc_auc", "AUC of replaced tokens", results["disc_auc"], 0.5),
+                ("precision", "precision on replaced tokens", results["disc_precision"], rate),
+                ("recall", "recall of replaced tokens", results["disc_recall"], None),
+                (
+                    "accuracy",
+                    "accuracy, chance: all original",
+                    results["disc_accuracy"],
+                    majority,
+                ),
+            ]
+    elif kind != "encoder":
+        task = "fill-mask"
+        if "mlm_accuracy" in results:
+            chance = 1 / rows[0]["vocab_size"]
+            scores = [("accuracy", "accuracy on masked tokens", results["mlm_accuracy"], chance)]
     counts = " and ".join(
         f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows
     )
-    base = (
+    label, steps = results["label"], results["steps"]
+    begins = (
         "another pre-training, gone on with"
         if config.pretrain.init_from
         else "none, from random weights"
     )
-    facts = {
-        "Data": f"{found['label']}, {counts}, read {found['epochs']:.1f} times in {found['steps']:,} steps",
-        "Base model": base,
-        "Limits": f"one pre-training, seed {found['seed']}: another ends elsewhere; positions beyond "
-        f"{open_folder(folder).trained_positions} tokens were never used",
-    }
-    return Card(
-        title=f"ELECTRA {name}: {kind} ({found['label']})",
-        facts=facts,
+    return ModelCard(
+        title=f"ELECTRA {name}: {kind} ({label})",
+        facts={
+            "Data": f"{label}, {counts}, read {results['epochs']:.1f} times in {steps:,} steps",
+            "Base model": begins,
+            "Limits": f"one pre-training, seed {results['seed']}: another ends elsewhere; positions "
+            f"beyond {open_folder(folder).trained_positions} tokens were never used",
+        },
         settings={
             "recipe": plain(config.electra()),
-            "flops": found["flops"],
-            "parameters": found["parameters"],
+            "flops": results["flops"],
+            "parameters": results["parameters"],
         },
-        sources=params.corpora[params.tokens[config.tokens].corpus].sources,
+        sources=corpus.sources,
+        languages=corpus.cleaning.language,
         scores=[
-            (of, title, 100 * value, {"chance": low and 100 * low})
-            for of, title, value, low in scores
+            (of, title, 100 * value, {"chance": None if chance is None else 100 * chance})
+            for of, title, value, chance in scores
         ],
-        task="token-classification" if kind == "discriminator" else "fill-mask",
-        data={
-            "name": f"{found['label']}, held-out text",
-            "type": config.tokens,
-            "split": "validation",
-        },
-        weakness=found.get("weakness", ""),
+        task=task,
+        data={"name": f"{label}, held-out text", "type": config.tokens, "split": "validation"},
+        weakness=results.get("weakness", ""),
+        example=_held_out(MODELS / name, 2 if kind == "encoder" else 1)
+        if any(source.kind == "sample" for source in corpus.sources)
+        else (),
     )
 
 
-def finetuned(folder: Path, name: str, params: Params) -> Card:
-    """A fine-tuned model, beside the other seeds, fresh weights, chance and what needs no network."""
-    stage, key, (arm, _, seed) = folder.parts[1], folder.parent.name, folder.name.partition("-seed")
-    config, squad = params.finetunings[name], stage == "squad"
-    found = read_json(Path("build") / stage / name / "results.json")[
-        "versions" if squad else "tasks"
-    ][key]
-    source, changes, where = (
-        params.tasks[config.tasks],
-        params.changes(name),
-        f"recipes.{config.recipe}",
-    )
+def _held_out(folder: Path, count: int) -> list[str]:
+    """Return held-out sentences of a model, as its examples have them. None without examples."""
+    from pipelines.report.examples import words
+
+    path = folder / "examples.json"
+    texts = []
+    for example in read_json(path)[:count] if path.is_file() else ():
+        originals = [word.original for word in words(example)]
+        text = " ".join(originals).partition(" [SEP]")[0]
+        texts.append(re.sub(r" ([.,;:!?])", r"\1", text))
+    return texts
+
+
+def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
+    """Describe a fine-tuned model next to the other seeds, fresh weights, chance and what needs no
+    network.
+    """
+    stage = folder.parts[1]
+    key = folder.parent.name
+    arm, _, seed = folder.name.partition("-seed")
+    config = params.finetunings[name]
+    squad = stage == "squad"
+    results = read_json(Path("build") / stage / name / "results.json")
+    facts = results["versions" if squad else "tasks"][key]
+    source = params.tasks[config.tasks]
+    sample = source.kind == "sample"
     task = SQUAD.get(key, key)
-    recipe = params.finetune.resolve(task, changes, where, params.own_tasks(config.tasks))
-    called = TITLES.get(task, task) + " in the sample world" * (source.kind == "sample")
-    whole = GLUE[task].train_rows if task in GLUE and source.kind != "sample" else 0
-    part = f" of the official {whole:,}" if found["train_rows"] < whole else ""
+    recipe = params.finetune.resolve(
+        task, params.changes(name), f"recipes.{config.recipe}", params.own_tasks(config.tasks)
+    )
+    called = f"{TITLES.get(task, task)}{' in the sample world' if sample else ''}"
+    part = ""
+    if task in GLUE and not sample and facts["train_rows"] < GLUE[task].train_rows:
+        part = f" of the official {GLUE[task].train_rows:,}"
     rows = getattr(source, task if squad else "glue", None)
     # a data set of the hub says which
     rows = source if rows is None or isinstance(rows, str) else rows
-    base, model = params.models.get(config.model), MODELS / config.model
-    text = (
-        params.corpora[params.tokens[base.tokens].corpus].sources
-        if base
-        else [params.published[config.model]]
-    )
-    long, failed = (
-        recipe.length,
-        [fault for fault in found[arm]["failed"] if fault.startswith(f"seed {seed}:")],
-    )
-    facts = {
-        "Data": f"{found['train_rows']:,} training rows{part} and {found['dev_rows']:,} dev rows of {called}",
-        "Base model": f"`{config.model}`, " + ("pre-trained here" if base else "published weights"),
-        "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, and another differs more; "
-        + (
-            f"contexts are read in windows of {long} tokens"
-            if squad
-            else f"texts beyond {long} tokens are cut"
-        )
-        + "".join(f"; failed: {fault}" for fault in failed),
-    }
-    settings = {key: value for key, value in plain(recipe).items() if key not in NO_BEARING}
+    model = MODELS / config.model
+    base = params.models.get(config.model)
+    sources = [params.published[config.model]] if base is None else []
+    languages: Sequence[str] = ()
+    if base:
+        corpus = params.corpora[params.tokens[base.tokens].corpus]
+        sources = list(corpus.sources)
+        languages = corpus.cleaning.language
+    long = f"texts beyond {recipe.length} tokens are cut"
+    if squad:
+        long = f"contexts are read in windows of {recipe.length} tokens"
+    failed = [
+        f"; failed: {fault}" for fault in facts[arm]["failed"] if fault.startswith(f"seed {seed}:")
+    ]
     tagging = (
-        found["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
+        facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
     )
-    return Card(
+    return ModelCard(
         title=f"ELECTRA {name}, fine-tuned: {called}",
-        facts=facts,
-        settings={"recipe": settings, "seed": int(seed)},
-        sources=[*text, rows],
-        scores=compared(found, arm, int(seed)),
+        facts={
+            "Data": f"{facts['train_rows']:,} training rows{part} and {facts['dev_rows']:,} dev "
+            f"rows of {called}",
+            "Base model": f"`{config.model}`, {'pre-trained here' if base else 'published weights'}",
+            "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, and "
+            f"another differs more; {long}{''.join(failed)}",
+        },
+        settings={
+            "recipe": {key: of for key, of in plain(recipe).items() if key not in NO_BEARING},
+            "seed": int(seed),
+        },
+        sources=[*sources, rows],
+        languages=languages,
+        scores=compare_scores(facts, arm, int(seed)),
         task="question-answering" if squad else f"{'token' if tagging else 'text'}-classification",
         data={
             "name": called,
@@ -248,33 +315,44 @@ def finetuned(folder: Path, name: str, params: Params) -> Card:
             "split": "validation",
         },
         weakness=read_manifest(model).get("weakness", "") if (model / MANIFEST).is_file() else "",
+        example=_first_row(Path("build/tasks") / config.tasks / task) if sample else (),
     )
 
 
-def compared(found: dict[str, Any], arm: str, seed: int) -> list[Measured]:
-    """A run's metrics, the one that counts first, beside the other runs of its task and what needs
-    no network.
+def _first_row(folder: Path) -> list[str]:
+    """Return the texts of the first dev row of a task. None where the rows are not here."""
+    try:
+        row = read_jsonl(folder / "dev.jsonl")[0]
+    except (UserError, IndexError):
+        return []
+    texts = [row.get(key) for key in ("question", "context", "a", "b")]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def compare_scores(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]:
+    """Return a run's metrics, the one that counts first, next to the other runs of its task and
+    what needs no network.
     """
-    parts = {of: found[of] for of in (arm, "scratch") if of in found}
-    points = {of: own["all"] for of, own in parts.items()}
-    below = found.get("baselines", {})
-    simple: Cells = {kind.replace("_", " "): below[kind] for kind in SIMPLE if kind in below}
+    points = {of: facts[of]["all"] for of in (arm, "scratch") if of in facts}
+    baselines = facts.get("baselines", {})
+    squad = "never_answering" in baselines
+    simple: Cells = {
+        kind.replace("_", " "): baselines[kind] for kind in SIMPLE if kind in baselines
+    }
     scores: list[Measured] = []
-    shown = ("f1", "exact") if "never_answering" in below else points[arm]
-    for metric in sorted(shown, key=lambda each: bool(each != found["metric"])):
-        each, (name, mismatched, _) = points[arm][metric], metric.partition("_mismatched")
+    shown = ("f1", "exact") if squad else points[arm]
+    for metric in sorted(shown, key=lambda metric: metric != facts["metric"]):
+        values = points[arm][metric]
         beside: Cells = {}
-        if inside := around(each):
-            spread = f"{_points(mean(each))} ({_points(inside[0])} to {_points(inside[1])})"
-            beside[f"mean of {len(each)} fine-tunings, 95 % interval"] = spread
+        if inside := around(values):
+            spread = f"{_points(mean(values))} ({_points(inside[0])} to {_points(inside[1])})"
+            beside[f"mean of {len(values)} fine-tunings, 95 % interval"] = spread
         if "scratch" in points:
             beside["from scratch"] = mean(points["scratch"][metric])
-        if not scores or "never_answering" in below:  # which has both metrics of SQuAD
+        if not scores or squad:  # of which the baseline has both metrics
             beside |= simple
-        title = METRICS.get(name, name) + ", mismatched" * bool(mismatched)
-        value = each[found[arm]["seeds"].index(seed)]
+        name, mismatched, _ = metric.partition("_mismatched")
+        title = f"{METRICS.get(name, name)}{', mismatched' if mismatched else ''}"
+        value = values[facts[arm]["seeds"].index(seed)]
         scores.append((HUB_METRICS.get(name, name), title, value, beside))
     return scores
-
-
-_points = Column("points", 1).text

@@ -72,7 +72,7 @@ def check_quarantine(
 
 def collect(
     config: CorpusConfig,
-    units: list[documents.Unit],
+    units: list[documents.WorkUnit],
     counts: list[dict[str, Any]],
     where: str,
     work: Path,

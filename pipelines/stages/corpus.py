@@ -28,7 +28,7 @@ from pipelines.runtime.progress_bar import print_left_out
 from pipelines.runtime.work_units import Counts, MadeOf, Shown, finish_units
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language
 from pipelines.sources.paths import unreadable
-from pipelines.sources.streams import LeftOut
+from pipelines.sources.streams import Skipped
 from pipelines.stages import RESULTS, STAGES, benchmark
 from pipelines.stages.collecting import (
     BANDS_FILE,
@@ -96,7 +96,7 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
 
 
 def _fingerprint(
-    resolved: CorpusConfig, units: list[documents.Unit], forbidden: Forbidden | None
+    resolved: CorpusConfig, units: list[documents.WorkUnit], forbidden: Forbidden | None
 ) -> str:
     return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
 
@@ -188,7 +188,7 @@ def _refuse(counts: list[dict[str, Any]], where: str, work: Path) -> None:
 class ReadJob:
     """A unit and what is done to its text."""
 
-    unit: documents.Unit
+    unit: documents.WorkUnit
     cleaning: CleaningConfig
     quarantine: QuarantineConfig
     forbidden: Forbidden | None = None
@@ -214,7 +214,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     ):
         for item in _items(job.unit, refused):
             counts["rows"] += 1
-            if isinstance(item, LeftOut):
+            if isinstance(item, Skipped):
                 counts[f"left_out_{item.reason}"] += 1
                 continue
             if not isinstance(item, Document):
@@ -261,8 +261,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
 
 
 def _items(
-    unit: documents.Unit, refused: dict[str, str]
-) -> Iterator[Document | Rejected | LeftOut]:
+    unit: documents.WorkUnit, refused: dict[str, str]
+) -> Iterator[Document | Rejected | Skipped]:
     """Yield what a unit holds; a file that cannot be read to its end is added to `refused`."""
     if not unit.pieces:
         yield from unit.read()

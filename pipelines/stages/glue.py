@@ -8,6 +8,7 @@ repeat.
 """
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -39,11 +40,13 @@ from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.runtime.progress_bar import ProgressBar
 from pipelines.stages import FINETUNING as CODE
 from pipelines.stages import RESULTS, baselines, data_label, verified_inputs
+from pipelines.stages.summarize import task_numbers
 from pipelines.tracking import flatten
 from pipelines.versioning.code import digest_of
 
 FINETUNING = RUNS / "finetune"
 Records = dict[str, list[Record]]  # by task
+NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch")  # on a single run
 SPLITS = ("dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
 SUFFIXES = {
     f"{split}.jsonl": f"-{split}.jsonl".replace("_", "-").removeprefix("-dev") for split in SPLITS
@@ -67,14 +70,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
             result = summarise(name, params, jobs, records, ensembles)
             write_json(folder / RESULTS, result)
             write_manifest(folder, kind="glue", name=name)
-    average = result["average"]
-    tracker.summary(
-        {
-            f"average/{arm}": average[arm]["mean"]
-            for arm in ("pretrained", "scratch")
-            if arm in average
-        }
-    )
 
 
 def summarise(
@@ -172,11 +167,14 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
     has ended.
     """
     done: Records = {}
+    started: dict[str, float] = {}  # task -> time.time() of its first run's start
     expected = Counter(job.task.name for job in jobs)
     with ProgressBar(title, len(jobs), "runs") as progress:
         progress.update(0)
 
         def on_done(job: Job, record: Record) -> None:
+            began = time.time() - record.get("seconds", 0.0)
+            started[job.task.name] = min(began, started.get(job.task.name, began))
             records = done.setdefault(job.task.name, [])
             if "beyond_pretraining" in record and not any(
                 "beyond_pretraining" in before for before in records
@@ -186,13 +184,11 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
             score = record["metrics"][job.task.metrics[0]]
             progress.update(sum(map(len, done.values())), last=f"{job.name} {score:.1f}")
             if len(records) == expected[job.task.name]:
-                track(tracker, [each for each in jobs if each.task.name == job.task.name], records)
+                task_jobs = [each for each in jobs if each.task.name == job.task.name]
+                track(tracker, task_jobs, records, started[job.task.name])
 
         run_all(jobs, count, on_done)
-    return {
-        task: sorted(done[task], key=lambda record: (record["arm"], record["seed"]))
-        for task in expected
-    }
+    return {task: sorted_by_seed(done[task]) for task in expected}
 
 
 def warn_of_positions(task: Task, positions: int, share: float) -> None:
@@ -204,33 +200,49 @@ def warn_of_positions(task: Task, positions: int, share: float) -> None:
     print(f"{task.name}: WARNING: {longer}; {advice}", file=sys.stderr, flush=True)
 
 
-def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record]) -> None:
-    """One child run for a task: its settings, the loss curves and figures of every arm and seed."""
-    task = jobs[0].task.name
-    tracker.dataset(f"tasks/{task}", jobs[0].data, "fine-tune")
-    with tracker.child(task, settings_of(jobs)) as child:
+def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started: float) -> None:
+    """Record a task as one child run: its settings, the loss curves of every run, and its scores."""
+    task = jobs[0].task
+    tracker.dataset(f"tasks/{task.name}", jobs[0].data, "fine-tune")
+    with tracker.child(task.name, settings_of(jobs), started) as child:
         for record in records:
-            name = f"{record['arm']}-seed{record['seed']}"
             for step, loss in record["loss"]:
-                child.metrics(step, {f"loss/{name}": loss})
-            child.summary(
-                {f"{metric}/{name}": value for metric, value in record["metrics"].items()}
-            )
+                child.metrics(step, {f"loss/{record['arm']}-seed{record['seed']}": loss})
+        child.summary(task_numbers(summary.of_task(task, sorted_by_seed(records))))
 
 
-def settings_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """The settings of a task, dotted; those in which its arms differ bear the arm's name:
-    `scratch.layer_decay`.
-    """
-    arms = {job.arm: flatten(plain(job.config)) for job in jobs}
-    first, *others = arms.values()
-    common = {
-        key: value for key, value in first.items() if all(each.get(key) == value for each in others)
+def sorted_by_seed(records: Sequence[Record]) -> list[Record]:
+    """Return the records of a task in the order of a results file."""
+    return sorted(records, key=lambda record: (record["arm"], record["seed"]))
+
+
+def settings_of(jobs: Sequence[Job]) -> dict[str, str]:
+    """Return the settings that bear on a task's runs, those of its arms side by side."""
+    arms = {}
+    for job in jobs:
+        config = plain(job.config)
+        arms[job.arm] = flatten({key: config[key] for key in config if key not in NO_BEARING})
+    return side_by_side(arms) | {"seeds": str(sorted({job.seed for job in jobs}))}
+
+
+def settings(name: str, params: Params) -> dict[str, str]:
+    """Return the settings in use, those of the tasks side by side."""
+    tasks = {task: flatten(plain(config)) for task, config in configs_of(name, params).items()}
+    return side_by_side(tasks)
+
+
+def side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings that all have alike under their key, the others as `<name>.<key>`."""
+    first = next(iter(settings.values()))
+    alike = {
+        key: value
+        for key, value in first.items()
+        if all(values.get(key) == value for values in settings.values())
     }
-    own = {
-        f"{arm}.{key}": each[key] for arm, each in arms.items() for key in each if key not in common
-    }
-    return {**common, **own}
+    result = dict(alike)
+    for name, values in settings.items():
+        result |= {f"{name}.{key}": value for key, value in values.items() if key not in alike}
+    return result
 
 
 def gather(jobs: Sequence[Job], folder: Path, suffixes: dict[str, str]) -> None:

@@ -18,7 +18,7 @@ from electra.errors import UserError
 from electra.files import sha256_file, write_json
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines.config.params import Params
-from pipelines.sources import LocalCorpus, LocalTasks, OwnTasks
+from pipelines.sources import CustomTasks, LocalCorpus, LocalTasks
 from pipelines.sources.glue import official
 from pipelines.sources.paths import find_files
 from pipelines.stages import STAGES
@@ -81,7 +81,7 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):
         return [str(path) for *_, path in official(tasks.glue, tasks.squad)]
-    if isinstance(tasks, OwnTasks):
+    if isinstance(tasks, CustomTasks):
         return [
             file
             for task in tasks.tasks.values()

@@ -71,8 +71,6 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = rows.facts(model.electra(), trained)
     folder = Path("build/models") / name
     write_model(folder, name, model.electra(), trained, rows, facts)
-    record = facts | trained.history[-1]
-    tracker.summary({key: value for key, value in record.items() if isinstance(value, int | float)})
     tracker.artifact(folder / CURVE)
 
 
@@ -182,11 +180,6 @@ class ModelRows:
             | phases
             | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
         )
-
-    def tokenizer_files(self) -> dict[str, str]:
-        """The tokenizer's files by name."""
-        present = (name for name in hf.TOKENIZER_FILES if (self.folder / name).is_file())
-        return {name: (self.folder / name).read_text(encoding="utf-8") for name in present}
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
         """Refuse weights of another tokenizer; returns the hash of every file that training starts
@@ -303,7 +296,7 @@ def write_model(
     manifest.
     """
     model, vocab_size = trained.model, rows.tokenizer.vocab_size
-    files, encoder, extras = rows.tokenizer_files(), config.encoder, model.extras()
+    encoder, extras = config.encoder, model.extras()
     card = {
         "data": rows.label,
         "recipe": plain(config),
@@ -321,6 +314,7 @@ def write_model(
             *(hf.open_folder(path.parent).trained_positions for path in start),
             0,
         )
+        files = tokenizers.read_files(rows.folder, seen)
         more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
         bare = config_json(encoder, vocab_size, "ElectraModel", **more)
         networks, parts = (

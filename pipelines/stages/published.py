@@ -31,10 +31,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     with atomic_folder(Path("build/models") / name) as temporary:
         tokenizer = tokenizers.load(folder)
         tokenizers.save(tokenizer, temporary / "tokenizer")
-        files = {
-            path.name: path.read_text("utf-8")
-            for path in sorted((temporary / "tokenizer").iterdir())
-        }
+        files = tokenizers.read_files(temporary / "tokenizer", source.trained_positions)
         more = {"pad_token_id": tokenizer.pad_id, "trained_positions": source.trained_positions}
         config = config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more)
         card, tensors = (

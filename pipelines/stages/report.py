@@ -10,15 +10,17 @@ OUT = Path("results/report")
 
 
 def run(name: str, params: Any, tracker: "Tracker") -> None:
-    """Write results/report/{index.html, report.md, figures/, tables/, run.js}; `name` is not used."""
+    """Write results/report/{index.html, figures/, tables/, run.js}. `name` is not used."""
     from pipelines import report
     from pipelines.report import findings
+    from pipelines.tracking import NOTE
 
     inputs = report.build(params, OUT)
     for path in sorted((OUT / "figures").glob("*.svg")):
         tracker.artifact(path, "figures")
-    for path in (OUT / "index.html", OUT / "report.md"):
-        tracker.artifact(path)
-    tracker.summary(findings.headline_numbers(inputs))
+    tracker.artifact(OUT / "index.html")
+    headlines = [f"{model.name}: {findings.headline(model)}" for model in inputs.models]
+    if headlines:
+        tracker.tags({NOTE: "\n".join(headlines)})
     missing = f" ({len(inputs.missing)} things missing)" if inputs.missing else ""
-    print(f"report: {OUT / 'index.html'}{missing}")
+    print("\n".join([*headlines, f"report: {OUT / 'index.html'}{missing}"]))

@@ -7,11 +7,11 @@ from electra.errors import SourceUnreachable
 from electra.finetuning.tasks import SQUAD
 from pipelines.config.params import PAPER, Params
 from pipelines.sources import (
+    CustomTasks,
     HubCorpus,
     HubTasks,
     LocalCorpus,
     LocalTasks,
-    OwnTasks,
     SourceConfig,
     TaskSourceConfig,
     hub,
@@ -29,7 +29,7 @@ def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source")
     elif isinstance(source, LocalTasks):
         for text in filter(None, (source.glue, source.squad)):
             require_folder(Path(text), where)
-    elif isinstance(source, OwnTasks):
+    elif isinstance(source, CustomTasks):
         for task in source.tasks.values():
             find_files(tuple(filter(None, (task.train, task.dev, task.test))), where)
     elif isinstance(source, HubTasks):

@@ -6,9 +6,9 @@ score is above the threshold. Finished runs are in runs/finetune, as in the glue
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from electra.config import plain
 from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
@@ -27,6 +27,7 @@ from pipelines.stages.glue import (
     run_jobs,
     workers,
 )
+from pipelines.tracking import flatten
 
 FILES = {
     "dev.json": ".json",
@@ -69,12 +70,12 @@ def run(name: str, params: Params, tracker: Any) -> None:
             }
             write_json(folder / RESULTS, result)
             write_manifest(folder, kind="squad", name=name)
-    for version, values in versions.items():
-        for arm in {"pretrained", "scratch"} & values.keys():
-            scores = values[arm]["all"]
-            tracker.summary(
-                {f"{version}/{arm}/{metric}": fmean(scores[metric]) for metric in ("exact", "f1")}
-            )
+
+
+def settings(name: str, params: Params) -> dict[str, str]:
+    """Return the settings in use."""
+    recipe = f"recipes.{params.finetunings[name].recipe}"
+    return flatten(plain(params.finetune.resolve_squad(params.changes(name), recipe)))
 
 
 def never_answering(rows: Path) -> float:

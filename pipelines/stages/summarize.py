@@ -8,14 +8,20 @@ keeps.
 Only what params.yaml `run` selects is copied, so that a table has no empty rows.
 """
 
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.files import as_written, read_json, write_atomic, write_json
-from electra.storage.manifest import verify_manifest
+from electra.finetuning.tasks import SQUAD
+from electra.storage.manifest import CARD, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
+from pipelines.tracking import NOTE, leaves
+
+WITH_SCORES = ("pretrain", "glue", "squad", "ablation")
 
 PRETRAINING = (
     "mlm_accuracy",
@@ -59,7 +65,7 @@ def summarize(name: str, params: Params) -> None:
 def of_model(
     pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]
 ) -> dict[str, Any]:
-    """Pre-training as it ended; mean scores over seeds of both arms, in points."""
+    """Return pre-training as it ended, and mean scores over seeds of both arms, in points."""
     values: dict[str, Any] = {
         key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None
     }
@@ -75,7 +81,7 @@ def of_model(
 
 
 def of_ablation(ablation: dict[str, Any]) -> dict[str, Any]:
-    """The mean over tasks of each arm that was trained."""
+    """Return the mean over tasks of each arm that was trained."""
     return {
         arm: facts["average"]["mean"]
         for arm, facts in ablation["arms"].items()
@@ -83,8 +89,73 @@ def of_ablation(ablation: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def task_numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """Return a task's numbers by names that sort: `matthews/pretrained`, `matthews/pretrained_sd`,
+    and its baselines next to them, `matthews/chance`.
+    """
+    numbers = {
+        f"{facts['metric']}/{name}": score for name, score in facts.get("baselines", {}).items()
+    }
+    for arm in ("pretrained", "scratch"):
+        for metric, scores in facts.get(arm, {}).get("all", {}).items():
+            numbers |= spread(f"{metric}/{arm}", scores)
+    return numbers
+
+
+def arm_numbers(facts: dict[str, Any]) -> dict[str, float]:
+    """Return the numbers of an ablation's arm: its tasks and their mean, over seeds."""
+    numbers = spread("average", facts["average"]["scores"])
+    for task, scores in facts["glue"].items():
+        numbers |= spread(task, scores)
+    return numbers
+
+
+def spread(name: str, scores: Sequence[float]) -> dict[str, float]:
+    """Return the mean over seeds and, of several, the standard deviation."""
+    numbers = {name: statistics.fmean(scores)}
+    if len(scores) > 1:
+        numbers[f"{name}_sd"] = statistics.stdev(scores)
+    return numbers
+
+
+def stage_numbers(stage: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a stage's results for its run in MLflow: `cola/matthews/pretrained`."""
+    if stage == "ablation":
+        return {
+            arm: arm_numbers(facts) for arm, facts in values["arms"].items() if facts.get("average")
+        }
+    if stage == "pretrain":
+        return values
+    tasks = values.get("tasks") or values.get("versions", {})
+    numbers: dict[str, Any] = {
+        SQUAD.get(task, task): task_numbers(facts) for task, facts in tasks.items()
+    }
+    for arm in ("pretrained", "scratch"):
+        if arm in values.get("average", {}):
+            numbers |= spread(f"average/{arm}", values["average"][arm]["scores"])
+    return numbers
+
+
+def record_results(stage: str, name: str, tracker: Any) -> None:
+    """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
+    results file, and the cards of its models.
+    """
+    path = STAGES[stage].results(name)
+    if stage not in WITH_SCORES or not path.is_file():
+        return
+    values = read_json(path)
+    tracker.summary(stage_numbers(stage, values))
+    shown = dict(leaves(headline(stage, values), "/"))
+    shown = {key: shown[key] for key in sorted(shown, key=lambda key: "average" not in key)[:4]}
+    note = "; ".join(f"{key} {value:.4g}" for key, value in shown.items())
+    tracker.tags({NOTE: f"{values.get('label', '')}: {note}"})
+    tracker.artifact(path)
+    for card in sorted(path.parent.glob(f"**/{CARD}")):
+        tracker.artifact(card, f"cards/{card.parent.relative_to(path.parent)}")
+
+
 def headline(stage: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The few numbers of one stage's results that a page begins with."""
+    """Return the few numbers of one stage's results that a page begins with."""
     nothing: dict[str, Any] = {"tasks": {}, "average": {}}
     if stage == "ablation":
         return of_ablation(values)

@@ -19,14 +19,14 @@ from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
 from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 from pipelines.sources import (
+    CustomTasks,
     HubTasks,
     LocalTasks,
-    OwnTasks,
     SampleTasks,
     TaskSourceConfig,
+    custom_tasks,
     glue,
     hub,
-    own,
     squad,
 )
 from pipelines.sources.paths import require_folder
@@ -74,9 +74,9 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
                 counts[task][split]["also_in_train"] = same
                 warning = f"{same:,} of {len(kept):,} rows of {task} {split} are training rows, too"
                 print(f"warning: {where}: {warning}", file=sys.stderr)
-        if isinstance(source, OwnTasks):
+        if isinstance(source, CustomTasks):
             for task, each in source.tasks.items():
-                write_json(temporary / task / FACTS, plain(own.facts(task, each)))
+                write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, each)))
         if not counts:
             raise BadInput(
                 where,
@@ -162,14 +162,14 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
                     if task in squad.FILES
                     else glue.read_tsv(path, task, split),
                 )
-    elif isinstance(source, OwnTasks):
+    elif isinstance(source, CustomTasks):
         for task, each in source.tasks.items():
             for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
                 if name:
                     yield (
                         task,
                         split,
-                        own.read_rows(Path(name), each, task, labelled=split != "test"),
+                        custom_tasks.read_rows(Path(name), each, task, labelled=split != "test"),
                     )
     else:
         yield from hub_splits(source, where)

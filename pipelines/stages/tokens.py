@@ -27,7 +27,7 @@ from electra.config import digest
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
-from electra.data.tokenizer import HubTokenizer, TrainTokenizer
+from electra.data.tokenizer import Form, HubTokenizer, TrainTokenizer
 from electra.errors import BadInput, CorruptFile
 from electra.files import (
     atomic_folder,
@@ -61,7 +61,8 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """The stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
     config = params.tokens[name]
     folder, corpus = Path("build/tokens") / name, Path("build/corpus") / config.corpus
-    metrics = make_rows(config, f"tokens.{name}", corpus, folder)
+    form = params.corpora[config.corpus].cleaning.unicode
+    metrics = make_rows(config, f"tokens.{name}", corpus, folder, form=form)
     tell_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
@@ -116,10 +117,15 @@ def _fingerprint(config: TokensConfig, manifest: dict[str, Any]) -> str:
 
 
 def make_rows(
-    config: TokensConfig, where: str, corpus: Path, folder: Path, runs: Path = RUNS
+    config: TokensConfig,
+    where: str,
+    corpus: Path,
+    folder: Path,
+    runs: Path = RUNS,
+    form: Form = "NFC",
 ) -> dict[str, Any]:
     """Write tokenizer and rows to `folder`; return the counts; `runs` holds unfinished runs'
-    shards.
+    shards, `form` is the normal form of the corpus.
     """
     manifest = _manifest(config, corpus)
     of = MadeOf(_fingerprint(config, manifest), STAGES["tokens"].digest)
@@ -131,7 +137,7 @@ def make_rows(
     with lock_folder(work):
         made = work / "tokenizer"
         trained = finish_unit(
-            made, of, functools.partial(prepare_tokenizer, config, where, corpus, hashes)
+            made, of, functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
         )
         jobs = [
             PackJob(corpus / name, hashes[name], number, made, config)
@@ -145,13 +151,19 @@ def make_rows(
 
 
 def prepare_tokenizer(
-    config: TokensConfig, where: str, corpus: Path, hashes: dict[str, str], folder: Path
+    config: TokensConfig,
+    where: str,
+    corpus: Path,
+    hashes: dict[str, str],
+    form: Form,
+    folder: Path,
 ) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     settings, counts = config.tokenizer, Counter[str](long_words=0)
     cased: dict[str, Any] = {
         "lowercase": settings.lowercase,
         "strip_accents": settings.strip_accents,
+        "form": form,
     }
     if isinstance(settings, TrainTokenizer):
         lines = SampleLines(corpus, hashes, settings.megabytes << 20)

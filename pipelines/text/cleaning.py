@@ -101,8 +101,8 @@ class CleaningConfig(Settings):
         )
 
 
-# Controls other than tab and newline; the byte order mark; the replacement character stays, since
-# it marks a loss.
+# Controls other than tab and newline, of which some part words; the byte order mark. The
+# replacement character stays, since it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
 _LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be a comparison
@@ -171,7 +171,7 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
             if sign in text:
                 text, changed = pattern.subn(instead, text)
                 counts["changed_markup"] += changed
-    text, controls = _CONTROLS.subn("", text)
+    text, controls = _CONTROLS.subn(lambda sign: " " if sign[0].isspace() else "", text)
     counts["changed_control_characters"] += controls
     if config.unicode != "none":
         text = unicodedata.normalize(config.unicode, text)
@@ -222,21 +222,70 @@ def unwrap(text: str) -> str:
     return "\n".join(" ".join(parts) for parts in paragraphs)
 
 
-# Each branch begins with the sign itself, which the regular expression engine can search for at
-# full speed.
-_SENTENCE_END = re.compile(
-    r"[.!?…。！？](?:(?<=[。！？])|(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9]))"
+# Signs that end a sentence wherever they stand: Unicode's property STerm, less those of Latin text.
+_ENDS = (
+    "\u0589\u05c3\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u0f0d\u0f0e"
+    "\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b"
+    "\u1b5e\u1b5f\u1c3b\u1c3c\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u2e2e\u2e3c\u3002\ua4ff\ua60e\ua60f\ua6f3\ua6f7"
+    "\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe52\ufe56\ufe57\uff01\uff1f"
+    "\uff61"
 )
+_RARE_ENDS = (
+    "\U00010a56\U00010a57\U00011047\U00011048\U000110be-\U000110c1\U00011141-\U00011143\U000111c5\U000111c6"
+    "\U00011238\U00011239\U0001144b\U0001144c\U000115c2\U000115c3\U00011641\U00011642\U0001e95e\U0001e95f"
+)
+# A sign is searched for first, which the regular expression engine does at full speed. The ends of
+# English sentences are found by the pattern alone; group 1 is a stop that `_ends_sentence` judges.
+_PATTERN = (
+    r"[.!?…．፡{ends}](?:(?<=[{ends}])[{ends}]*[\"'”’»›）」』】》〉)\]]*+|(?<=．)(?!\d)|(?<=፡)፡"
+    r"|(?<=[.!?…])(?<!\b[A-Z]\.)(?<![^\0-\x7f]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)"
+    r"[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])"
+    r"|(?<=[.!?…])([\"'”’“»›«‹」』)\]]*+(?: [»›](?= ))? (?![a-z])))"
+)
+_SENTENCE_END = re.compile(_PATTERN.replace("{ends}", _ENDS))
+# Lines with these characters are searched with a slower pattern: Thai and Lao, which end sentences
+# with a space, and scripts outside the BMP.
+_RARE = re.compile("[ก-๛ກ-ໟ\U00010000-\U0010ffff]")
+_RARE_SENTENCE_END = re.compile(
+    _PATTERN.replace("{ends}", _ENDS + _RARE_ENDS) + "|(?<=[ก-ๅ็-๛ກ-ໟ]) (?=[ก-ฮเ-ไກ-ຮເ-ໄ])"
+)
+_OPENING = re.compile(r"(?:[\"'“‘„‚»›¿¡(\[「『《〈]|[«‹] ?)*+")
+LONGEST_QUOTE = 1000  # characters
+_ABBREVIATION = re.compile(r"\b(?:Mr|Dr|St|vs|Mrs)$")
 
 
 def sentences(line: str) -> Iterator[str]:
-    """Split a paragraph into sentences, roughly, in any script: at a stop before a capital, or an
-    ideographic one.
+    """Split a paragraph into sentences, roughly, in any script.
+
+    A sentence ends at a sign that has no other use, at a stop before a space and what is no small
+    letter, or in Thai and Lao at a space. An initial and `Mr.`, `Dr.`, `St.`, `vs.`, `Mrs.` end
+    none.
     """
     start = 0
-    for match in _SENTENCE_END.finditer(line):
+    rare = not line.isascii() and _RARE.search(line)
+    ends = _RARE_SENTENCE_END if rare else _SENTENCE_END
+    for match in ends.finditer(line):
+        if match[1] and not _ends_sentence(line, match):
+            continue
         if piece := line[start : match.end()].strip(" "):
             yield piece
         start = match.end()
     if piece := line[start:].strip(" "):
         yield piece
+
+
+def _ends_sentence(line: str, stop: re.Match[str]) -> bool:
+    """Return whether a stop is no abbreviation's and what follows may begin a sentence."""
+    if stop[0][0] == ".":
+        before = line[max(0, stop.start() - 4) : stop.start()]
+        # an initial, in any alphabet
+        if before[-1:].isupper() and not re.search(r"\w", before[-2:-1]):
+            return False
+        if _ABBREVIATION.search(before):
+            return False
+    if "“" in stop[1] and "„" not in line[max(0, stop.start() - LONGEST_QUOTE) : stop.start()]:
+        return False  # it opens, but in German
+    opening = _OPENING.match(line, stop.end())
+    beginning = line[opening.end() : opening.end() + 1] if opening else ""
+    # Georgian's small letters are its only ones
+    return beginning.isalnum() and (not beginning.islower() or "ა" <= beginning <= "ჿ")

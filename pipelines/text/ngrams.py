@@ -1,8 +1,9 @@
 """Words and n-grams of words as 64-bit hashes, by numpy alone: what near-duplicates, repetition and
 overlap count.
 
-A word is a run of letters, digits and _, its case and form (NFKC) aside; an ideograph or kana is a
-word of its own. Hashes are the same in every process and on every machine.
+A word is a run of letters, digits and _ with their marks, its case and form (NFKC) aside. In
+scripts without spaces between words (ideographs, kana, Thai, Lao, Khmer, Myanmar, ...) each letter
+is a word, with the marks on it. Hashes are the same in every process and on every machine.
 """
 
 import functools
@@ -16,7 +17,24 @@ Hashes = NDArray[np.uint64]
 BLOCK = 1 << 18  # characters that are looked at together: some 60 bytes of memory each
 LIKELY = 24  # bits of a table that sieves what is looked up: 16 MB
 BASE, STEP = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # odd numbers without a pattern
-_WORDLESS, _LETTER, _WORD = 0, 1, 2  # what a character is: between words, of a word, a word
+# what a character is: between words, of a word, a word by itself, or part of what it follows
+_WORDLESS, _LETTER, _WORD, _MARK = range(4)
+WITHOUT_SPACES = (  # ranges of code points
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x1950, 0x1AAF),  # Tai Le, New Tai Lue, Khmer symbols, Buginese, Tai Tham
+    (0x1B00, 0x1B7F),  # Balinese
+    (0x3040, 0x30FF),  # kana
+    (0x31F0, 0x31FF),
+    (0x3400, 0x4DBF),  # ideographs
+    (0x4E00, 0x9FFF),
+    (0xA980, 0xA9FF),  # Javanese, Myanmar
+    (0xAA00, 0xAADF),  # Cham, Myanmar, Tai Viet
+    (0xF900, 0xFAFF),  # ideographs
+    (0x1B000, 0x1B16F),  # kana
+    (0x20000, 0x323AF),  # ideographs
+)
 
 
 def mix(values: Hashes) -> Hashes:
@@ -82,10 +100,15 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
     )
     kinds = np.zeros(len(points) + 2, np.int8)
     kinds[1:-1] = _kinds()[points]
+    marks = kinds == _MARK
+    kinds = kinds[np.maximum.accumulate(np.where(marks, 0, np.arange(len(kinds))))]
     # of words, and of what is between
-    starts = np.flatnonzero((kinds[1:] != kinds[:-1]) | (kinds[1:] == _WORD))
-    kind, edges = kinds[1:][starts], np.append(starts, len(points))
-    starts, ends = (each[kind != _WORDLESS] for each in (starts, edges[1:]))
+    new = (kinds[1:] != kinds[:-1]) | (kinds[1:] == _WORD)
+    starts = np.flatnonzero(new & ~marks[1:])
+    ends = np.append(starts, len(points))[1:]
+    within = kinds[1:][starts] != _WORDLESS
+    starts = starts[within]
+    ends = ends[within]
     sums = np.zeros(len(points) + 1, np.uint64)
     powers, inverse = _powers(1 << len(points).bit_length())
     np.cumsum(points * powers[: len(points)], out=sums[1:])
@@ -94,18 +117,19 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
 
 @functools.cache
 def _kinds() -> NDArray[np.int8]:
-    """What each code point is."""
-    kinds = np.fromiter((chr(point).isalnum() for point in range(0x110000)), np.int8, 0x110000)
-    kinds[ord("_")] = _LETTER
-    for first, last in (
-        (0x3040, 0x30FF),
-        (0x3400, 0x4DBF),
-        (0x4E00, 0x9FFF),
-        (0xF900, 0xFAFF),
-        (0x20000, 0x323AF),
-    ):
-        kinds[first : last + 1] *= _WORD
+    """Return what each code point is."""
+    kinds = np.fromiter(map(_kind, map(chr, range(0x110000))), np.int8, 0x110000)
+    for first, last in WITHOUT_SPACES:
+        letters = kinds[first : last + 1]
+        letters[letters == _LETTER] = _WORD
     return kinds
+
+
+def _kind(char: str) -> int:
+    if char.isalnum() or char == "_":
+        return _LETTER
+    joins = char in "\u00ad\u200c\u200d" or unicodedata.category(char)[0] == "M"
+    return _MARK if joins else _WORDLESS
 
 
 @functools.cache

@@ -8,7 +8,6 @@ seven seconds, 37 of 60 points were lost and the process ended with an exception
 """
 
 import contextlib
-import getpass
 import json
 import os
 import re
@@ -19,7 +18,6 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,79 +26,88 @@ from electra.errors import Stopped, hidden
 from electra.stopping import Interrupted
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
-from pipelines.tracking.lineage import dvc_hashes
+from pipelines.tracking.lineage import dvc_hashes, user
 
 FOLDER = "tracking"  # in runs/: logs that MLflow does not have yet
 PARENT = "ELECTRA_MLFLOW_PARENT"  # environment variable: the run id of the workflow
-# that a flow waits for its end to be sent; the rest of its time is Prefect's
+# A flow waits so long for its end to be sent. The rest of its time is Prefect's.
 WORKFLOW_SECONDS = 20.0
 CLOSE_SECONDS = 60.0  # that a stage waits for its events to be sent
+NOTE = "mlflow.note.content"  # the tag that MLflow shows as a run's description
 
 
 class Tracker:
-    """A run, for its stage. No method raises or blocks; without a sender (`tracking: none`) they do
+    """A run, for its stage. No method raises or blocks. Without a sender (`tracking: none`) they do
     nothing.
     """
 
     def __init__(self, sender: "Sender | None", path: str = "") -> None:
-        self._sender, self._path = sender, path
+        self._sender = sender
+        self._path = path
         self.clock: dict[int, float] = {}  # step of an evaluation -> time.monotonic()
 
-    def metrics(self, step: int, values: dict[str, float]) -> None:
-        """Points of curves. Steps that a resumed run logged before are skipped."""
-        if "valid/loss" in values:
+    def metrics(self, step: int | None, values: Mapping[str, Any]) -> None:
+        """Record points of curves. Steps that a resumed run recorded before are skipped."""
+        if step is not None and "valid/loss" in values:
             self.clock[step] = time.monotonic()
-        self._send("metrics", step=step, values=_numbers(values), time=time.time())
+        numbers = {
+            key: float(value)
+            for key, value in leaves(values, "/")
+            if isinstance(value, int | float)
+        }
+        self._send("metrics", step=step, values=numbers)
 
-    def summary(self, values: dict[str, Any]) -> None:
-        """Final numbers of the run; those of a section are `section/key`, and what is no number is
-        left out.
-        """
-        self._send("metrics", step=None, values=_numbers(values), time=time.time())
+    def summary(self, values: Mapping[str, Any]) -> None:
+        """Record final numbers. Those of a section are `section/key`. Texts are left out."""
+        self.metrics(None, values)
 
     def artifact(self, path: Path, folder: str = "") -> None:
-        """A small file on disk; models and data belong to DVC."""
-        self._send("artifact", file=str(path), folder=folder)
+        """Record a small file. Models and data belong to DVC."""
+        self._send("artifact", file=str(path.absolute()), folder=folder)
 
     def dataset(self, name: str, digest: str, context: str) -> None:
-        """An input data set of the run: its name, hash and use."""
+        """Record an input: its name, its hash and what it is used for."""
         self._send("dataset", name=name, digest=digest, context=context)
 
-    def tags(self, values: dict[str, str]) -> None:
-        """Labels of the run."""
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Label the run."""
         self._send("tags", values={key: str(value) for key, value in values.items()})
 
     def child(
-        self, name: str, params: dict[str, Any]
+        self,
+        name: str,
+        params: Mapping[str, Any],
+        started: float | None = None,
+        ended: float | None = None,
     ) -> contextlib.AbstractContextManager["Tracker"]:
-        """A run nested in this one: a task, an arm, a seed."""
-        return Tracker(self._sender, f"{self._path}/{name}".lstrip("/")).open(
-            name=name, params=flatten(params)
-        )
+        """Open a run nested in this one: a task or an arm.
+
+        `started` and `ended` are of time.time(), for a child that is recorded when it is over.
+        """
+        child = Tracker(self._sender, f"{self._path}/{name}".lstrip("/"))
+        return child.open(started, ended, name=name, params=flatten(params))
 
     @contextlib.contextmanager
-    def open(self, **facts: Any) -> Iterator["Tracker"]:
-        """The run from its beginning to its end: FINISHED, KILLED when stopped, FAILED when the
+    def open(
+        self, started: float | None = None, ended: float | None = None, **facts: Any
+    ) -> Iterator["Tracker"]:
+        """Open the run, and close it as FINISHED, as KILLED when stopped, or as FAILED when the
         block raises.
         """
-        self._send("open", **facts)
+        self._send("open", at=started, **facts)
         try:
             yield self
         except BaseException as error:
-            status = (
-                "KILLED"
-                if isinstance(error, Stopped | Interrupted | KeyboardInterrupt)
-                else "FAILED"
-            )
-            self._send(
-                "close", status=status, error=hidden(f"{type(error).__name__}: {error}")[:500]
-            )
+            stopped = isinstance(error, Stopped | Interrupted | KeyboardInterrupt)
+            message = hidden(f"{type(error).__name__}: {error}")[:500]
+            self._send("close", status="KILLED" if stopped else "FAILED", error=message)
             raise
-        self._send("close", status="FINISHED")
+        self._send("close", at=ended, status="FINISHED")
 
-    def _send(self, what: str, **facts: Any) -> None:
+    def _send(self, what: str, at: float | None = None, **facts: Any) -> None:
         if self._sender is not None:
-            self._sender.send({"what": what, "run": self._path, **facts})
+            moment = time.time() if at is None else at
+            self._sender.send({"what": what, "run": self._path, "time": moment, **facts})
 
 
 class Sender:
@@ -109,38 +116,38 @@ class Sender:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._log, self._owner, self._warned = EventLog(folder), os.getpid(), False
+        self._log = EventLog(folder)
+        self._owner = os.getpid()
+        self._warned = False
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, event: Event) -> None:
-        """Append an event, and start the uploader with the first; events of forked workers are
-        ignored.
-        """
+        """Append an event, and start the uploader with the first. Forked workers send nothing."""
         if os.getpid() != self._owner:
             return
         try:
             with self._lock:
                 self._log.append(event)
                 if self._process is None and not self._warned:
-                    self._process = _uploader(self._log.folder)
+                    self._process = _start_uploader(self._log.folder)
         except (OSError, ValueError, TypeError) as error:
             self._warn(error)
 
     def close(self) -> None:
-        """Wait until MLflow has all events or does not answer; an uploader that takes too long is
+        """Wait until MLflow has all events or does not answer. An uploader that takes too long is
         killed.
         """
         try:
             self.leave(CLOSE_SECONDS)
         except (OSError, subprocess.TimeoutExpired):
             self._warn(f"MLflow did not answer in time; `electra sync` sends {self._log.folder}")
-            assert self._process is not None
-            self._process.kill()
-            self._process.wait()
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
 
     def leave(self, seconds: float) -> None:
-        """Close this end and wait for the uploader; raises TimeoutExpired if it needs longer, and
+        """Close this end and wait for the uploader. Raises TimeoutExpired if it needs longer, and
         lets it run.
         """
         if self._process is not None and self._process.stdin is not None:
@@ -153,79 +160,83 @@ class Sender:
         self._warned = True
 
 
-def warn(error: object, *more: str) -> None:
-    """One line on stderr: an error, cut to 400 characters, and what follows from it."""
+def warn(error: object, *consequences: str) -> None:
+    """Print one line on stderr: an error, cut to 400 characters, and what follows from it."""
     short = hidden(" ".join(str(error).split()))[:400]
-    print("; ".join([f"warning: tracking: {short}", *more]), file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True)
-class Start:
-    """A stage's run as it starts; `upstream` are the stages whose outs it reads."""
-
-    stage: str
-    name: str
-    params: dict[str, Any] = field(default_factory=dict)
-    tags: dict[str, str] = field(default_factory=dict)
-    upstream: tuple[str, ...] = ()
+    line = "; ".join([f"warning: tracking: {short}", *consequences])
+    print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def open_run(start: Start, *, tracking: str, run_folder: Path) -> Iterator[Tracker]:
-    """Track a stage: `mlflow` or `none`.
+def open_run(
+    stage: str,
+    name: str,
+    *,
+    tracking: str,
+    run_folder: Path,
+    params: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    upstream: Sequence[str] = (),
+) -> Iterator[Tracker]:
+    """Track a stage in MLflow, unless `tracking` is `none`. `upstream`: the stages that it reads.
 
-    The log is in `tracking/` beside `run_folder`, a different one for other settings or another
+    The log is in `tracking/` next to `run_folder`, a different one for other settings or another
     store.
     """
-    key = f"{start.stage}@{start.name}" if start.name else start.stage
-    store = hidden(uri())  # whoever sends the log has the login in its own environment
-    fingerprint = digest(
-        start.stage, start.name, store, json.loads(json.dumps(start.params, default=str))
-    )
+    if tracking != "mlflow":
+        yield Tracker(None)
+        return
+    settings = flatten(params or {})
+    store = hidden(uri())  # the process that sends the log has the login in its environment
+    fingerprint = digest(stage, name, store, settings)
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
-    sender = Sender(folder) if tracking == "mlflow" else None
-    tags = {"stage": start.stage, "name": start.name}
-    tags["mlflow.source.name"] = f"python -m pipelines {start.stage} {start.name}".rstrip()
-    if "DVC_STAGE" in os.environ:
-        tags["dvc.stage"] = os.environ["DVC_STAGE"]
-    tags |= start.tags
-    parent = os.environ.get(PARENT, "")
-    above = {
-        "parent": parent,
-        "workflow": None if parent else _workflow(),
-        "upstream": list(start.upstream),
+    labels = {
+        "stage": stage,
+        "name": name,
+        "mlflow.source.name": f"python -m pipelines {stage} {name}".rstrip(),
+        **(tags or {}),
     }
+    if "DVC_STAGE" in os.environ:
+        labels["dvc.stage"] = os.environ["DVC_STAGE"]
+    parent = os.environ.get(PARENT, "")
+    sender = Sender(folder)
     try:
         with Tracker(sender).open(
-            name=key, params=flatten(start.params), tags=tags, uri=store, **above
+            name=f"{stage}@{name}" if name else stage,
+            params=settings,
+            tags=labels,
+            uri=store,
+            parent=parent,
+            workflow=None if parent else _find_workflow(),
+            upstream=list(upstream),
         ) as tracker:
             yield tracker
     finally:
-        if sender is not None:
-            sender.close()
+        sender.close()
 
 
 def end_workflow(
     run_id: str, status: str, folder: Path | None = None, stages: Sequence[str] | None = None
 ) -> None:
-    """End a workflow's run and tag its stages with the hashes of their outs; `sync` does it if
+    """End a workflow's run and tag its stages with the hashes of their outs. `sync` does it if
     MLflow does not answer.
 
-    A part of a workflow names its `stages`; the status "" leaves the run open.
+    A part of a workflow names its `stages`. The status "" leaves the run open.
     """
     hashes = dvc_hashes(folder or ROOT)
     if stages is not None:
         hashes = {stage: outs for stage, outs in hashes.items() if stage in stages}
     sender = Sender((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}")
-    end = {
+    event = {
         "what": "end",
         "run": "",
+        "time": time.time(),
         "workflow": run_id,
         "status": status,
         "uri": hidden(uri()),
         "hashes": hashes,
     }
-    sender.send(end)
+    sender.send(event)
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         sender.leave(WORKFLOW_SECONDS)
 
@@ -245,7 +256,7 @@ def uri() -> str:
     return str(ROOT / address)
 
 
-def _uploader(folder: Path) -> subprocess.Popen[bytes]:
+def _start_uploader(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
@@ -254,14 +265,14 @@ def _uploader(folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def _workflow() -> tuple[str, str]:
+def _find_workflow() -> tuple[str, str]:
     """Return key and name of the run above a stage's: its `dvc repro`, or what a person starts by
     hand on one day.
     """
     import psutil
 
     host = socket.gethostname()
-    with contextlib.suppress(psutil.Error):
+    with contextlib.suppress(psutil.Error, OSError):
         for process in psutil.Process().parents():
             words = process.cmdline()
             # `dvc`, `python …/dvc`, `python -m dvc`
@@ -271,13 +282,13 @@ def _workflow() -> tuple[str, str]:
                 key = f"dvc-{host}-{process.pid}-{int(process.create_time())}"
                 return key, " ".join(["dvc", *targets])[:200]
     day = time.strftime("%Y-%m-%d")
-    return f"by-hand-{day}-{getpass.getuser()}-{host}", f"by hand, {day}"
+    return f"by-hand-{day}-{user()}-{host}", f"by hand, {day}"
 
 
 def leaves(
     values: Mapping[str, Any], dot: str = ".", prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Every value of nested sections with its dotted key; an empty section is a value."""
+    """Yield every value of nested sections with its dotted key. An empty section is a value."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from leaves(value, dot, f"{prefix}{key}{dot}")
@@ -286,15 +297,8 @@ def leaves(
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, str]:
-    """Nested settings as `{dotted.key: text}`."""
-    written = (
-        (key, value, json.dumps(value, default=str, ensure_ascii=False))
-        for key, value in leaves(values)
-    )
-    return {key: value if isinstance(value, str) else text for key, value, text in written}
-
-
-def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    """Return nested settings as `{dotted.key: text}`."""
     return {
-        key: float(value) for key, value in leaves(values, "/") if isinstance(value, int | float)
+        key: value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+        for key, value in leaves(values)
     }

@@ -1,5 +1,4 @@
-"""A run's events on disk until MLflow has them: a folder with one JSON event a line, and the offset
-sent so far.
+"""A run's events on disk until MLflow has them: one JSON event a line, and the offset sent so far.
 
 A stage appends, its uploader reads, and neither waits for the other. What is left at the end is
 sent by the next uploader of the same run, or by `python -m pipelines sync`.
@@ -19,26 +18,30 @@ Event = dict[str, Any]
 
 
 class EventLog:
-    """A run's events. Each line is one write at the file's end; an incomplete one is ignored."""
+    """A run's events. Each line is one write at the file's end. An incomplete one is ignored."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.lines, self.notes = folder, folder / "events.jsonl", folder / "state.json"
+        self.folder = folder
+        self.lines = folder / "events.jsonl"
+        self.notes = folder / "state.json"
         self._file: int | None = None
         self._torn = False
 
     def append(self, event: Event) -> None:
-        """Add an event; raises OSError where the disk refuses it."""
+        """Add an event. Raises OSError where the disk refuses it."""
         if self._file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(
-                self.lines, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666
-            )
-        line = b"\n" * self._torn + json.dumps(event).encode() + b"\n"
-        # a full disk: the next event starts a new line
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._file = os.open(self.lines, flags, 0o666)
+        line = json.dumps(event).encode() + b"\n"
+        if self._torn:  # a full disk took part of the last line
+            line = b"\n" + line
         self._torn = os.write(self._file, line) < len(line)
 
     def read(self, offset: int, count: int) -> tuple[list[Event], int]:
-        """Up to `count` lines from a byte `offset`: their events, and the offset behind them."""
+        """Return the events of up to `count` lines from a byte `offset`, and the offset behind
+        them.
+        """
         events: list[Event] = []
         if self.lines.exists():
             with self.lines.open("rb") as file:
@@ -52,10 +55,9 @@ class EventLog:
         return events, offset
 
     def state(self) -> dict[str, Any]:
-        """How far MLflow has the events (`offset`, bytes), and the ids of the runs there."""
-        return {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True} | read_notes(
-            self.notes
-        )
+        """Return how far MLflow has the events (`offset`, bytes), and the ids of the runs there."""
+        new = {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True}
+        return new | read_notes(self.notes)
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state."""

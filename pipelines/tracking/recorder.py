@@ -12,20 +12,22 @@ import os
 import re
 import sqlite3
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from electra.errors import Refused, hidden
 from electra.files import lock_folder, remove, rename
-from pipelines.tracking import flatten, uri, warn
+from pipelines.tracking import NOTE, flatten, uri, warn
 from pipelines.tracking.event_log import Event
 from pipelines.tracking.lineage import about
 
 EXPERIMENT = "electra"
 # for UIs that read it; 3.17 takes it from the URL
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-DATA_STAGES = {"corpus", "tokens", "tasks"}  # their numbers are counts, no headline of a workflow
+# These stages' numbers and files are shown on the workflow's run, too. Those of data are counts.
+SHOWN_ABOVE = {"pretrain", "glue", "squad", "ablation", "report"}
 MOST = 1000  # points of one call to MLflow
 TRIES = 3  # of an event that MLflow refuses
 FIRST_SECONDS = 300.0  # for another process to make a new database
@@ -67,11 +69,11 @@ def refuse_deleted(experiment: Any) -> None:
 
 @contextlib.contextmanager
 def database(store: str) -> Iterator[str | None]:
-    """Lock an SQLite store and make it if it is not there; yields where the files of its runs go
-    (None: no such store).
+    """Lock an SQLite store and make it if it is not there. Yields where the files of its runs go, or
+    None for another kind of store.
 
     Two processes would both make its tables, and one that is killed then leaves a file that MLflow
-    cannot open again: so the file gets its name when it is complete.
+    cannot open again. So the file gets its name when it is complete.
     """
     scheme, _, name = store.partition(":///")
     path = Path(urllib.parse.unquote(name.partition("?")[0]))
@@ -95,31 +97,32 @@ def database(store: str) -> Iterator[str | None]:
 
 
 def follow_folder(path: Path, files: str) -> None:
-    """Correct where a database that was moved or copied says that its runs' files are; MLflow keeps
+    """Correct where a database that was moved or copied says that its runs' files are. MLflow keeps
     whole paths.
     """
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT artifact_location FROM experiments WHERE name = ?"
         for (old,) in connection.execute(query, (EXPERIMENT,)).fetchall():
             if old != files and re.fullmatch("file:///.*/mlruns", old):
-                change = "UPDATE {} SET {} = ? || substr({}, ?) WHERE substr({}, 1, ?) = ?"
+                values = {"old": old, "new": files}
                 for table, column in (
                     ("experiments", "artifact_location"),
                     ("runs", "artifact_uri"),
                 ):
-                    sql = change.format(table, column, column, column)
-                    connection.execute(sql, (files, len(old) + 1, len(old), old))
+                    moved = f"{column} = :new || substr({column}, length(:old) + 1)"
+                    inside = f"substr({column}, 1, length(:old)) = :old"
+                    connection.execute(f"UPDATE {table} SET {moved} WHERE {inside}", values)  # noqa: S608
 
 
 def open_parent(
-    name: str,
-    params: dict[str, Any],
+    title: str,
+    params: Mapping[str, Any],
     key: str,
     store: Any = None,
     facts: dict[str, str] | None = None,
 ) -> str:
-    """The run of a workflow: the one tagged `key`, else a new one, with the commit in its name.
-    Returns its id.
+    """Return the id of a workflow's run: the one tagged `key`, else a new one. Its name ends with
+    the commit.
     """
     mlflow, experiment = store or client()
     text = "".join(character for character in key if character not in "'\"\\")
@@ -127,27 +130,23 @@ def open_parent(
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
-    tags = {
-        "electra.workflow": text,
-        "electra.kind": "workflow",
-        **(about() if facts is None else facts),
-    }
+    tags = {"electra.workflow": text, "electra.kind": "workflow"}
+    tags |= about() if facts is None else facts
     commit = tags.get("mlflow.source.git.commit", "")[:8]
-    tags.setdefault("mlflow.source.name", name)  # without it the UI does not show the commit either
-    run_id = mlflow.create_run(
-        experiment, tags=tags, run_name=f"{name} {commit}".strip()
-    ).info.run_id
-    _log_params(mlflow, run_id, _as_stored(flatten(params)))
-    return str(run_id)
+    tags.setdefault("mlflow.source.name", title)  # without it the UI shows no commit either
+    name = f"{title} {commit}".strip()
+    run = mlflow.create_run(experiment, tags=tags, run_name=name)
+    _log_params(mlflow, run.info.run_id, _as_stored(flatten(params)))
+    return str(run.info.run_id)
 
 
 def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[str, str]]) -> None:
-    """Tag a workflow's finished stages with the hashes of their outs: DVC knows them only after a
+    """Tag a workflow's finished stages with the hashes of their outs. DVC knows them only after a
     stage has ended.
     """
     for run in mlflow.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'"):
-        for path, md5 in hashes.get(run.info.run_name, {}).items():
-            if run.info.status == "FINISHED":
+        if run.info.status == "FINISHED":
+            for path, md5 in hashes.get(run.info.run_name, {}).items():
                 mlflow.set_tag(run.info.run_id, f"dvc.out.{path}", md5)
 
 
@@ -161,19 +160,18 @@ class Recorder:
     def __init__(self, state: dict[str, Any], store: str = "") -> None:
         self.state = state
         self.store = store
-        self.runs = state["runs"]
+        self.runs: dict[str, str] = state["runs"]  # path of an open run -> its id in MLflow
+        self.last: dict[tuple[str, str], int] = {}  # run id and metric -> last step there
+        self.points: dict[str, list[Any]] = {}  # run id -> points that wait
+        self.warned = False
         self.mlflow: Any = None
         self.experiment = ""
-        self.last: dict[str, dict[str, int]] = {}  # run id -> metric -> its last step in MLflow
-        self.points: list[tuple[str, Any]] = []  # (run id, metric), waiting for one call
-        self.refused = False
 
     def send(self, events: Sequence[Event]) -> None:
-        """Send events in their order; raises what MLflow raises if it does not answer.
+        """Send events in order. Raises where MLflow does not answer.
 
-        An event that it refuses is left out after some tries, with a warning. Without its run
-        nothing can be sent: raises Refused if it refuses that, or if the experiment has been
-        deleted.
+        What MLflow refuses is left out after some tries, with a warning. Without its run nothing
+        can be sent: raises Refused if MLflow refuses that, or if the experiment has been deleted.
         """
         for event in events:
             self.state["uri"] = hidden(self.store) or event.get("uri", self.state.get("uri", ""))
@@ -185,138 +183,172 @@ class Recorder:
         self._try(self._flush)
 
     def _try(self, call: Callable[..., None], *event: Event) -> None:
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 return call(*event)
             except Exception as error:
                 # raises if MLflow does not answer
                 refuse_deleted(self.mlflow.get_experiment(self.experiment))
-                if not left and event and event[0]["what"] == "open" and not event[0]["run"]:
+                if tries_left:
+                    continue
+                if event and event[0]["what"] == "open" and not event[0]["run"]:
                     raise Refused(f"MLflow refuses the run {event[0]['name']} ({error})") from error
-                if not left and not self.refused:
+                if not self.warned:
                     warn(f"left out of the record: {error}")
-                    self.refused = True
+                    self.warned = True
         if not event:
-            self.points = []
+            self.points = {}
         return None
 
     def _open(self, event: Event) -> None:
         """Create a run, or continue the one that a killed stage left."""
-        path, state = event["run"], self.state
+        path = event["run"]
+        state = self.state
         if not path:
-            state["data"] = {"data": event["tags"]["data"]} if event["tags"].get("data") else {}
-            state["found_parent"], state["closed"] = not event["parent"], ""
-            key, title = event["workflow"] or ("", "")
-            store = self.mlflow, self.experiment
-            state["parent"] = event["parent"] or open_parent(title, {}, key, store, state["git"])
-            stage = event["tags"].get("stage", "")
-            state["headline"] = "" if key.startswith("by-hand") or stage in DATA_STAGES else stage
+            self._open_workflow(event)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         params = _as_stored(event["params"])
-        if found := self._find(path, params):
-            self.runs[path] = found.info.run_id
-            self.mlflow.update_run(found.info.run_id, status="RUNNING")
-            self.mlflow.set_tag(found.info.run_id, "mlflow.parentRunId", above)
-            if "error" in found.data.tags:
-                self.mlflow.delete_tag(found.info.run_id, "error")
+        if run := self._find(path, params):
+            run_id = run.info.run_id
+            self.mlflow.update_run(run_id, status="RUNNING")
+            self.mlflow.set_tag(run_id, "mlflow.parentRunId", above)
+            if "error" in run.data.tags:
+                self.mlflow.delete_tag(run_id, "error")
         else:
-            tags = {
-                "mlflow.parentRunId": above,
-                KEY: f"{state['id']}/{path}",
-                **state["git"],
-                **state["data"],
-            }
-            tags |= event.get("tags", {})
-            made = self.mlflow.create_run(
-                self.experiment, tags=tags, run_name=event["name"]
+            tags = {"mlflow.parentRunId": above, KEY: f"{state['id']}/{path}"}
+            tags |= {**state["git"], **state["data"], **event.get("tags", {})}
+            run_id = self.mlflow.create_run(
+                self.experiment, _milliseconds(event), tags, event["name"]
             ).info.run_id
-            self.runs[path], self.last[made] = made, {}
-        _log_params(self.mlflow, self.runs[path], params)
+        self.runs[path] = run_id
+        _log_params(self.mlflow, run_id, params)
         if not path:
-            self._lineage(self.runs[path], event["upstream"])
+            self._tag_inputs(run_id, event["upstream"])
+
+    def _open_workflow(self, event: Event) -> None:
+        """Find or create the run above a stage's, and decide what of the stage is shown there."""
+        state = self.state
+        tags = event["tags"]
+        key, title = event["workflow"] or ("", "")
+        store = (self.mlflow, self.experiment)
+        state |= {
+            "closed": "",
+            "stage": tags.get("stage", ""),
+            "data": {"data": tags["data"]} if tags.get("data") else {},
+            "found_parent": not event["parent"],
+            "parent": event["parent"] or open_parent(title, {}, key, store, state["git"]),
+            "prefix": None,
+        }
+        if key.startswith("by-hand") or state["stage"] not in SHOWN_ABOVE:
+            return
+        name = tags.get("name", "")
+        if state["stage"] == "ablation":
+            state["prefix"] = f"{name}/"
+            return
+        # The first model of a workflow has its numbers and settings there by their plain names.
+        models = self.mlflow.get_run(state["parent"]).data.tags.get("models") or name
+        if name not in models.split(", "):
+            models = f"{models}, {name}"
+        self.mlflow.set_tag(state["parent"], "models", models)
+        state["prefix"] = f"{name}/" if models.split(", ")[0] != name else ""
+        if not state["prefix"]:
+            above = "" if state["stage"] in {"pretrain", "report"} else f"{state['stage']}."
+            params = {f"{above}{key}": value for key, value in event["params"].items()}
+            _log_params(self.mlflow, state["parent"], _as_stored(params))
+
+    def _shown_above(self, event: Event) -> bool:
+        return not event["run"] and self.state.get("prefix") is not None
 
     def _find(self, path: str, params: dict[str, str]) -> Any:
-        """The run of an earlier try, if it has not been deleted: its id may be known, or the answer
-        have been lost.
+        """Return the run of an earlier try, if it has not been deleted: its id may be known, or the
+        answer have been lost.
 
         None for one with other settings, as of an arm whose model has changed: MLflow changes no
         parameter of a run.
         """
-        for run in self.mlflow.search_runs(
-            [self.experiment], f"tags.`{KEY}` = '{self.state['id']}/{path}'"
-        ):
+        query = f"tags.`{KEY}` = '{self.state['id']}/{path}'"
+        for run in self.mlflow.search_runs([self.experiment], query):
             if all(params.get(key, value) == value for key, value in run.data.params.items()):
                 return run
         return None
 
     def _metrics(self, event: Event) -> None:
-        values = event["values"]
-        if event["step"] is None and not event["run"] and self.state.get("headline"):
-            headline = {f"{self.state['headline']}/{key}": value for key, value in values.items()}
-            self._points(self.state["parent"], headline, event)
-        self._points(self.runs[event["run"]], values, event)
-
-    def _points(self, run_id: str, values: dict[str, float], event: Event) -> None:
         from mlflow.entities import Metric
 
-        for name, value in values.items():
-            key, step = re.sub(r"[^\w\-./ ]", "_", name), event["step"]
-            if step is not None:
-                if step <= self._last(run_id, key):
-                    continue
-                self.last[run_id][key] = step
-            self.points.append((run_id, Metric(key, value, int(event["time"] * 1000), step or 0)))
+        run_id = self.runs[event["run"]]
+        step = event["step"]
+        targets = [(run_id, "")]
+        if step is None and self._shown_above(event):
+            targets.append((self.state["parent"], self.state["prefix"]))
+        for target, prefix in targets:
+            for name, value in event["values"].items():
+                key = _as_key(prefix + name)
+                if step is not None:
+                    if step <= self._last_step(target, key):
+                        continue
+                    self.last[target, key] = step
+                point = Metric(key, value, _milliseconds(event), step or 0)
+                self.points.setdefault(target, []).append(point)
 
-    def _last(self, run_id: str, key: str) -> int:
-        """The last step of a metric in MLflow: a resumed stage repeats what came after its
+    def _last_step(self, run_id: str, key: str) -> int:
+        """Return the last step of a metric in MLflow. A resumed stage repeats what came after its
         checkpoint.
         """
-        known = self.last.setdefault(run_id, {})
-        if key not in known:
-            known[key] = max(
-                (point.step for point in self.mlflow.get_metric_history(run_id, key)), default=-1
-            )
-        return known[key]
+        if (run_id, key) not in self.last:
+            history = self.mlflow.get_metric_history(run_id, key)
+            self.last[run_id, key] = max((point.step for point in history), default=-1)
+        return self.last[run_id, key]
 
     def _flush(self) -> None:
-        """Send the points that are waiting. MLflow keeps one of equal points, so a repeated call
-        adds none.
+        """Send the points that wait. MLflow keeps one of equal points, so a repeated call adds
+        none.
         """
-        for run_id in dict.fromkeys(run_id for run_id, _ in self.points):
-            points = [point for owner, point in self.points if owner == run_id]
+        for run_id, points in self.points.items():
             for start in range(0, len(points), MOST):
                 self.mlflow.log_batch(run_id, metrics=points[start : start + MOST])
-        self.points = []
+        self.points = {}
 
     def _artifact(self, event: Event) -> None:
-        self.mlflow.log_artifact(self.runs[event["run"]], event["file"], event["folder"] or None)
+        file, folder = event["file"], event["folder"]
+        self.mlflow.log_artifact(self.runs[event["run"]], file, folder or None)
+        if self._shown_above(event):
+            above = f"{self.state['stage']}/{folder}".rstrip("/")
+            self.mlflow.log_artifact(self.state["parent"], file, above)
 
     def _tags(self, event: Event) -> None:
         for key, value in event["values"].items():
             self.mlflow.set_tag(self.runs[event["run"]], key, value)
+            if key == NOTE and self._shown_above(event):
+                self.mlflow.set_tag(self.state["parent"], key, value)
 
     def _end(self, event: Event) -> None:
-        """The end of a workflow, or of a part of one (without a status)."""
+        """End a workflow, or a part of one (without a status)."""
         if event["status"]:
-            self.mlflow.set_terminated(event["workflow"], event["status"])
+            self.mlflow.set_terminated(event["workflow"], event["status"], _milliseconds(event))
         tag_outs(self.mlflow, self.experiment, event["workflow"], event["hashes"])
 
     def _close(self, event: Event) -> None:
-        """End a run; the end of the stage's own run ends the record."""
-        status = event["status"]
-        if not event["run"]:
+        """End a run, and what is still open below it. The end of the stage's own run ends the
+        record.
+        """
+        path, status, moment = event["run"], event["status"], _milliseconds(event)
+        if not path:
             self.state["closed"] = status  # first: an end that MLflow refuses is an end, too
-        run_id = self.runs[event["run"]]
+        below = [open_run for open_run in self.runs if f"{open_run}/".startswith(f"{path}/")]
+        ending = [self.runs[open_run] for open_run in sorted(below if path else self.runs)]
+        # no flow will end its workflow: it lasts as long as its stages
+        if not path and self.state["found_parent"]:
+            ending.append(self.state["parent"])
+        for run_id in ending:  # one that was deleted keeps no other open
+            self._try(partial(self.mlflow.set_terminated, run_id, status, moment))
         if event.get("error"):
-            self.mlflow.set_tag(run_id, "error", event["error"])
-        self.mlflow.set_terminated(run_id, status)
-        # no flow will end it: it lasts as long as its stages
-        if not event["run"] and self.state["found_parent"]:
-            self.mlflow.set_terminated(self.state["parent"], status)
+            self.mlflow.set_tag(self.runs[path], "error", event["error"])
+        for open_run in below:
+            self.runs.pop(open_run)
 
-    def _lineage(self, run_id: str, upstream: list[str]) -> None:
-        """DVC's hashes as tags: of what this stage reads, and of what the workflow's earlier stages
-        have written.
+    def _tag_inputs(self, run_id: str, upstream: Sequence[str]) -> None:
+        """Tag a stage with DVC's hashes of what it reads, and the workflow's earlier stages with
+        those of what they have written.
         """
         hashes = self.state["hashes"]
         for stage in upstream:
@@ -329,24 +361,30 @@ class Recorder:
     def _dataset(self, event: Event) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        name, digest, source = (
-            event["name"][:500],
-            event["digest"][:36],
-            json.dumps({"sha256": event["digest"]}),
-        )
-        data = Dataset(name=name, digest=digest, source_type="dvc", source=source)
+        sha256 = event["digest"]
+        source = json.dumps({"sha256": sha256})
+        data = Dataset(event["name"][:500], sha256[:36], source_type="dvc", source=source)
         tags = [InputTag("mlflow.data.context", event["context"])]
         self.mlflow.log_inputs(
             self.runs[event["run"]], datasets=[DatasetInput(dataset=data, tags=tags)]
         )
 
 
-def _as_stored(values: dict[str, str]) -> dict[str, str]:
-    """Settings by names and of lengths that MLflow takes."""
-    return {re.sub(r"[^\w\-./ ]", "_", key): value[:6000] for key, value in values.items()}
+def _milliseconds(event: Event) -> int:
+    return int(1000 * event["time"])
 
 
-def _log_params(mlflow: Any, run_id: str, values: dict[str, str]) -> None:
+def _as_key(name: str) -> str:
+    """Return a name that MLflow takes."""
+    return re.sub(r"[^\w\-./ ]", "_", name)
+
+
+def _as_stored(values: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by names and of lengths that MLflow takes."""
+    return {_as_key(key): value[:6000] for key, value in values.items()}
+
+
+def _log_params(mlflow: Any, run_id: str, values: Mapping[str, str]) -> None:
     from mlflow.entities import Param
 
     params = [Param(key, value) for key, value in values.items()]

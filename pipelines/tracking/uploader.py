@@ -9,6 +9,7 @@ own keys for points make that harmless.
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def upload(
     store: str = "",
     patience: float = START_SECONDS,
 ) -> bool:
-    """Send events until the stage has `ended` and MLflow has all of them; False if it refuses them
+    """Send events until the stage has `ended` and MLflow has all of them. False if it refuses them
     or does not answer.
 
     Of a `live` stage the machine's load is recorded, too. `store` is another one than that which
@@ -50,16 +51,21 @@ def upload(
             state["hashes"] = dvc_hashes()
         log.save(state)  # before anything is sent: the id by which the runs are found again
         monitor = None
+        recorder = Recorder(state, store)
+        silent = False
+        pause = PAUSES[0]
         try:
-            recorder = Recorder(state, store)
-            silent = False
-            pause = PAUSES[0]
             while True:
                 last = ended.is_set()  # asked first: so all that the stage appended is read below
                 events, offset = log.read(state["offset"], BATCH)
+                complete = last and not events
+                if complete and not state["closed"]:  # the stage was killed
+                    events = [{"what": "close", "run": "", "time": time.time(), "status": "KILLED"}]
                 try:
                     if events:
                         recorder.send(events)
+                        state["offset"] = offset
+                        log.save(state)
                     if live and monitor is None and not last and "" in state["runs"]:
                         monitor = watch_machine(state["runs"][""])
                 except Exception as error:
@@ -75,33 +81,22 @@ def upload(
                     pause = min(2 * pause, PAUSES[1])
                     continue
                 if silent:
-                    print(
-                        "tracking: MLflow answers again and has been sent what was kept",
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                    print("tracking: MLflow has what was kept", file=sys.stderr, flush=True)
                 silent = False
                 pause = PAUSES[0]
-                if offset != state["offset"]:
-                    state["offset"] = offset
-                    log.save(state)
-                elif not last:
-                    ended.wait(FLUSH_SECONDS)
-                elif not state["closed"]:  # the stage was killed
-                    log.append({"what": "close", "run": "", "status": "KILLED"})
-                else:
+                if complete:
                     if state["closed"] in {True, "FINISHED"}:  # another try continues the same run
                         remove(log.folder)
                     return True
+                if not events:
+                    ended.wait(FLUSH_SECONDS)
         finally:
             if monitor is not None:
                 monitor.finish()
 
 
 def watch_machine(run_id: str) -> Any:
-    """Start to record the load of processors, memory, disks, network and GPUs for a run, as MLflow
-    does it.
-    """
+    """Record the load of processors, memory, disks, network and GPUs for a run, as MLflow does."""
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
     monitor = SystemMetricsMonitor(run_id, resume_logging=True)
@@ -110,40 +105,44 @@ def watch_machine(run_id: str) -> Any:
 
 
 def sync(folder: Path) -> list[Path]:
-    """Send what earlier runs could not; returns the logs that MLflow still does not take.
+    """Send what earlier runs could not, and return the logs that MLflow still does not take.
 
     They go to MLFLOW_TRACKING_URI if that is set, else to the store that each names.
     """
     ended = threading.Event()
     ended.set()
     store = uri() if os.environ.get("MLFLOW_TRACKING_URI") else ""
-    left = []
-    for log in map(EventLog, sorted(path for path in folder.glob("*") if path.is_dir())):
+    unsent = []
+    for path in sorted(folder.glob("*/")):
+        log = EventLog(path)
         state = log.state()
         if state["closed"] and not log.read(state["offset"], 1)[0]:
             continue
         try:
             if not upload(log, ended, store=store, patience=0.0):
-                left.append(log.folder)
+                unsent.append(path)
         except Busy:
-            print(f"{log.folder}: a stage is sending it", flush=True)
-    return left
+            print(f"{path}: a stage is sending it", flush=True)
+    return unsent
 
 
 def send_all() -> None:
-    """Send what all runs here and in flows' folders could not; raises SourceUnreachable if MLflow
+    """Send what all runs here and in flows' folders could not. Raises SourceUnreachable if MLflow
     does not take it.
     """
-    places = [Path("runs") / FOLDER, *sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}"))]
-    if left := [log for place in places for log in sync(place)]:
-        do = "start MLflow, or set MLFLOW_TRACKING_URI to where they shall go; nothing is lost"
-        raise SourceUnreachable(f"{left[0]}: MLflow does not take it ({len(left)} logs wait); {do}")
+    unsent = sync(Path("runs") / FOLDER)
+    for folder in sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}")):
+        unsent += sync(folder)
+    if unsent:
+        raise SourceUnreachable(
+            f"{unsent[0]}: MLflow does not take it ({len(unsent)} logs wait); start MLflow, or set "
+            "MLFLOW_TRACKING_URI to where they shall go; nothing is lost"
+        )
 
 
 def main(folder: Path) -> None:
-    """Send what a stage appends; the end of this process's standard input is the end of the stage."""
-    # A stop is for the stage, which ends its run in its own way.
-    ignore_all()
+    """Send what a stage appends. The end of this process's standard input is the stage's end."""
+    ignore_all()  # a stop is for the stage, which ends its run in its own way
     ended = threading.Event()
 
     def wait_for_end() -> None:

@@ -57,7 +57,7 @@ def write_encoder(
 ) -> Path:
     """A tokenizer, and beside it the folder of a fresh encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
-    files = {path.name: path.read_text() for path in (root / "tokenizer").iterdir()}
+    files = tokenizers.read_files(root / "tokenizer", config.positions)
     tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, seed))
     values = config_json(config, tokenizer.vocab_size, "ElectraModel")
     write_folder(root / folder, tensors, values, files, "", **fields)
@@ -86,10 +86,8 @@ def write_pretrained(root: Path) -> None:
     )
     tokenizer = tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
     tokenizers.save(tokenizer, root / "tokenizer")
-    files, size = (
-        {path.name: path.read_text() for path in (root / "tokenizer").iterdir()},
-        tokenizer.vocab_size,
-    )
+    files = tokenizers.read_files(root / "tokenizer", SEEN)
+    size = tokenizer.vocab_size
     torch.manual_seed(1)
     networks = {
         "discriminator": Discriminator(Encoder(ENCODER, size)),

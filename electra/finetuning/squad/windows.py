@@ -75,7 +75,7 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
     the question).
     """
     texts = sorted({row["context"] for row in rows})
-    contexts = {text: _pieces(tokenizer, text) for text in texts}
+    contexts = {text: tokenizer.encode(text) for text in texts}
     questions = tokenizer.encode_lines([row["question"] for row in rows])
     windows: list[Window] = []
     sequences: list[list[int]] = []
@@ -107,11 +107,6 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
     names = [rows[window.question]["id"] for window in windows]
     examples = stack(sequences, starts, targets, names)
     return Reading(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
-
-
-def _pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], NDArray[np.int64]]:
-    encoding = tokenizer.raw.encode(text, add_special_tokens=False)
-    return encoding.ids, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
 
 
 def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] | None:

@@ -1,9 +1,9 @@
 const box = document.getElementById("run"), run = window.electraRun;
 if (run) {
-  const minutes = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${(s / 60).toFixed(1)} min` : `${(s / 3600).toFixed(1)} h`;
+  const minutes = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${(s / 60).toFixed(1)} minutes` : `${(s / 3600).toFixed(1)} h`;
   const stages = Object.entries(run.durations || {});
   const total = stages.reduce((sum, [, s]) => sum + (s || 0), 0);
-  const rows = [["drawn", run.date], ["commit", run.commit || "not in a git checkout"], ["machine", run.machine],
+  const rows = [["drawn", run.date], ["commit", (run.commit || "not in a git checkout") + (run.changed ? ", with changes" : "")], ["machine", run.machine],
     ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([k, s]) => `${k} ${minutes(s || 0)}`).join(", ") : "not recorded"]];
   const list = document.createElement("dl");
   list.className = "facts";
@@ -13,6 +13,12 @@ if (run) {
     list.append(cell);
   }
   box.replaceChildren(list);
+  box.hidden = false;
+  if (run.commit) document.getElementById("checkout").textContent = `git checkout ${run.commit}\n`;
+  for (const place of document.querySelectorAll("[data-minutes]")) {
+    const seconds = (run.durations || {})[place.dataset.minutes];
+    if (seconds) place.textContent = `Pre-training took ${minutes(seconds)}.`;
+  }
   for (const place of document.querySelectorAll("[data-curve]")) {
     const clock = (run.clocks || {})[place.dataset.stage] || {};
     const [steps, losses] = JSON.parse(place.dataset.curve);

@@ -18,9 +18,7 @@ CLS, SEP, PAD = 2, 3, 0
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(300))]
-    assert set(SPECIALS) <= set(pieces)
-    return from_pieces(pieces, lowercase=True, strip_accents=None)
+    return from_pieces([*SPECIALS, *(f"w{i}" for i in range(300))])
 
 
 def documents(seed: int, count: int = 40, longest: int = 90) -> list[list[list[int]]]:
@@ -103,14 +101,15 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "config", SETTINGS, ids=lambda config: f"{config.rule}-{config.overflow}-{config.late_lines}"
-)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("config", SETTINGS, ids=str)
 def test_no_token_is_invented_and_every_loss_is_counted(
-    tokenizer: Tokenizer, config: PackingConfig, seed: int
+    tokenizer: Tokenizer, config: PackingConfig
 ) -> None:
-    texts, length = documents(seed), [8, 9, 17, 64, 128, 512][seed]
+    for seed, length in enumerate([8, 9, 17, 64, 128, 512]):
+        check_rows(tokenizer, config, documents(seed), length, seed)
+
+
+def check_rows(tokenizer: Tokenizer, config: PackingConfig, texts, length: int, seed: int) -> None:
     ids, bounds, counts = pack(tokenizer, texts, length, config, seed)
     given = np.bincount([i for lines in texts for line in lines for i in line], minlength=305)
     kept = np.bincount(ids[ids > 4].ravel(), minlength=305)

@@ -1,23 +1,20 @@
 """Rows on disk: written, found again, and refused when a single bit differs."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from electra.data.shards import Rows, RowWriter, seal
-from electra.data.tokenizer import Tokenizer, from_pieces
+from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces
 from electra.errors import BadInput, CorruptFile
+from electra.storage.manifest import write_manifest
 
 LENGTH = 12
 
 
 def tokenizer_of(size: int) -> Tokenizer:
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    return from_pieces(
-        [*specials, *(f"w{i}" for i in range(size - 5))], lowercase=True, strip_accents=None
-    )
+    return from_pieces([*SPECIALS, *(f"w{i}" for i in range(size - 5))])
 
 
 def write(folder: Path, tokenizer: Tokenizer, rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -40,17 +37,8 @@ def test_rows_come_back(tmp_path: Path, vocabulary: int, dtype: str) -> None:
     tokenizer = tokenizer_of(vocabulary)
     ids, bounds = write(tmp_path, tokenizer)
     rows = Rows.open(tmp_path, "train", tokenizer=tokenizer.identity)
-    assert (
-        len(rows) == 40
-        and rows.length == LENGTH
-        and rows.pad_id == 0
-        and rows.vocab_size == vocabulary
-    )
-    assert (
-        rows.ids.dtype == np.dtype(dtype)
-        and (rows.ids == ids).all()
-        and (rows.bounds == bounds).all()
-    )
+    assert rows.ids.dtype == np.dtype(dtype) and rows.length == LENGTH
+    assert (rows.ids == ids).all() and (rows.bounds == bounds).all()
     assert rows.tokens == bounds[:, 1].sum()
     with pytest.raises(ValueError, match="read-only"):
         rows.ids[0, 0] = 1
@@ -62,14 +50,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
     for name in ("train-00000.ids", "train-00000.bounds"):
         file = tmp_path / name
         good = file.read_bytes()
-        for bad in (
-            flip(good, 3),
-            flip(good, len(good) * 8 - 1),
-            good[:-1],
-            good + b"\0",
-            b"",
-            bytes(len(good)),
-        ):
+        for bad in (good[:-1] + b"\xff", good[:-1], good + b"\0", b"", bytes(len(good))):
             file.write_bytes(bad)
             with pytest.raises(CorruptFile, match=name):
                 Rows.open(tmp_path, "train")
@@ -78,34 +59,6 @@ def test_damage_is_found(tmp_path: Path) -> None:
             Rows.open(tmp_path, "train")
         file.write_bytes(good)
     Rows.open(tmp_path, "train")
-
-
-def flip(data: bytes, bit: int) -> bytes:
-    changed = bytearray(data)
-    changed[bit // 8] ^= 1 << bit % 8
-    return bytes(changed)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"length": 24},
-        {"dtype": "<u4"},
-        {"kind": "corpus"},
-        {"vocab_size": "many"},
-        {"splits": {}},
-        {"length": 0},
-    ],
-    ids=str,
-)
-def test_a_manifest_that_makes_no_sense_is_refused(tmp_path: Path, change: dict) -> None:
-    write(tmp_path, tokenizer_of(300))
-    path = tmp_path / "MANIFEST.json"
-    values = {**json.loads(path.read_text()), **change}
-    del values["sha256"]  # else it is refused before anyone asks for sense
-    path.write_text(json.dumps(values))
-    with pytest.raises(CorruptFile):
-        Rows.open(tmp_path, "train")
 
 
 def test_wrong_uses_have_their_sentences(tmp_path: Path) -> None:
@@ -117,3 +70,6 @@ def test_wrong_uses_have_their_sentences(tmp_path: Path) -> None:
         Rows.open(tmp_path / "rows", "valid")
     with pytest.raises(BadInput, match="run the tokens stage"):
         Rows.open(tmp_path / "nowhere", "train")
+    write_manifest(tmp_path / "rows", kind="corpus")
+    with pytest.raises(CorruptFile, match="says kind 'corpus' instead of 'rows'"):
+        Rows.open(tmp_path / "rows", "train")

@@ -1,5 +1,5 @@
-"""WordPiece: ids equal transformers' on any text, training is deterministic, damage and misfits are
-sentences.
+"""WordPiece: ids equal transformers' on any text, training is deterministic, spans cover what was
+written, and folders that cannot be followed are refused.
 """
 
 import json
@@ -7,16 +7,19 @@ import lzma
 import random
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electra.data import tokenizer as wordpiece
-from electra.data.tokenizer import SPECIALS, Tokenizer
+from electra.data import word_cache
+from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces, train_wordpiece
 from electra.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -26,33 +29,61 @@ needs_data = pytest.mark.skipif(
 )
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
-WORDS = TEXT.split()
+# words end in marks, in all but the last; a line a script
+SCRIPTS = [
+    "The Ångström café in René, déjà (1999–2004).",
+    "Người Việt ở Huế",
+    "Привет, мой чай! Ёлки",
+    "Ελληνικά με τόνους, ΚΕΦΑΛΑΊΑ και ς;",
+    "שָׁלוֹם עוֹלָםָ",
+    "نصٌّ عربيٌّ؛ هل تفهمُ؟",
+    "हिन्दी में केले। दूसरा॥",
+    "বাংলা ভাষা কী",
+    "தமிழ் மொழி",
+    "తెలుగు భాషా",
+    "ગુજરાતી છે",
+    "ภาษาไทยไม่มีช่องว่าง ที่ นี่",
+    "ພາສາລາວ ບໍ່ ມີ",
+    "ភាសាខ្មែរ គឺ",
+    "မြန်မာ ဘာသာ ကို",
+    "བོད་སྐད་ ལ་མོ",
+    "한국어 문장은 띄어쓰기",
+    "がぎぐ ばびぶ です、ね？",
+    "日本語の文章。東京は「首都」",
+    "Հայերեն ամիս, ქართული ენა",
+]
 
 
 def made_up_lines(seed: int, count: int = 300) -> list[str]:
     rng = random.Random(seed)
     return [
-        " ".join(rng.choices(WORDS, k=rng.randrange(0, 14))) + rng.choice([".", "!", "", "…"])
+        " ".join(rng.choices(TEXT.split(), k=rng.randrange(0, 14)))
+        + rng.choice([".", "!", "", "…"])
         for _ in range(count)
     ]
 
 
+def ids_of(tokenizer: Tokenizer, lines: list[str]) -> list[list[int]]:
+    return [np.frombuffer(line, tokenizer.dtype).tolist() for line in tokenizer.encode_bytes(lines)]
+
+
+def require_one_encoding(tokenizer: Tokenizer, lines: list[str]) -> None:
+    """All ways of reading give the same ids."""
+    expected = tokenizer.encode_lines(lines)
+    assert ids_of(tokenizer, lines * 2) == expected * 2  # then from the cache
+    assert [tokenizer.encode(line)[0] for line in lines] == expected
+
+
 @pytest.fixture(scope="module")
 def trained() -> Tokenizer:
-    return wordpiece.train_wordpiece(made_up_lines(1), 120)
+    return train_wordpiece(made_up_lines(1), 120)
 
 
 @pytest.fixture(scope="module")
 def reference(trained: Tokenizer, tmp_path_factory: pytest.TempPathFactory):
-    from transformers import BertTokenizerFast
-
     folder = tmp_path_factory.mktemp("tokenizer")
     wordpiece.save(trained, folder)
-    return BertTokenizerFast.from_pretrained(str(folder), split_special_tokens=True)
-
-
-def ids_of(tokenizer: Tokenizer, lines: list[str]) -> list[list[int]]:
-    return [np.frombuffer(line, tokenizer.dtype).tolist() for line in tokenizer.encode_bytes(lines)]
+    return transformers.BertTokenizerFast.from_pretrained(str(folder), split_special_tokens=True)
 
 
 ALPHABET = st.one_of(
@@ -69,21 +100,19 @@ def test_ids_equal_those_of_transformers_on_any_text(
     trained: Tokenizer, reference, lines: list[str]
 ) -> None:
     expected = [reference(line, add_special_tokens=False)["input_ids"] for line in lines]
-    assert ids_of(trained, lines) == expected
     assert trained.encode_lines(lines) == expected
+    require_one_encoding(trained, lines)
 
 
 @needs_data
 def test_ids_equal_those_of_transformers_on_real_text(tmp_path: Path) -> None:
-    from transformers import BertTokenizerFast
-
     tokenizer = wordpiece.load(PUBLISHED)
-    assert tokenizer.vocab_size == 30_522
-    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
-        0, 100, 101, 102, 103,
-    )  # fmt: skip
+    special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id]
+    assert special == [0, 100, 101] and tokenizer.vocab_size == 30_522
     wordpiece.save(tokenizer, tmp_path)
-    reference = BertTokenizerFast.from_pretrained(str(tmp_path), model_max_length=10**9)
+    reference = transformers.BertTokenizerFast.from_pretrained(
+        str(tmp_path), model_max_length=10**9
+    )
     lines: list[str] = []
     for file, count in (("wiki-0", 60), ("books-0", 2)):
         with lzma.open(DATA / "corpus" / f"{file}.jsonl.xz", "rt", encoding="utf-8") as stream:
@@ -94,41 +123,134 @@ def test_ids_equal_those_of_transformers_on_real_text(tmp_path: Path) -> None:
     assert ids_of(tokenizer, lines) == expected
 
 
+@pytest.mark.parametrize("strip_accents", [True, False])
+def test_spans_cover_the_marks_of_many_scripts(strip_accents: bool) -> None:
+    tokenizer = train_wordpiece(SCRIPTS, 2000, strip_accents=strip_accents)
+    for form in ("NFC", "NFD"):
+        for text in (unicodedata.normalize(form, line) for line in SCRIPTS):
+            ids, spans_T2 = tokenizer.encode(text)
+            assert tokenizer.unk_id not in ids
+            starts, ends = spans_T2[:, 0].tolist(), spans_T2[:, 1].tolist()
+            start = 0
+            for word in text.split(" "):
+                end = start + len(word)
+                assert start in starts and end in ends, (text, word)
+                start = end + 1
+            gaps = set(range(len(text))) - {
+                index for begin, end in spans_T2.tolist() for index in range(begin, end)
+            }
+            assert {text[index] for index in gaps} <= {" "}
+    assert tokenizer.encode("")[1].shape == (0, 2)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC"])
+def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path: Path, form) -> None:
+    text = unicodedata.normalize(form, "möchte schön café Việt ﬁx हैं")
+    made = train_wordpiece([text] * 9, 200, lowercase=False, strip_accents=False, form=form)
+    wordpiece.save(made, tmp_path)
+    loaded = wordpiece.load(tmp_path)
+    assert loaded.identity == made.identity
+    peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for other in (text, unicodedata.normalize("NFD", text)):
+        require_one_encoding(loaded, [other])
+        assert loaded.encode_lines([other]) == made.encode_lines([text])
+        assert peer(other, add_special_tokens=False)["input_ids"] == made.encode_lines([text])[0]
+    # a vocabulary from elsewhere, and a tokenizer.json without a form, get the form of the text
+    wordpiece.save(wordpiece.load(tmp_path / "vocab.txt", lowercase=False), tmp_path / "plain")
+    for file in ("tokenizer.json", "vocab.txt"):
+        read = wordpiece.load(tmp_path / "plain" / file, lowercase=False, form=form)
+        assert read.encode_lines([unicodedata.normalize("NFD", text)]) == made.encode_lines([text])
+
+
 def test_special_tokens_in_a_text_are_text(trained: Tokenizer) -> None:
-    for token in SPECIALS:
-        ids = trained.encode_lines([f"fox {token} fox"])[0]
-        assert not {trained.pad_id, trained.cls_id, trained.sep_id, trained.mask_id} & set(ids)
-        assert ids_of(trained, [f"fox {token} fox"]) == [ids]
+    special = {trained.pad_id, trained.cls_id, trained.sep_id, trained.mask_id}
+    lines = [f"fox {token} fox" for token in SPECIALS]
+    assert not special & {number for ids in trained.encode_lines(lines) for number in ids}
+    require_one_encoding(trained, lines)
+
+
+def test_added_tokens_are_read_as_transformers_reads_them(
+    trained: Tokenizer, tmp_path: Path
+) -> None:
+    wordpiece.save(trained, tmp_path)
+    peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    peer.add_tokens(["😀", "covid-19", "New York"])
+    peer.add_tokens(["[E1]", "[/E1]"], special_tokens=True)
+    peer.save_pretrained(tmp_path)
+    tokenizer = wordpiece.load(tmp_path)
+    lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19"]
+    assert tokenizer.encode_lines(lines) == [
+        peer(line, add_special_tokens=False)["input_ids"] for line in lines
+    ]
+    assert tokenizer.vocab_size - 1 in tokenizer.encode_lines(lines)[0]
+    require_one_encoding(tokenizer, lines)
 
 
 def test_training_is_the_same_in_every_process() -> None:
     code = (
-        "import sys; sys.path[:0] = ['.', 'tests/electra/data']\n"
-        "from test_tokenizer import made_up_lines\nfrom electra.data.tokenizer import train_wordpiece\n"
-        "print(train_wordpiece(made_up_lines(5, 2000), 200).identity)"
+        "from electra.data.tokenizer import train_wordpiece\n"
+        "print(train_wordpiece(LINES, 200).identity)"
     )
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert other == wordpiece.train_wordpiece(made_up_lines(5, 2000), 200).identity + "\n"
-
-
-@pytest.mark.parametrize(("lowercase", "strip_accents", "pieces"), [
-    (True, None, ["cafe"]), (True, False, ["café"]), (False, None, ["Café"]), (False, True, ["Cafe"]),
-])  # fmt: skip
-def test_case_and_accents_are_settings(
-    lowercase: bool, strip_accents: bool | None, pieces: list[str]
-) -> None:
-    tokenizer = wordpiece.train_wordpiece(
-        ["Café"] * 9, 60, lowercase=lowercase, strip_accents=strip_accents
+    lines = made_up_lines(5, 2000)
+    code = code.replace("LINES", repr(lines))
+    other = subprocess.run(
+        [sys.executable, "-"], input=code, capture_output=True, text=True, encoding="utf-8"
     )
-    assert [tokenizer.pieces()[i] for i in tokenizer.encode_lines(["Café"])[0]] == pieces
-    assert ids_of(tokenizer, ["Café"]) == tokenizer.encode_lines(["Café"])
+    assert other.stdout == train_wordpiece(lines, 200).identity + "\n"
 
 
-def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Path) -> None:
+def test_case_and_accents_are_settings() -> None:
+    for lowercase, strip_accents, piece in (
+        (True, None, "cafe"), (True, False, "café"), (False, None, "Café"), (False, True, "Cafe"),
+    ):  # fmt: skip
+        tokenizer = train_wordpiece(
+            ["Café"] * 9, 60, lowercase=lowercase, strip_accents=strip_accents
+        )
+        assert [tokenizer.pieces()[i] for i in tokenizer.encode_lines(["Café"])[0]] == [piece]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(ALPHABET, max_size=60))
+def test_all_ways_of_reading_agree_under_every_setting(line: str) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789ABCé日本。、.,'\"-–’()ёя"
+    pieces = [*SPECIALS, *letters, *(f"##{letter}" for letter in letters), "the", "##es", "##"]
+    for lowercase in (True, False):
+        for strip_accents in (None, True, False):
+            tokenizer = from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents)
+            require_one_encoding(tokenizer, [line])
+
+
+def test_all_ways_of_reading_agree_on_every_kind_of_character() -> None:
+    """Every 61st character of all, and each of the first blocks, in a word, alone, and next to a
+    mark.
+    """
+    some = [*range(0x3100), *range(0x3100, 0xD800, 61), *range(0xE000, sys.maxunicode, 61)]
+    lines = [f"a{chr(i)}b {chr(i)} {chr(i)}\u0316\u0301{chr(i)}é" for i in some]
+    for strip_accents in (True, False):
+        tokenizer = train_wordpiece(["ab é"], 60, strip_accents=strip_accents)
+        assert ids_of(tokenizer, lines) == tokenizer.encode_lines(lines)
+
+
+def test_a_full_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_cache, "CACHED_CHUNKS", 3)
+    tokenizer = train_wordpiece(SCRIPTS, 2000)
+    for _ in range(3):
+        require_one_encoding(tokenizer, [*SCRIPTS, "the Fox " + "x" * 101, "fox" * 33])
+    cache = word_cache.WordCache(tokenizer.raw, tokenizer.dtype)
+    for chunk in ("日" * 5000, "a", "b", "c", "d"):
+        cache[chunk]
+    assert list(cache) == ["d"]
+
+
+def test_a_saved_tokenizer_is_the_same(trained: Tokenizer, tmp_path: Path) -> None:
     wordpiece.save(trained, tmp_path)
-    read = [wordpiece.load(tmp_path), wordpiece.load(tmp_path / "tokenizer.json")]
-    assert {each.identity for each in [*read, wordpiece.load(tmp_path / "vocab.txt")]} == {
-        trained.identity
+    for path in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
+        assert wordpiece.load(path).identity == trained.identity
+    files = wordpiece.read_files(tmp_path, 128)
+    assert json.loads(files["tokenizer_config.json"])["model_max_length"] == 128
+    assert {**files, "tokenizer_config.json": ""} == {
+        path.name: "" if path.name == "tokenizer_config.json" else path.read_text("utf-8")
+        for path in tmp_path.iterdir()
     }
 
 
@@ -137,114 +259,115 @@ def test_saved_and_loaded_is_the_same_tokenizer(trained: Tokenizer, tmp_path: Pa
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\ndog\nfox\n", "vocab.txt:8: repeats 'fox' of line 6"),
     (b"[PAD]\n\xff\n", "not UTF-8"),
     (b"", r"has no \[PAD\]"),
+    ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n▁the\nfox\n".encode(), "the pieces of SentencePiece"),
 ])  # fmt: skip
-def test_a_bad_vocabulary_is_a_sentence(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_a_bad_vocabulary_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
     (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(BadInput, match=sentence):
         wordpiece.load(tmp_path / "vocab.txt")
 
 
-def test_missing_and_broken_files_are_sentences(tmp_path: Path) -> None:
-    for name in (tmp_path / "vocab.txt", Path("/dev/null")):  # /dev/zero would never end
-        with pytest.raises(BadInput, match="there is no such file"):
-            wordpiece.load(name)
-    with pytest.raises(BadInput, match="there is no such file"):
-        wordpiece.load(tmp_path)
+def test_missing_and_broken_files_are_refused(tmp_path: Path) -> None:
+    sentence = "there is no such file; a tokenizer is a tokenizer.json or a vocab.txt"
+    for path in (tmp_path, tmp_path / "no.json", tmp_path / "vocab.txt", Path("/dev/null")):
+        with pytest.raises(BadInput, match=sentence):  # /dev/zero would never end
+            wordpiece.load(path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(BadInput, match="is not a tokenizer"):
         wordpiece.load(tmp_path)
-    plain = wordpiece.from_pieces([*SPECIALS, "a"], lowercase=True, strip_accents=None)
-    rules = json.loads(plain.raw.to_str())
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": "(n+)+$"},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    for part, value in (("normalizer", None), ("pre_tokenizer", None), ("pre_tokenizer", split)):
-        (tmp_path / "tokenizer.json").write_text(json.dumps(rules | {part: value}))
-        with pytest.raises(
-            BadInput,
-            match=r"is WordPiece with normalizer .* which is not supported; use a tokenizer",
-        ):
-            wordpiece.load(tmp_path)
-    rules["model"]["max_input_chars_per_word"] = 1 << 40
+
+
+SPLIT = {
+    "type": "Split",
+    "pattern": {"Regex": "(n+)+$"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), [
+    ({"normalizer": None}, "normalizer is None, which is not supported; use a tokenizer"),
+    ({"normalizer": {"type": "Sequence", "normalizers": []}}, "normalizer is"),
+    ({"pre_tokenizer": None}, "pre_tokenizer.type is None"),
+    ({"pre_tokenizer": SPLIT}, "pre_tokenizer.type is 'Split'"),
+    ({"max_input_chars_per_word": 1 << 40}, "max_input_chars_per_word is 1099511627776"),
+    ({"continuing_subword_prefix": "@@"}, "continuing_subword_prefix is '@@'"),
+    ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
+])  # fmt: skip
+def test_other_rules_of_a_published_json_are_refused(tmp_path: Path, changes, sentence) -> None:
+    rules = json.loads(from_pieces([*SPECIALS, "a"]).rules.to_str())
+    for key, value in changes.items():
+        (rules if key in rules else rules["model"])[key] = value
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    with pytest.raises(BadInput, match="reads words of 1,099,511,627,776 characters"):
+    with pytest.raises(BadInput, match=sentence):
         wordpiece.load(tmp_path)
 
 
-def test_training_on_nothing_or_with_too_few_pieces_is_a_sentence() -> None:
-    with pytest.raises(BadInput, match="no text"):
-        wordpiece.train_wordpiece(["", "  "], 100)
-    with pytest.raises(BadInput, match=r"the 26 letters of the text alone need 57"):
-        wordpiece.train_wordpiece(["abcdefghijklmnopqrstuvwxyz"], 40)
+def test_the_options_of_a_published_folder_are_followed(tmp_path: Path) -> None:
+    pieces = [*SPECIALS, "a", "##b", "A", "日本", "日", "本", "##本", "é", "e"]
+    made = from_pieces(pieces)
+    for options in (
+        {"do_lower_case": False},
+        {"strip_accents": False},
+        {"tokenize_chinese_chars": False},
+        {"model_max_length": 9, "never_split": None},
+    ):
+        for alone in ("tokenizer.json", "vocab.txt"):
+            wordpiece.save(made, tmp_path)
+            next(tmp_path.glob("v*" if alone == "tokenizer.json" else "*r.json")).unlink()
+            config = {"tokenizer_class": "BertTokenizer", **options}
+            (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+            peer = transformers.BertTokenizer({p: i for i, p in enumerate(pieces)}, **options)
+            expected = peer("日本 Ab é", add_special_tokens=False)["input_ids"]
+            assert wordpiece.load(tmp_path).encode_lines(["日本 Ab é"]) == [expected], options
 
 
-def test_words_that_become_unknown_teach_nothing_and_are_counted() -> None:
+@pytest.mark.parametrize(("option", "sentence"), [
+    ({"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"},
+     "tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer', which is not supported"),
+    ({"tokenizer_class": "BertTokenizer", "do_basic_tokenize": False}, "do_basic_tokenize is False"),
+    ({"never_split": ["[E1]"]}, "never_split is"),
+    ({"do_lower_case": "no"}, "do_lower_case is 'no'"),
+    ({"strip_accents": 1}, "strip_accents is 1"),
+])  # fmt: skip
+def test_options_that_cannot_be_followed_are_refused(tmp_path: Path, option, sentence) -> None:
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in [*SPECIALS, "a"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(option))
+    with pytest.raises(BadInput, match=sentence):
+        wordpiece.load(tmp_path)
+
+
+@pytest.mark.parametrize(("lines", "size", "sentence"), [
+    (["", "  "], 100, "holds no text to learn a vocabulary from"),
+    (["ก" * 101, "ข" * 300], 100, "all of its 2 words are longer than 100 characters"),
+    (["abcdefghijklmnopqrstuvwxyz"], 40, "the 26 letters of the text alone need 57"),
+])  # fmt: skip
+def test_text_that_teaches_no_vocabulary_is_refused(lines, size: int, sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        train_wordpiece(lines, size)
+
+
+def test_long_words_teach_nothing_and_are_counted() -> None:
     """The time of training goes by the square of the longest word: one of a megabyte would take
     days.
     """
     lines, counts = list(made_up_lines(1)), Counter[str]()
     long = "q" * 101 + " fox," + "zq" * 500_000 + ",fox " + "z" * 101
-    trained = wordpiece.train_wordpiece([*lines, long], 120, counts=counts)
+    trained = train_wordpiece([*lines, long], 120, counts=counts)
     assert counts == {"long_words": 3}
-    assert trained.pieces() == wordpiece.train_wordpiece([*lines, " fox, ,fox "], 120).pieces()
-    kept = "x" * 100
-    assert (
-        wordpiece.train_wordpiece([kept], 120, counts=counts).pieces()[-1].startswith("x")
-        and counts["long_words"] == 3
-    )
+    assert trained.pieces() == train_wordpiece([*lines, " fox, ,fox "], 120).pieces()
+    longest = train_wordpiece(["x" * 100], 120, counts=counts)
+    assert longest.pieces()[-1].startswith("x") and counts == {"long_words": 3}
 
 
-def test_unknown_characters_are_counted_not_only_words(trained: wordpiece.Tokenizer) -> None:
+def test_unknown_characters_are_counted_not_only_words(trained: Tokenizer) -> None:
     lines = ["fox \u4fff fox", "fox" * 1000 + " fox", "the fox", "", "\u4fff\u4ffe fox"]
     assert trained.unknown_characters(lines, trained.encode_bytes(lines)) == 1 + 3000 + 2
     assert trained.unknown_characters(["the fox"], trained.encode_bytes(["the fox"])) == 0
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_a_folder_with_a_vocab_alone_is_read_by_its_settings(
-    tmp_path: Path, lowercase: bool
-) -> None:
-    made = wordpiece.from_pieces(
-        [*SPECIALS, "the", "The", "cat"], lowercase=lowercase, strip_accents=None
-    )
-    wordpiece.save(made, tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == made.encode_lines(["The cat"])
-    (tmp_path / "tokenizer_config.json").unlink()
-    assert wordpiece.load(tmp_path).encode_lines(["The cat"]) == [[5, 7]]
-
-
-def test_rules_of_a_published_json_are_kept_or_refused(tmp_path):
-    made = wordpiece.from_pieces(
-        [*SPECIALS, "a", "##b", "日本", "日", "本", "##本"], lowercase=True, strip_accents=None
-    )
-    rules = json.loads(made.raw.to_str())
-    rules["normalizer"]["handle_chinese_chars"] = False
-    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    ours = wordpiece.load(tmp_path / "tokenizer.json")
-    wordpiece.save(ours, tmp_path / "saved")
-    peer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path / "saved")
-    assert (
-        [peer("日本 ab", add_special_tokens=False)["input_ids"]]
-        == ours.encode_lines(["日本 ab"])
-        == [[7, 5, 6]]
-    )
-    rules["model"]["continuing_subword_prefix"] = "@@"
-    (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
-    with pytest.raises(BadInput, match="has the prefix '@@' within words instead of '##'"):
-        wordpiece.load(tmp_path / "tokenizer.json")
-    with pytest.raises(
-        BadInput,
-        match=r"no\.json: there is no such file; a tokenizer is a tokenizer\.json or a vocab\.txt",
-    ):
-        wordpiece.load(tmp_path / "no.json")
-
-
 def test_rare_letters_do_not_fill_the_vocabulary() -> None:
     lines = ["fox dog"] * 50 + [chr(0x4E00 + i) for i in range(500)]
-    tokenizer = wordpiece.train_wordpiece(lines, 60, alphabet=20)
+    tokenizer = train_wordpiece(lines, 60, alphabet=20)
     assert tokenizer.vocab_size <= 60
     assert tokenizer.encode_lines(["\u4fff"])[0] == [tokenizer.unk_id]

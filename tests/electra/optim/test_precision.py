@@ -10,32 +10,22 @@ from electra.optim import precision
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
+def test_auto_takes_bf16_where_the_processor_multiplies_it(monkeypatch):
+    for capabilities, expected in (
         ({"avx512_f": True, "avx512_bf16": True, "amx_bf16": False}, "bf16"),
         ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": True}, "bf16"),
         ({"avx512_f": True, "avx512_bf16": False, "amx_bf16": False}, "fp32"),
         ({"neon": True}, "fp32"),
-    ],
-)
-def test_auto_takes_half_the_bits_where_the_processor_multiplies_them(monkeypatch, found, expected):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
-    assert precision.choose("auto", CPU) == expected
-
-
-def test_what_is_asked_for_is_taken(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: pytest.fail("looked"))
-    assert [precision.choose(kind, CPU) for kind in ("fp32", "bf16", "default")] == [
-        "fp32",
-        "bf16",
-        "fp32",
-    ]
+    ):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=capabilities: found)
+        assert precision.choose("auto", CPU) == expected
+        asked = [precision.choose(kind, CPU) for kind in ("fp32", "bf16", "default")]
+        assert asked == ["fp32", "bf16", "fp32"]
 
 
 @pytest.mark.parametrize("asked", ["default", "auto"])
 @pytest.mark.parametrize(("major", "expected"), [(9, "bf16"), (8, "bf16"), (7, "fp32")])
-def test_gpus_take_half_the_bits_if_they_multiply_them(monkeypatch, asked, major, expected):
+def test_gpus_take_bf16_if_they_multiply_it(monkeypatch, asked, major, expected):
     """Before Ampere torch has bf16 all the same, emulated: slower than fp32."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

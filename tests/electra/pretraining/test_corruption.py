@@ -38,14 +38,8 @@ def masked(config, ids, lengths, step=0):
     return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
 
 
-@pytest.mark.parametrize(
-    ("rate", "length", "expected"), [(0.15, 128, 19), (0.15, 512, 79), (0.25, 512, 130)]
-)
-def test_slots_are_the_published_numbers(rate, length, expected):
-    assert slots(rate, length) == expected
-
-
-def test_chosen_per_row_rounds_half_to_even_within_bounds():
+def test_slots_and_chosen_per_row_are_the_published_numbers():
+    assert [slots(0.15, 128), slots(0.15, 512), slots(0.25, 512)] == [19, 79, 130]
     lengths = torch.tensor([3, 10, 30, 128, 70])
     expected = [max(1, min(19, int(np.round(0.15 * n)))) for n in lengths.tolist()]
     assert chosen_per_row(lengths, 0.15, 128).tolist() == expected
@@ -66,6 +60,16 @@ def test_masking_never_touches_specials_or_padding_and_chooses_k():
         chosen = found.positions_BN[row][found.weights_BN[row] > 0]
         assert all(0 < p < lengths[row] - 1 for p in chosen.tolist())
         assert len(set(chosen.tolist())) == len(chosen)
+
+
+def test_a_row_without_candidates_stays_as_it_is():
+    ids = torch.tensor(
+        [[SPECIAL.cls, SPECIAL.sep, 0, 0, 0, 0], [SPECIAL.cls, 7, SPECIAL.sep, 0, 0, 0]]
+    )
+    result = masked(ObjectiveConfig(mask_token_rate=1.0), ids, torch.tensor([2, 3]))
+    assert result.weights_BN.tolist() == [[0.0], [1.0]]
+    assert result.ids_BT[0].tolist() == ids[0].tolist()
+    assert result.ids_BT[1].tolist() == [SPECIAL.cls, SPECIAL.mask, SPECIAL.sep, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +113,13 @@ def test_sampling_follows_the_softmax():
     assert not (never == 3).any()
 
 
-@pytest.mark.parametrize("width", [12, 256, 700])
-def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary(width):
-    logits = torch.zeros(3, width)
-    logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
-    drawn = sample(
-        logits, torch.tensor([0.1, 0.5, 0.999]), ObjectiveConfig(), torch.zeros(3, dtype=torch.long)
-    )
-    assert ((drawn >= 0) & (drawn < width)).all()
+def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary():
+    uniform, targets = torch.tensor([0.1, 0.5, 0.999]), torch.zeros(3, dtype=torch.long)
+    for width in (12, 256, 700):
+        logits = torch.zeros(3, width)
+        logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
+        drawn = sample(logits, uniform, ObjectiveConfig(), targets)
+        assert ((drawn >= 0) & (drawn < width)).all()
 
 
 def test_replaced_only_where_the_sample_differs():
@@ -130,16 +133,15 @@ def test_replaced_only_where_the_sample_differs():
     assert counts["replaced"] == counts["sample_correct"] == 1
 
 
-@pytest.mark.parametrize("size", [3, 256, 257, 700])
-def test_draw_inverts_the_cumulative_distribution(size):
+def test_draw_inverts_the_cumulative_distribution():
     generator = torch.Generator().manual_seed(1)
-    p = torch.rand(1, size, generator=generator).softmax(-1)
-    uniform = torch.rand(4000, generator=generator)
-    expected = torch.searchsorted(p[0].double().cumsum(0), uniform.double(), right=True).clamp(
-        max=size - 1
-    )
-    # the rest lies on a rounded border
-    assert (draw(p.expand(4000, -1), uniform) == expected).float().mean() > 0.995
+    for size in (3, 256, 257, 700):
+        p = torch.rand(1, size, generator=generator).softmax(-1)
+        uniform = torch.rand(4000, generator=generator)
+        cumulative = p[0].double().cumsum(0)
+        expected = torch.searchsorted(cumulative, uniform.double(), right=True).clamp(max=size - 1)
+        # the rest lies on a rounded border
+        assert (draw(p.expand(4000, -1), uniform) == expected).float().mean() > 0.995
 
 
 def test_draw_never_takes_what_has_no_probability():

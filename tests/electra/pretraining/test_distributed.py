@@ -18,7 +18,7 @@ from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra.helpers import config, data
-from tests.electra.pretraining.graphs import Rerun
+from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -62,9 +62,8 @@ def train(run, size=1, before=None, **changes):
     for process in processes:
         process.kill()  # one that hangs would keep pytest from ending
     path = run / "metrics.jsonl"
-    return [
-        json.loads(line) for line in path.read_text().splitlines()
-    ] if path.exists() else [], codes
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines], codes
 
 
 def at_step(step, action):

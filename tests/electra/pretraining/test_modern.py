@@ -16,7 +16,6 @@ from electra.pretraining.trainer import pretrain
 from electra.seeds import derive
 from electra.storage import checkpoint
 from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, data, state
-from tests.electra.pretraining import test_distributed as distributed
 
 TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 TWIN = {"generator__width": 1.0}
@@ -78,9 +77,7 @@ def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     assert {".".join(key.split(".")[:2]) for key in still} == unused
 
 
-@pytest.mark.parametrize(
-    "name", ["gradient_disentangled", "dropout", "stable", "mimetic", "two_stage"]
-)
+@pytest.mark.parametrize("name", ["gradient_disentangled", "dropout", "mimetic"])
 def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
     train(tmp_path / "whole", name)
     original, calls = trainer.set_rate, iter(range(100))
@@ -97,14 +94,6 @@ def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
     assert checkpoint.steps(tmp_path / "cut")[-1] == 4  # in two stages, within the second
     train(tmp_path / "cut", name)
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
-
-
-def test_two_processes_give_the_curve_of_one(tmp_path):
-    changes = CASES["gradient_disentangled"]
-    expected, _ = distributed.train(tmp_path / "one", **changes)
-    found, codes = distributed.train(tmp_path / "two", 2, **changes)
-    assert codes == [0, 0]
-    distributed.agree(found, expected)
 
 
 class Counted(torch.utils._python_dispatch.TorchDispatchMode):

@@ -2,7 +2,6 @@
 parts, and it never reads the device.
 """
 
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,46 +11,23 @@ from torch._dynamo import lookup_backend
 from torch.nn.utils import clip_grad
 from torch.utils._pytree import tree_map
 
-from electra.optim.adamw import build_optimizer, set_rate
 from electra.pretraining import compiling, model
 from electra.pretraining.compiling import compile_parts
-from electra.pretraining.dataloader import Feed, part
+from electra.pretraining.dataloader import Feed
 from electra.pretraining.distributed import World
-from electra.pretraining.model import Pretraining
-from electra.pretraining.step import WARM_UP, Step, halves
+from electra.pretraining.step import WARM_UP, halves
 from electra.pretraining.trainer import pretrain
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, MadeUpRows, config, data
-from tests.electra.pretraining.graphs import Failing, Rerun
-
-CPU, META = torch.device("cpu"), torch.device("meta")
-QUIET = {"encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
-TWIN = {"objective__sharing": "all", "generator__width": 1.0}
-MODERN_TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
-
-
-def build(settings, device=CPU, precision="fp32", **options):
-    torch.manual_seed(0)
-    with device if device == META else contextlib.nullcontext():
-        model = Pretraining(settings, VOCAB, SPECIAL).to(device).train()
-    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
-    return model, Step(model, optimizer, World(0, 1, device), precision=precision, **options)
-
-
-def train(settings, slices=1, before=lambda model: None, feeds=None, device=CPU, **options):
-    """Numbers of each step, its loss last, and the weights in the end; batches are drawn on the
-    CPU.
-    """
-    model, step = build(settings, device, **options)
-    before(model)
-    feeds = feeds or [Feed(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
-    numbers = []
-    for number, feed in enumerate(feeds):
-        set_rate(step.optimizer, 1e-3 * (number + 1))
-        batch = tree_map(lambda tensor: tensor.to(device), feed.batch(number))
-        parts = [part(batch, index, slices) for index in range(slices)]
-        sums, norm = step(parts, [7 * number + index for index in range(slices)], "joint")
-        numbers.append((norm.item(), *(value.item() for value in sums.values())))
-    return numbers, [parameter.detach() for parameter in model.parameters()]
+from tests.electra.helpers import MadeUpRows, config, data
+from tests.electra.pretraining.step_helpers import (
+    CPU,
+    META,
+    MODERN_TOKENS,
+    QUIET,
+    TWIN,
+    Rerun,
+    build,
+    train_steps,
+)
 
 
 def agree(ours, theirs):
@@ -67,8 +43,8 @@ def agree(ours, theirs):
 def test_captured_steps_do_what_plain_ones_do(slices, precision):
     graphs = Rerun()
     agree(
-        train(config(), slices, precision=precision, graphs=graphs),
-        train(config(), slices, precision=precision),
+        train_steps(config(), slices, precision=precision, graphs=graphs),
+        train_steps(config(), slices, precision=precision),
     )
     assert len(graphs.captured) == (3 if slices > 1 else 2)
 
@@ -82,7 +58,9 @@ def test_rows_of_another_length_are_captured_again():
     )
     feeds = [short] * (WARM_UP + 2) + [long] * (WARM_UP + 2)
     graphs = Rerun()
-    agree(train(config(), 4, feeds=feeds, graphs=graphs), train(config(), 4, feeds=feeds))
+    agree(
+        train_steps(config(), 4, feeds=feeds, graphs=graphs), train_steps(config(), 4, feeds=feeds)
+    )
     assert graphs.count == 6
 
 
@@ -95,8 +73,8 @@ def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, caps
     monkeypatch.setattr(
         World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named)
     )
-    graphs = Failing(number)
-    agree(train(config(), 4, graphs=graphs), train(config(), 4))
+    graphs = Rerun(failing=number)
+    agree(train_steps(config(), 4, graphs=graphs), train_steps(config(), 4))
     assert graphs.failed and len(calls) == 2 * 2 * (WARM_UP + 4)
     assert capsys.readouterr().err.count("warning: no CUDA graphs") == 1
 
@@ -112,7 +90,9 @@ def test_all_is_compiled_before_the_capture():
         compiled.append(graphs.count)
         return graph.forward
 
-    train(config(), 4, before=lambda model: compile_parts(model, backend=backend), graphs=graphs)
+    train_steps(
+        config(), 4, before=lambda model: compile_parts(model, backend=backend), graphs=graphs
+    )
     assert compiled and set(compiled) == {0} and graphs.count == 3
 
 
@@ -121,9 +101,14 @@ def test_all_is_compiled_before_the_capture():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"objective__name": "replace_mlm"}, {"objective__sharing": "tokens"}, TWIN]
+    ("slices", "changes"),
+    [
+        (2, {}),
+        (4, {"objective__name": "replace_mlm"}),
+        (2, {"objective__sharing": "tokens"}),
+        (4, TWIN),
+    ],
 )
-@pytest.mark.parametrize("slices", [2, 4])
 def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, precision):
     met = threading.Barrier(2)  # a slice that no other joins is an error here
 
@@ -132,8 +117,8 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
 
     settings = config(**QUIET, **changes)
     with ThreadPoolExecutor(2) as threads:
-        ours = train(settings, slices, watch, precision=precision, threads=threads)
-    agree(ours, train(settings, slices, precision=precision))
+        ours = train_steps(settings, slices, watch, precision=precision, threads=threads)
+    agree(ours, train_steps(settings, slices, precision=precision))
 
 
 def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
@@ -151,9 +136,8 @@ def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
+def test_when_a_step_runs_in_two_halves():
+    for changes, expected in (
         ({}, True),
         ({"pretrain__threads": 1}, False),
         ({"pretrain__threads": 3}, False),
@@ -162,13 +146,12 @@ def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_
         ({"pretrain__batch": 9, "pretrain__accumulate": 3}, False),
         ({"encoder__dropout": 0.1}, False),
         ({"encoder__attention_dropout": 0.1}, False),
-    ],
-)
-def test_when_a_step_goes_in_two_halves(changes, expected):
-    settings = config(**QUIET | {"pretrain__threads": 2} | changes)
-    assert halves(settings, {settings.pretrain.batch}, World(0, 1, CPU)) is expected
-    assert not halves(settings, {8}, World(0, 1, torch.device("cuda")))
-    assert not halves(settings, {8}, World(0, 2, CPU))
+    ):
+        settings = config(**QUIET | {"pretrain__threads": 2} | changes)
+        batches = {settings.pretrain.batch}
+        assert halves(settings, batches, World(0, 1, CPU)) is expected, changes
+        assert not halves(settings, batches, World(0, 1, torch.device("cuda")))
+        assert not halves(settings, batches, World(0, 2, CPU))
 
 
 # ── plain ──
@@ -181,7 +164,7 @@ def test_a_parameter_that_is_not_connected_to_the_loss_is_an_error():
     with pytest.raises(
         AssertionError, match=r"not connected to the loss: lost\.weight, lost\.bias"
     ):
-        train(config(), before=disconnect)
+        train_steps(config(), before=disconnect)
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective__name": "replace_mlm"}, MODERN_TOKENS])

@@ -27,8 +27,8 @@ def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_pa
         process = FORK.Process(target=save_and_crash, args=(run, number))
         process.start()
         process.join()
-        step, found, _ = checkpoint.load_newest(run)
-        assert step in {2, 3} and torch.equal(found["model"]["w"], torch.arange(4.0) * step)
+        step, groups, _ = checkpoint.load_newest(run)
+        assert step in {2, 3} and torch.equal(groups["model"]["w"], torch.arange(4.0) * step)
         save_step(run, 3)  # what the crash left does not hinder the next save
         assert checkpoint.load_newest(run)[0] == 3 and checkpoint.steps(run) == [2, 3]
         assert not list(run.glob(".*")) and not list(run.glob("bad-*"))
@@ -106,6 +106,28 @@ def test_a_disk_that_does_not_answer_leaves_checkpoints_where_they_are(
             checkpoint.load_newest(tmp_path)
     assert caught.value.exit_code == 74 and checkpoint.steps(tmp_path) == [1, 2]
     assert checkpoint.load_newest(tmp_path)[0] == 2
+
+
+def test_a_checkpoint_is_read_back_before_an_older_one_goes(tmp_path, monkeypatch):
+    for step in (1, 2):
+        save_step(tmp_path, step)
+    write = checkpoint.write_manifest
+
+    def write_then_cut(folder, **fields):
+        write(folder, **fields)
+        (folder / "model.safetensors").write_bytes(b"half")
+
+    monkeypatch.setattr(checkpoint, "write_manifest", write_then_cut)
+    with pytest.raises(CorruptFile, match="4 bytes instead of"):
+        save_step(tmp_path, 3)
+    assert checkpoint.steps(tmp_path) == [1, 2, 3]
+    assert checkpoint.load_newest(tmp_path)[0] == 2
+
+
+def test_only_plain_numbers_are_steps(tmp_path):
+    for name in ("step-7", "step-010", "step-\u0663", "step-x", "bad-step-3"):
+        (tmp_path / name).mkdir()
+    assert checkpoint.steps(tmp_path) == [7]
 
 
 def test_checkpoints_swapped_between_steps_are_refused(tmp_path):

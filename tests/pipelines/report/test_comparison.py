@@ -1,39 +1,62 @@
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import decided, difference
+from pipelines.report.comparison import around, decided, difference, predict_next
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [([71.2, 70.4, 72.1], [66.0, 67.3, 65.1]), ([70.0, 79.0, 90.0, 81.0], [69.0, 69.1])],
+    ("first", "second", "equal_variances"),
+    [
+        ([71.2, 70.4, 72.1], [66.0, 67.3, 65.1], False),
+        ([50.0, 79.0, 60.0, 61.0], [69.0, 69.1], True),
+        ([60.0, 62.0], [30.0, 33.0], True),
+    ],
 )
-def test_the_interval_is_welchs(first, second):
+def test_the_interval_is_welchs_or_students_where_an_arm_has_fewer_than_three(
+    first, second, equal_variances
+):
     found = difference(first, second)
-    interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    test = stats.ttest_ind(first, second, equal_var=equal_variances)
+    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
 
 
 @pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
         ([84.0, 85.0], [71.5, 72.5], "higher"),
+        # of two fine-tunings, with a spread that would hide 128 points by Welch's interval
+        ([99.25, 100.0], [54.5, 42.5], "higher"),
+        ([94.0, 51.75], [50.5, 48.75], "cannot tell yet"),
         ([60.0, 60.4, 60.2], [70.0, 70.3, 70.1], "lower"),
         ([60.0, 60.4, 60.2], [70.0, 70.0, 70.0], "lower"),
         ([70.0, 72.0, 74.0], [69.0, 71.0, 73.0], "cannot tell yet"),
-        ([70.0, 72.0, 74.0], [70.1, 72.1, 74.1], "cannot tell yet"),
         ([74.0, 75.0], [71.5, 72.5], "cannot tell yet"),
         # with pooled variances 0.4 to 8.4; but all of the spread is one arm's
         ([50.0, 54.0, 58.0, 54.0], [49.5, 49.6, 49.7, 49.6], "cannot tell yet"),
+        ([90.0, 91.0, 92.0], [50.0], "higher"),
         ([90.0], [50.0], "cannot tell yet"),
-        ([90.0, 91.0, 92.0], [50.0], "cannot tell yet"),
         ([56.3, 56.3], [50.0, 50.0], "cannot tell yet"),
     ],
 )
-def test_what_may_be_said_of_a_difference(first, second, verdict):
+def test_the_verdict_of_a_difference(first, second, verdict):
     found = difference(first, second)
     assert found.verdict == verdict and found.counts is (verdict in {"higher", "lower"})
     assert difference([], second) is None
+
+
+def test_one_fine_tuning_of_each_arm_has_the_error_of_the_dev_rows():
+    found = difference([90.0], [40.0], rows=400)
+    assert (found.low, found.high) == pytest.approx((44.4, 55.6), abs=0.1)
+    assert difference([61.0], [60.0], rows=400).verdict == "cannot tell yet"
+    assert difference([100.0], [99.0], rows=50).verdict == "cannot tell yet"
+    assert difference([100.0], [50.0], rows=400).high == 50.0
+
+
+def test_no_interval_leaves_the_scale():
+    assert difference([99.0, 100.0, 90.0], [10.0, 50.0, 20.0]).high == pytest.approx(100 - 80 / 3)
+    assert difference([50.0, 20.0], [99.0, 95.0]).low == 35.0 - 100
+    for interval in (around([99.0, 90.0]), predict_next([99.0, 90.0])):
+        assert interval[1] == 100.0
 
 
 @pytest.mark.parametrize(
@@ -46,9 +69,6 @@ def test_what_may_be_said_of_a_difference(first, second, verdict):
 )
 def test_a_claim_is_decided_by_the_same_rule(claim, above, below):
     high, low = [52.0, 53.0, 54.0], [48.0, 49.0, 50.0]
-    assert (
-        decided(difference(high, low), claim) == above
-        and decided(difference(low, high), claim) == below
-    )
+    assert decided(difference(high, low), claim) == above
+    assert decided(difference(low, high), claim) == below
     assert decided(difference([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"
-    assert decided(difference([50.0], [49.0, 51.0]), claim) == "cannot tell yet"

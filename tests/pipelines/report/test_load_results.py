@@ -7,7 +7,7 @@ import pytest
 from electra.errors import CorruptFile
 from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, load_results
-from pipelines.sources import OwnTask, OwnTasks
+from pipelines.sources import CustomTask, CustomTasks
 from tests.pipelines.report import made_up
 
 TINY = made_up.params("tiny")
@@ -42,17 +42,17 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     made_up.write(tmp_path)
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     own = TINY.tasks | {
-        "sample_world": OwnTasks(
+        "sample_world": CustomTasks(
             kind="own",
-            tasks={"mood": OwnTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
+            tasks={"mood": CustomTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
         )
     }
     model = load_results.load(
         replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path
     ).models[0]
     assert model.data == "own tasks"
-    captions = {name: caption for name, caption, _ in figures.curves(model)}
-    assert "× 10 against" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
+    captions = {name: caption for name, caption, _ in figures.draw_curves(model)}
+    assert "× 10; dashed" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
     assert (
         50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
     )

@@ -24,7 +24,7 @@ from electra.errors import UserError
 from electra.storage.manifest import verify_manifest
 from pipelines.sources import CorpusConfig, LocalCorpus
 from pipelines.sources.local import read_documents
-from pipelines.sources.streams import LeftOut, Piece, mark_of
+from pipelines.sources.streams import FileRange, Skipped, mark_of
 from pipelines.stages.corpus import gather
 from pipelines.text.cleaning import Document, Rejected
 
@@ -165,7 +165,9 @@ def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
     if data is not None:
         path.write_bytes(data)
     return list(
-        read_documents(Piece(path), LocalCorpus(**{"kind": "local", "files": ("x",), **settings}))
+        read_documents(
+            FileRange(path), LocalCorpus(**{"kind": "local", "files": ("x",), **settings})
+        )
     )
 
 
@@ -180,7 +182,7 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> Counter[str]:
         )
     texts = [item.text for item in items if isinstance(item, Document)]
     rejected = [item for item in items if isinstance(item, Rejected)]
-    assert len(texts) + len(rejected) + sum(isinstance(item, LeftOut) for item in items) == len(
+    assert len(texts) + len(rejected) + sum(isinstance(item, Skipped) for item in items) == len(
         items
     )
     for text in texts:

@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "GROUP_BYTES", 0)
 
 
-def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.Unit]:
+def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.WorkUnit]:
     source = LocalCorpus(kind="local", files=tuple(map(str, files)), **settings)
     return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput
-from pipelines.sources.streams import LeftOut
+from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
 
@@ -44,7 +44,7 @@ def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:
             "NYT_ENG_19940701.0001",
             "A Headline & More\nWrapped text of one that goes on <here>.\nSecond.",
         ),
-        *(LeftOut(f"type_{kind}") for kind in ("multi", "advis", "other", "other")),
+        *(Skipped(f"type_{kind}") for kind in ("multi", "advis", "other", "other")),
         Document("NYT_ENG_19940701.0003", "lines without paragraphs"),
     ]
 

@@ -20,7 +20,7 @@ from electra.errors import BadConfig, BadInput, SourceUnreachable
 from pipelines.sources import CorpusConfig, LocalCorpus, local, streams
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files, patterns_of
-from pipelines.sources.streams import COMPRESSIONS, Piece
+from pipelines.sources.streams import COMPRESSIONS, FileRange
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import BAD_LINES, COMPRESS, read
 
@@ -194,7 +194,7 @@ def test_a_file_that_changes_under_the_reader_is_noticed(tmp_path: Path) -> None
     table = pyarrow.Table.from_pylist(ROWS)
     (tmp_path / "a.jsonl").write_bytes(JSONL)
     for path in (tmp_path / "a.jsonl", write_parquet(tmp_path / "a.parquet", table)):
-        reader = read_documents(Piece(path), corpus())
+        reader = read_documents(FileRange(path), corpus())
         next(reader)
         path.write_bytes(path.read_bytes() * 2)
         with pytest.raises(BadInput, match="changed while it was read"):

@@ -8,8 +8,8 @@ import pytest
 from electra.errors import BadInput
 from pipelines import preflight
 from pipelines.sources.local import decoded_lines
-from pipelines.sources.own import tsv
-from pipelines.sources.streams import Piece, read_stream
+from pipelines.sources.custom_tasks import tsv
+from pipelines.sources.streams import FileRange, read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
@@ -36,7 +36,7 @@ def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compressio
         assert read(path) == expected
     table = tmp_path / f"t.tsv{compression}"
     table.write_bytes(COMPRESS[compression]((mark + "n\ttext\n1\tÜnï\n").encode(encoding)))
-    assert [record for _, record in tsv(decoded_lines(Piece(table)), table, ["text"])] == [
+    assert [record for _, record in tsv(decoded_lines(FileRange(table)), table, ["text"])] == [
         {"n": "1", "text": "Ünï"}
     ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines.sources import streams, warc
-from pipelines.sources.streams import LeftOut
+from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
 
@@ -45,7 +45,7 @@ def text(number: int) -> str:
     return f"On it\nPage {number} has a text in two lines.\nSecond."
 
 
-def read_one(tmp_path: Path, record: bytes) -> Document | Rejected | LeftOut:
+def read_one(tmp_path: Path, record: bytes) -> Document | Rejected | Skipped:
     (item,) = read(tmp_path / "a.warc", record)
     return item
 
@@ -79,7 +79,7 @@ def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, n
     records = [page(1), *(bytes_ for bytes_, _ in others), page(2)]
     first, *left_out, last = read(tmp_path / name, packed(name, records))
     assert [first, last] == [Document(f"urn:uuid:{number}", text(number)) for number in (1, 2)]
-    assert left_out == [LeftOut(reason) for _, reason in others]
+    assert left_out == [Skipped(reason) for _, reason in others]
 
 
 def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
-from pipelines.sources.streams import LeftOut
+from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources import bad_input
 
@@ -67,7 +67,7 @@ def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> N
     ]
     pages += [page(4, "{}", model="json"), page(5, "Five.")]
     found = read(tmp_path / "dump", HEADER + "".join(pages) + END)
-    left_out = [LeftOut(reason) for reason in ("redirects", "other_namespaces", "other_models")]
+    left_out = [Skipped(reason) for reason in ("redirects", "other_namespaces", "other_models")]
     assert found == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
 
@@ -119,7 +119,7 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(
     monkeypatch.setattr(streams, "BLOCK", 200)
     source = LocalCorpus(kind="wikipedia", files=(str(path),))
 
-    def units() -> list[documents.Unit]:
+    def units() -> list[documents.WorkUnit]:
         return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 
     pieces = [piece for unit in units() for piece in unit.pieces]

@@ -18,6 +18,7 @@ from pipelines.cli import main
 from pipelines.config.params import Params, load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
+from pipelines.text.cleaning import CleaningConfig
 from tests.pipelines.stages.test_glue import workspace  # noqa: F401
 
 COLA, MNLI = (
@@ -51,6 +52,9 @@ def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
     )
     data = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
+    assert data.language == ["en"] and data.metrics == ["matthews_correlation", "accuracy"]
+    first = json.loads(Path("build/tasks/made_up/cola/dev.jsonl").read_text().splitlines()[0])
+    assert f'model.predict(["{first["a"]}"])' in text, "a text of its own world"
     counts, accuracy = data.eval_results
     assert (counts.task_type, counts.dataset_name) == (
         "text-classification",
@@ -83,7 +87,7 @@ def test_the_same_results_have_the_same_card(params: Params) -> None:
 
 @pytest.mark.parametrize("spoilt", [False, True])
 def test_transformers_is_named_where_it_loads_all_of_the_model(
-    params: Params, spoilt: bool
+    params: Params, spoilt: bool, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     if spoilt:
@@ -91,8 +95,16 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(
         cards.write("glue", "small", params)
     kind, report = transformers.ElectraForSequenceClassification, "missing_keys"
     assert not kind.from_pretrained(COLA.parent, output_loading_info=True)[1][report]
-    front = ModelCard(COLA.read_text(encoding="utf-8")).data.to_dict()
+    text = COLA.read_text(encoding="utf-8")
+    front = ModelCard(text).data.to_dict()
     assert front.get("library_name") == (None if spoilt else "transformers")
+    assert front["pipeline_tag"] == "text-classification" and "@inproceedings{clark2020" in text
+    code = re.findall("```py\n(.*?)```", text, re.DOTALL)
+    assert len(code) == (not spoilt)
+    for snippet in code:
+        monkeypatch.chdir(COLA.parent)
+        exec(snippet, {})
+        assert "logits" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -108,7 +120,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(
 )
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     text = HubCorpus(kind="hub", dataset="org/text", revision="1")
-    corpus = CorpusConfig(sources=(text,))
+    corpus = CorpusConfig(sources=(text,), cleaning=CleaningConfig(language="de"))
     cards.write(
         "glue",
         "small",
@@ -116,6 +128,10 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
     )
     written = COLA.read_text(encoding="utf-8")
     data = ModelCard(written).data
-    assert data.license is None and f"- Licence of the data: {said}.\n" in written
+    assert (
+        data.language == ["de"]
+        and data.license is None
+        and f"- Licence of the data: {said}.\n" in written
+    )
     assert data.eval_results[0].dataset_type == hub and "sample world" not in written
     assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written

@@ -216,7 +216,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
     calls: list[str] = []
-    read = corpus.documents.Unit.read
+    read = corpus.documents.WorkUnit.read
 
     def stopping(unit: Any) -> Any:
         calls.append(unit.pieces[0].path.name)
@@ -224,7 +224,7 @@ def test_a_stopped_run_goes_on_where_it_was(
             raise KeyboardInterrupt
         return read(unit)
 
-    monkeypatch.setattr(corpus.documents.Unit, "read", stopping)
+    monkeypatch.setattr(corpus.documents.WorkUnit, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, config(tmp_path))
     assert not (tmp_path / "out").exists()

@@ -14,7 +14,7 @@ from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, remove, write_jsonl
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, OwnTasks
+from pipelines.sources import CorpusConfig, CustomTasks
 from pipelines.sources.quality import RULES
 from pipelines.stages import corpus
 from pipelines.stages.benchmark import SIZE
@@ -226,13 +226,15 @@ def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path: Path) -> None
     assert kept == ["prose", "other"], "English words are asked of English alone"
 
 
-def mood(folder: Path, *splits: list[list[str]]) -> OwnTasks:
+def mood(folder: Path, *splits: list[list[str]]) -> CustomTasks:
     """A task with the texts of train, dev and test."""
     files = {name: str(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
     for file, texts in zip(files.values(), splits, strict=True):
         write_jsonl(Path(file), [{"sentence": " ".join(each), "label": "b"} for each in texts])
     return build(
-        OwnTasks, {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}}, "tasks.mine"
+        CustomTasks,
+        {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}},
+        "tasks.mine",
     )
 
 

@@ -122,7 +122,14 @@ def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
     assert mnli["pretrained"]["scores"][0] == 100 * hits / 20
     settings = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     assert sorted(settings) == ["cola", "mnli", "mrpc", "stsb"]
-    assert events[-1]["values"] == {"average/pretrained": average["pretrained"]["mean"]}
+    assert {of["seeds"] for of in settings.values()} == {"[1, 2]"}
+    for key in ("keep", "arms", "ensemble", "scratch.layer_decay", "scratch.seeds"):
+        assert (key in settings["mnli"]) is (key == "scratch.layer_decay"), key
+    of_mnli = [event for event in events if event["run"] == "mnli"]
+    assert of_mnli[0]["time"] < of_mnli[-1]["time"], "from the start of its first run to its end"
+    values = of_mnli[-2]["values"]
+    assert values["accuracy/pretrained"] == pytest.approx(mnli["pretrained"]["mean"], abs=1e-3)
+    assert {"accuracy/pretrained_sd", "accuracy/scratch"} <= values.keys()
     assert {event["run"] for event in events if event.get("step") is not None} == set(settings), (
         "curves"
     )

@@ -10,7 +10,7 @@ from electra.errors import BadConfig, CorruptFile, UserError
 from electra.files import read_json
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
-from pipelines.stages.summarize import of_ablation, of_model, summarize
+from pipelines.stages.summarize import of_ablation, of_model, stage_numbers, summarize
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
@@ -33,6 +33,28 @@ def test_a_models_numbers() -> None:
         "pretrained": {"cola": 50.0, "squad2.0_f1": 70.0, "average": 60.0},
         "scratch": {"cola": 10.0},
     }
+
+
+def test_the_numbers_of_a_run_sort_by_task_and_metric() -> None:
+    arm = {"scores": [82.0, 80.0], "all": {"matthews": [82.0, 80.0], "accuracy": [91.0, 90.0]}}
+    task = {"metric": "matthews", "pretrained": arm, "baselines": {"chance": 0.0}}
+    average = {"name": "mean", "pretrained": {"scores": [82.0, 80.0]}}
+    assert stage_numbers("glue", {"tasks": {"cola": task}, "average": average}) == {
+        "cola": {
+            "matthews/pretrained": 81.0,
+            "matthews/pretrained_sd": pytest.approx(2**0.5),
+            "matthews/chance": 0.0,
+            "accuracy/pretrained": 90.5,
+            "accuracy/pretrained_sd": pytest.approx(0.5**0.5),
+        },
+        "average/pretrained": 81.0,
+        "average/pretrained_sd": pytest.approx(2**0.5),
+    }
+    assert list(stage_numbers("squad", {"versions": {"2.0": task}})) == ["squad2"]
+    mlm = {"glue": {"cola": [10.0]}, "average": {"scores": [10.0]}}
+    failed = {"status": "failed", "average": None}
+    numbers = stage_numbers("ablation", {"arms": {"mlm": mlm, "electra": failed}})
+    assert numbers == {"mlm": {"average": 10.0, "cola": 10.0}}
 
 
 def test_an_arm_that_failed_has_no_number() -> None:

@@ -22,10 +22,16 @@ from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
 from pipelines.stages.tokens import make_rows, source_copies, split_of
+from pipelines.text.cleaning import CleaningConfig
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
+
+
+def params_of(settings) -> SimpleNamespace:
+    corpus = SimpleNamespace(cleaning=CleaningConfig())
+    return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
 
 
 def write_corpus(
@@ -115,7 +121,7 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
         }
         packing = {"lines": lines} if lines else {}
         settings = config(tokenizer=tokenizer, lengths=[32], maximum_unknown=1.0, packing=packing)
-        tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
+        tokens.run("x", params_of(settings), Tracker(None))
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())
         letters = sum(len(row["text"].replace(" ", "").replace("\n", "")) for row in rows)
@@ -146,7 +152,7 @@ def test_rows_that_are_mostly_padding_are_a_warning(
     monkeypatch.chdir(tmp_path)
     write_corpus(Path("build/corpus/x"))
     settings = config(lengths=[512], packing={"rule": rule})
-    tokens.run("x", SimpleNamespace(tokens={"x": settings}), Tracker(None))
+    tokens.run("x", params_of(settings), Tracker(None))
     padding = read_json(Path("build/tokens/x/results.json"))["rows"]["512"]["train"]["padding"]
     warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
     said = re.search(warning, capsys.readouterr().err)

@@ -1,6 +1,5 @@
 """Cleaning: what is kept, what is dropped, and that all of it is counted."""
 
-import itertools
 import re
 from collections import Counter
 
@@ -15,19 +14,23 @@ from pipelines.text.cleaning import CleaningConfig, QuarantineConfig, clean, sen
 
 def cleaned(text: str, **settings: object) -> tuple[str, dict[str, int]]:
     counts: Counter[str] = Counter()
-    return clean(text, CleaningConfig(**settings), counts), {
-        key: n for key, n in counts.items() if n
-    }
+    result = clean(text, CleaningConfig(**settings), counts)
+    return result, {key: n for key, n in counts.items() if n}
 
 
-def test_lines_are_trimmed_and_white_space_becomes_one_space() -> None:
-    assert cleaned("  a\u00a0\t b \r\n\n\n  \x0bc\x00d\u2028e\u3000f\ufeff ") == (
-        "a b\ncd\ne f",
-        {"lines_read": 3, "lines": 3, "changed_control_characters": 3},
-    )
+@pytest.mark.parametrize(("dirty", "expected", "changed"), [
+    ("  a\u00a0\t b \r\n\n\n  c\x00d\u2028e\u3000f\ufeff ", "a b\ncd\ne f", 2),
+    ("\x0ba\x0cb\x1cc\x1fd\x1b", "a b c d", 5),  # controls that part words
+])  # fmt: skip
+def test_white_space_becomes_one_space_and_controls_go(
+    dirty: str, expected: str, changed: int
+) -> None:
+    lines = expected.count("\n") + 1
+    counts = {"lines_read": lines, "lines": lines, "changed_control_characters": changed}
+    assert cleaned(dirty) == (expected, counts)
 
 
-def test_unicode_is_composed_unless_told_otherwise() -> None:
+def test_unicode_is_composed_as_set() -> None:
     assert cleaned("e\u0301 ﬁ")[0] == "é ﬁ"
     assert cleaned("e\u0301 ﬁ", unicode="NFKC")[0] == "é fi"
     assert cleaned("e\u0301 ﬁ", unicode="none")[0] == "e\u0301 ﬁ"
@@ -35,15 +38,12 @@ def test_unicode_is_composed_unless_told_otherwise() -> None:
 
 def test_what_is_dropped_is_counted() -> None:
     text = "long enough\nab\nlong enough\n\nanother line"
-    assert cleaned(text, minimum_line=3, duplicate_lines="drop") == (
-        "long enough\nanother line",
-        {"lines_read": 4, "lines": 2, "short_lines": 1, "duplicate_lines": 1},
-    )
+    counts = {"lines_read": 4, "lines": 2, "short_lines": 1, "duplicate_lines": 1}
+    settings = {"minimum_line": 3, "duplicate_lines": "drop"}
+    assert cleaned(text, **settings) == ("long enough\nanother line", counts)
     assert cleaned(" \n\t\n") == ("", {"empty_documents": 1})
-    assert cleaned("ab", minimum_document=3) == (
-        "",
-        {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1},
-    )
+    counts = {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1}
+    assert cleaned("ab", minimum_document=3) == ("", counts)
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [
@@ -69,50 +69,61 @@ def test_cleaning_twice_changes_nothing_more(text: str) -> None:
 
 
 def test_hard_wrapped_paragraphs_are_joined_and_verse_keeps_its_lines() -> None:
-    prose = (
-        "It was a bright cold day in April, and the clocks were striking thirteen\n"
-        "while the old man went down to the river to look for the boat that his\n"
-        "brother had left there.\n\n"
-        "A second paragraph begins after the blank line and it is as long as the\n"
-        "first.\n\n"
-        "    CONTENTS\n\n    I. The river      9\n    II. The boat     25\n\n"
-        "Short verse\nkeeps its lines,\nall of them.\n"
-    )
-    lines = [line for line in unwrap(prose).split("\n") if line]
-    assert lines == [
-        "It was a bright cold day in April, and the clocks were striking thirteen while the old man went down to the "
-        "river to look for the boat that his brother had left there.",
-        "A second paragraph begins after the blank line and it is as long as the first.",
-        "    CONTENTS",
-        "    I. The river      9",
-        "    II. The boat     25",
-        "Short verse",
-        "keeps its lines,",
-        "all of them.",
-    ]
+    first = "It was a bright cold day in April, and the clocks were striking thirteen"
+    second = "while the old man went down to the river to look for the boat that his"
+    third = "A second paragraph begins after the blank line and it is as long as the"
+    others = ["    CONTENTS", "    I. The river      9", "Short verse", "keeps its lines,"]
+    lines = [first, second, "brother had left.", "", third, "first.", "", *others]
+    joined = [f"{first} {second} brother had left.", f"{third} first.", *others]
+    assert [line for line in unwrap("\n".join(lines)).split("\n") if line] == joined
+    # lines of 70 to 85 % of the usual width are filled
+    wide = ["x" * 70, "y" * 50, "z" * 10, *["v" * 70] * 7]
+    assert unwrap("\n".join(wide)).split("\n")[0] == " ".join(wide[:3])
     assert unwrap("") == "" and unwrap("\n\n") == ""
 
 
-def test_sentences() -> None:
-    line = 'Dr. Who met J. Smith at 3.5 p.m. in Rome. "Really?" he asked. Yes! (No.) 日本語です。はい。 the end'
-    assert list(sentences(line)) == [
-        "Dr. Who met J. Smith at 3.5 p.m. in Rome.", '"Really?" he asked.',
-        "Yes!", "(No.) 日本語です。", "はい。", "the end",
-    ]  # fmt: skip
+# Sentences, parted by |. Each line is one language or one rule.
+SENTENCES = """\
+Dr. Who met J. Smith at 3.5 p.m. in Rome.|"Really?" he asked.|Yes!|(No.)|日本語です。|はい。|the end
+Он пришёл домой.|Она ушла.|А. С. Пушкин родился.|«Да»
+École est là.|École « Bonjour. »|Il part.|« Oui » dit.
+„Ja.“|Er ging.|»Nein.«|Sie kam.
+¿Qué?|¡No!|¿Sí?
+Ł. Kowalski przyszedł.|Łódź.
+Βρέχει.|Έλα.
+Բարեւ։|Նա եկավ։
+გამარჯობა.|როგორ ხარ?|კარგად.
+שלום.|הוא בא?|כן.
+هل أنت بخير؟|نعم.|ذهب.
+یہ کتاب ہے۔|وہ گیا۔
+क्या हाल है?|मैं ठीक हूँ।|वह गया॥|१२ लोग।
+ฉันไป|ตลาด|เขามา ๆ กัน
+ខ្ញុំទៅ។|គាត់មក។
+བོད་ཡིག།|ཡིན།
+မြန်မာ။|သူ။
+这是。|「好。」|他说！？|然后
+これは３．５です．|次は。
+안녕.|(그는) 갔다.
+ሰላም ነው።|እንዴት ነህ፧|ደህና፡፡|እሺ
+𑄌𑄋𑅁|𑄌𑄋
+𞤀𞤣𞤢.|𞤀𞤣𞤢."""
 
 
-@given(st.text(st.sampled_from('aBJ .!?"。)…'), max_size=60))
-@example("B. J. S. A. Mr. B")
-def test_sentences_end_where_the_rule_says(line: str) -> None:
-    """The rule once more, each sign looked back at from the place behind it: slower to search for,
-    easier to read.
-    """
-    rule = re.compile(
-        r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])|(?<=[。！？])"
-    )
-    ends = [0, *(match.end() for match in rule.finditer(line)), len(line)]
-    pieces = [line[start:end].strip(" ") for start, end in itertools.pairwise(ends)]
-    assert list(sentences(line)) == [piece for piece in pieces if piece]
+@pytest.mark.parametrize("line", SENTENCES.split("\n"))
+def test_sentences_end_where_they_do_in_their_script(line: str) -> None:
+    expected = line.split("|")
+    assert list(sentences(" ".join(expected))) == expected
+    if re.fullmatch(r"[^ .!?]+", line):  # signs that need no space behind them
+        assert list(sentences("".join(expected))) == expected
+
+
+@given(st.text(st.sampled_from("aBJ .!?\"”’‘“([')]…M r1D"), max_size=60).map(str.split))
+@example(["B.", "J.", "S.", "A.", "Mr.", "B"])
+def test_english_sentences_end_by_one_rule(words: list[str]) -> None:
+    line = " ".join(words)
+    rule = r"(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])"
+    expected = re.sub(rule, lambda end: f"{end[0]}\n", line).split("\n")
+    assert list(sentences(line)) == [piece.strip() for piece in expected if piece.strip()]
 
 
 def test_quarantine_tolerates_a_handful_and_a_fraction() -> None:

@@ -1,4 +1,4 @@
-"""Hashes of words and n-grams: one for each that differs, the same however a text is cut, beside
+"""Hashes of words and n-grams: one for each that differs, the same however a text is cut, next to
 plain Python.
 """
 
@@ -23,39 +23,49 @@ def plain(text: str) -> list[str]:
     return WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
-def test_a_hash_for_each_word_whatever_its_case_and_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[str, int] = {}
+def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, int] = {}
     for text in TEXTS:
         hashes, lengths = words(text)
         expected = plain(text)
         assert lengths.tolist() == list(map(len, expected)), text
         for word, value in zip(expected, hashes.tolist(), strict=True):
-            assert seen.setdefault(word, value) == value
-    assert len(set(seen.values())) == len(seen) > 25
+            assert known.setdefault(word, value) == value
+    assert len(set(known.values())) == len(known) > 25
     monkeypatch.setattr(module, "BLOCK", 12)
     for text in TEXTS:
-        assert plain(text) != [] or not len(words(text)[0])
         if "x" * 12 not in text:  # a word longer than a block is cut
-            assert [seen[word] for word in plain(text)] == words(text)[0].tolist()
+            assert [known[word] for word in plain(text)] == words(text)[0].tolist()
+
+
+@pytest.mark.parametrize(("text", "lengths"), [
+    ("किताब पढ़ना", [5, 5]), ("বাংলা ভাষা", [5, 4]), ("مُحَمَّدٌ رسول", [9, 4]), ("שָׁלוֹם", [7]), ("e\u0301a q\u0303", [2, 2]),
+    ("می\u200cرود", [6]), ("co\u00adop", [5]), ("\u0301 a", [1]), ("ฉันไป", [2, 1, 1, 1]), ("ខ្ញុំ", [2, 3]), ("བོད་ཡིག", [3, 3]),
+])  # fmt: skip
+def test_marks_and_joiners_belong_to_their_word(text: str, lengths: list[int]) -> None:
+    assert words(text)[1].tolist() == lengths
+
+
+def test_a_vowel_sign_is_not_dropped() -> None:
+    assert words("दिन")[0] != words("दीन")[0]
+    assert words("cafe\u0301")[0] == words("café")[0]
 
 
 def test_ngrams_are_equal_where_their_words_are() -> None:
-    chance = random.Random(1)
-    text = [chance.choice("abc") for _ in range(400)]
+    rng = random.Random(1)
+    text = [rng.choice("abc") for _ in range(400)]
     hashes, _ = words(" ".join(text))
     for n in (1, 2, 5, 13):
         expected = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
-        assert len(set(zip(expected, ngrams(hashes, n).tolist(), strict=True))) == len(
-            set(expected)
-        )
-        assert len(set(ngrams(hashes, n).tolist())) == len(set(expected))
+        pairs = set(zip(expected, ngrams(hashes, n).tolist(), strict=True))
+        assert len(pairs) == len(set(expected)) == len(set(ngrams(hashes, n).tolist()))
     assert not len(ngrams(hashes[:4], 5)) and not len(ngrams(hashes[:0], 1))
     assert ngrams(hashes[:1], 1) != hashes[:1], "a single word is not its own 1-gram by chance"
 
 
 def test_a_set_finds_what_it_has() -> None:
-    chance = np.random.default_rng(1)
-    inside, outside = (chance.integers(0, 2**64, 1000, dtype=np.uint64) for _ in range(2))
+    rng = np.random.default_rng(1)
+    inside, outside = (rng.integers(0, 2**64, 1000, dtype=np.uint64) for _ in range(2))
     several = NgramSet(np.concatenate([inside, inside[:9]]))
     assert len(several.hashes) == 1000
     mixed = np.concatenate([outside, inside[::-1], outside])

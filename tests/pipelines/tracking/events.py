@@ -13,11 +13,11 @@ from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.uploader import upload
 from tests.conftest import ROOT, environment
 
-CLOSE = {"what": "close", "run": "", "status": "FINISHED"}
+CLOSE = {"what": "close", "run": "", "time": 9.0, "status": "FINISHED"}
 
 
 def runs(store: Any) -> dict[str, Any]:
-    """By name; without the commit, which the name of a workflow ends with."""
+    """Return the runs by name, without the commit, which the name of a workflow ends with."""
     client, experiment = store
     return {
         re.sub(r" [0-9a-f]{8}$", "", run.info.run_name): run
@@ -26,9 +26,8 @@ def runs(store: Any) -> dict[str, Any]:
 
 
 def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
-    return [
-        (point.step, point.value) for point in store[0].get_metric_history(run.info.run_id, key)
-    ]
+    history = store[0].get_metric_history(run.info.run_id, key)
+    return [(point.step, point.value) for point in history]
 
 
 def append(folder: Path, *events: dict[str, Any]) -> EventLog:
@@ -45,30 +44,36 @@ def send(folder: Path, *events: dict[str, Any]) -> bool:
     return upload(append(folder, *events), ended)
 
 
-def opening(**more: Any) -> dict[str, Any]:
-    return {
-        "what": "open",
-        "run": "",
-        "name": "pretrain@tiny",
+def opening(**facts: Any) -> dict[str, Any]:
+    event = {
+        **{"what": "open", "run": "", "time": 1.0, "name": "pretrain@tiny"},
         "params": {"a.b": "1"},
-        "tags": {"stage": "pretrain", "data": "sample world"},
+        "tags": {"stage": "pretrain", "name": "tiny", "data": "sample world"},
         "uri": os.environ["MLFLOW_TRACKING_URI"],
         "parent": os.environ.get(PARENT, ""),
         "workflow": ["test-1", "dvc repro"],
         "upstream": [],
-        **more,
     }
+    return event | facts
+
+
+def nested(name: str, **params: str) -> dict[str, Any]:
+    return {"what": "open", "run": name, "time": 2.0, "name": name, "params": params}
 
 
 def metric(step: int | None, run: str = "", **values: float) -> dict[str, Any]:
     return {"what": "metrics", "run": run, "step": step, "values": values, "time": float(step or 0)}
 
 
+def losses(steps: Any) -> list[dict[str, Any]]:
+    return [metric(step, loss=float(step)) for step in steps]
+
+
 STAGE = """
 import time
 from pathlib import Path
-from pipelines.tracking import Start, open_run
-with open_run(Start("pretrain", "x"), tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+from pipelines.tracking import open_run
+with open_run("pretrain", "x", tracking="mlflow", run_folder=Path("runs/x")) as tracker:
     for step in range({count}):
         tracker.metrics(step, {{"loss": 1.0}})
     print("trained", flush=True)

@@ -12,14 +12,14 @@ import pytest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Start, Tracker, open_run, recorder, uploader
+from pipelines.tracking import Tracker, open_run, recorder, uploader
 from pipelines.tracking.event_log import EventLog
 from tests.conftest import ROOT
 from tests.pipelines.tracking.events import points, runs, stage
 
 
 def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
-    with open_run(Start("glue", "tiny"), tracking="none", run_folder=tmp_path / "runs") as tracker:
+    with open_run("glue", "tiny", tracking="none", run_folder=tmp_path / "runs") as tracker:
         tracker.metrics(1, {"a": 1.0})
         tracker.artifact(tmp_path / "nothing.png")
         with tracker.child("cola", {}) as child:
@@ -63,11 +63,13 @@ def test_a_login_in_the_address_of_the_store_is_not_written(
     store = "http://me:s3cret@127.0.0.1:9"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     monkeypatch.setattr(
-        tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE)
+        tracking,
+        "_start_uploader",
+        lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE),
     )
     with (
         pytest.raises(OSError),
-        open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs/x"),
+        open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs/x"),
     ):
         raise OSError(f"no answer from {store}")
     (log,) = (tmp_path / "runs" / tracking.FOLDER).iterdir()
@@ -92,7 +94,7 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {})
-    monkeypatch.setattr(tracking, "_uploader", lambda folder: started)
+    monkeypatch.setattr(tracking, "_start_uploader", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
         tracking.end_workflow("a-run", "FINISHED")
@@ -136,7 +138,7 @@ def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
             "Sender",
             lambda folder, sent=sent: SimpleNamespace(send=sent.append, close=list),
         )
-        with open_run(Start("glue", "x"), tracking="mlflow", run_folder=tmp_path / "runs"):
+        with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs"):
             pass
         keys.add(sent[0]["workflow"][0])
     assert len(keys) == 2

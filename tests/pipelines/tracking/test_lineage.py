@@ -33,7 +33,12 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
         == lock["tokens@smoke"]["build/tokens/smoke"]
     )
     assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
-    assert {key for key in above.data.metrics if key.startswith("pretrain/")}
+    # of the workflow's first model its numbers and settings are there by their plain names
+    assert {"mlm_accuracy", "flops"} <= above.data.metrics.keys() & stage.data.metrics.keys()
+    assert above.data.tags["models"] == "smoke" and above.data.params["pretrain.length"] == "16"
+    assert above.data.tags["mlflow.note.content"] == tags["mlflow.note.content"]
+    files = {file.path for file in store[0].list_artifacts(stage.info.run_id)}
+    assert files == {"cards", "curve.csv", "results.json"}
     assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"
 
 
@@ -43,3 +48,15 @@ def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path: Path) ->
     (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
     (tmp_path / "pipelines" / "dvc.lock").write_text(stages)
     assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}
+    for broken in ("", "[1]", "stages: 3", "stages: {a: []}", "stages: {a: {outs: [{md5: x}]}}"):
+        (tmp_path / "dvc.lock").write_text(broken)
+        assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}, broken
+
+
+def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch) -> None:
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    assert lineage.about()["mlflow.user"] == "4711"

@@ -9,91 +9,115 @@ from typing import Any
 import pytest
 
 from pipelines import tracking
-from pipelines.tracking import PARENT, recorder, uploader
+from pipelines.tracking import NOTE, PARENT, recorder, uploader
 from tests.conftest import environment
-from tests.pipelines.tracking.events import CLOSE, append, metric, opening, points, runs, send
+from tests.pipelines.tracking.events import (
+    CLOSE,
+    append,
+    losses,
+    metric,
+    nested,
+    opening,
+    points,
+    runs,
+    send,
+)
 
 
 def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("step,loss\n")
-    send(
+    assert send(
         tmp_path / "log",
         opening(),
-        metric(1, loss=2.0),
-        metric(2, loss=1.0),
+        *losses([1, 2]),
         {"what": "dataset", "run": "", "name": "rows", "digest": "a" * 64, "context": "train"},
         {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
-        {"what": "open", "run": "cola", "name": "cola", "params": {"rate": "0.1"}},
+        {"what": "tags", "run": "", "values": {NOTE: "the headline"}},
+        nested("cola", rate="0.1"),
         metric(None, run="cola", **{"score, %": 0.5}),
         metric(None, auc=0.75),
         {"what": "tags", "run": "cola", "values": {"status": "ok"}},
-        {"what": "close", "run": "cola", "status": "FINISHED"},
+        {"what": "close", "run": "cola", "time": 5.0, "status": "FINISHED"},
         CLOSE,
     )
     found = runs(store)
     assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
     stage, child, above = found["pretrain@tiny"], found["cola"], found["dvc repro"]
-    assert above.data.tags["mlflow.source.name"] == "dvc repro"
-    assert above.info.run_name.endswith(f" {above.data.tags['mlflow.source.git.commit'][:8]}")
-    assert above.data.metrics == {"pretrain/auc": 0.75} and stage.data.metrics["auc"] == 0.75
+    assert stage.data.tags["mlflow.parentRunId"] == above.info.run_id
+    assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
+    assert {run.info.status for run in found.values()} == {"FINISHED"}
+    times = [(run.info.start_time, run.info.end_time) for run in (stage, child)]
+    assert times == [(1000, 9000), (2000, 5000)]
+    assert stage.data.params == {"a.b": "1"} and child.data.params == {"rate": "0.1"}
+    assert points(store, stage, "loss") == [(1, 1.0), (2, 2.0)]
+    assert child.data.metrics == {"score_ _": 0.5} and child.data.tags["status"] == "ok"
+    assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
     for run in found.values():
         assert run.data.tags["mlflow.user"] and run.data.tags["host"]
-    assert stage.data.tags["mlflow.parentRunId"] == found["dvc repro"].info.run_id
-    assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
-    assert child.data.tags["status"] == "ok"
-    assert child.data.tags["data"] == stage.data.tags["data"] == "sample world"
-    assert {run.info.status for run in found.values()} == {"FINISHED"}
-    assert stage.data.params == {"a.b": "1"}
-    assert points(store, stage, "loss") == [(1, 2.0), (2, 1.0)]
-    assert child.data.metrics == {"score_ _": 0.5}
-    assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
-    assert len(stage.data.tags["mlflow.source.git.commit"]) == 40
+        assert len(run.data.tags["mlflow.source.git.commit"]) == 40
+    assert {run.data.tags["data"] for run in (stage, child)} == {"sample world"}
     assert stage.data.tags["git.dirty"] in {"true", "false"}
-    assert (
-        store[0].get_experiment(store[1]).tags["mlflow.experimentKind"]
-        == "custom_model_development"
-    )
+    assert above.data.tags["mlflow.source.name"] == "dvc repro"
+    assert above.info.run_name.endswith(f" {above.data.tags['mlflow.source.git.commit'][:8]}")
+    kind = store[0].get_experiment(store[1]).tags["mlflow.experimentKind"]
+    assert kind == "custom_model_development"
 
 
-def test_counts_of_data_are_no_headlines_of_a_workflow(store: Any, tmp_path: Path) -> None:
-    send(
-        tmp_path / "log",
-        opening(tags={"stage": "tokens", "name": "x"}),
-        metric(None, rows=60),
-        CLOSE,
-    )
-    assert runs(store)["dvc repro"].data.metrics == {}
+def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store: Any, tmp_path: Path):
+    (tmp_path / "results.json").write_text("{}")
+    results = {"what": "artifact", "run": "", "file": str(tmp_path / "results.json"), "folder": ""}
+    note = {"what": "tags", "run": "", "values": {NOTE: "the headline"}}
+    for number, (stage, name, numbers) in enumerate(
+        [
+            ("tokens", "x", {"rows": 60.0}),
+            ("glue", "tiny", {"cola/matthews/pretrained": 81.5}),
+            ("glue", "other", {"cola/matthews/pretrained": 51.5}),
+            ("ablation", "table5", {"mlm/average": 66.0}),
+        ]
+    ):
+        tags = {"stage": stage, "name": name}
+        event = opening(name=f"{stage}@{name}", tags=tags, params={"epochs": str(number)})
+        assert send(tmp_path / f"{number}", event, metric(None, **numbers), results, note, CLOSE)
+    above = runs(store)["dvc repro"]
+    assert above.data.metrics == {
+        "cola/matthews/pretrained": 81.5,
+        "other/cola/matthews/pretrained": 51.5,
+        "table5/mlm/average": 66.0,
+    }
+    assert above.data.tags["models"] == "tiny, other" and above.data.params == {"glue.epochs": "1"}
+    assert above.data.tags[NOTE] == "the headline"
+    files = store[0].list_artifacts(above.info.run_id)
+    assert {file.path for file in files} == {"glue", "ablation"}
 
 
-def test_a_killed_stage_goes_on_in_its_run_without_doubled_points(
+def test_a_killed_stage_continues_its_run_without_doubled_points(
     store: Any, tmp_path: Path
 ) -> None:
     folder = tmp_path / "log"
-    child = {"what": "open", "run": "cola", "name": "cola", "params": {}}
-    first = [
-        opening(),
-        child,
-        metric(1, run="cola", score=1.0),
-        *(metric(step, loss=1.0) for step in range(5)),
-    ]
-    assert send(folder, *first)
-    assert runs(store)["pretrain@tiny"].info.status == "KILLED"
+    child = nested("cola")
+    assert send(folder, opening(), child, metric(1, run="cola", score=1.0), *losses(range(5)))
+    assert {run.info.status for run in runs(store).values()} == {"KILLED"}
     error = {**CLOSE, "status": "FAILED", "error": "OSError: no"}
     assert send(folder, opening(workflow=["test-2", "dvc repro again"]), error)
     assert runs(store)["pretrain@tiny"].data.tags["error"] == "OSError: no"
     again = [opening(workflow=["test-3", "the third"]), child, metric(2, run="cola", score=2.0)]
-    assert send(folder, *again, *(metric(step, loss=2.0) for step in range(3, 8)), CLOSE)
+    assert send(folder, *again, *(metric(step, loss=9.0) for step in range(3, 8)), CLOSE)
     found = runs(store)
     assert set(found) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
     stage = found["pretrain@tiny"]
-    assert points(store, stage, "loss") == [
-        *((s, 1.0) for s in range(5)),
-        *((s, 2.0) for s in (5, 6, 7)),
-    ]
+    expected = [*((step, float(step)) for step in range(5)), (5, 9.0), (6, 9.0), (7, 9.0)]
+    assert points(store, stage, "loss") == expected
     assert points(store, found["cola"], "score") == [(1, 1.0), (2, 2.0)]
     assert stage.info.status == "FINISHED" and "error" not in stage.data.tags
     assert stage.data.tags["mlflow.parentRunId"] == found["the third"].info.run_id
     assert not folder.exists()
+
+
+def test_a_call_of_more_points_than_mlflow_takes_loses_none(store: Any, tmp_path: Path) -> None:
+    events = [metric(step, a=1.0, b=1.0, c=1.0) for step in range(890)]
+    assert send(tmp_path / "log", opening(), *events, CLOSE)
+    run = runs(store)["pretrain@tiny"]
+    assert [len(points(store, run, key)) for key in "abc"] == [890] * 3
 
 
 def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path, capsys):
@@ -101,22 +125,23 @@ def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path,
     own have not.
     """
     for rate in ("1", "2", "1"):
-        arm = {"what": "open", "run": "mlm", "name": "mlm", "params": {"rate": rate}}
-        assert send(tmp_path / "log", opening(), arm, metric(1, run="mlm", loss=float(rate)))
+        events = [nested("mlm", rate=rate), metric(1, run="mlm", loss=float(rate))]
+        assert send(tmp_path / "log", opening(), *events)
     found = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "mlm"]
-    assert sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found) == [
-        ("1", 1.0),
-        ("2", 2.0),
-    ], "and back"
+    pairs = sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found)
+    assert pairs == [("1", 1.0), ("2", 2.0)], "and back"
     assert capsys.readouterr().err == ""
 
 
-def test_a_stage_that_ended_begins_a_new_run(store: Any, tmp_path: Path) -> None:
+def test_a_stage_that_ended_or_whose_run_was_deleted_starts_a_new_run(store: Any, tmp_path: Path):
     for _ in range(2):
         assert send(tmp_path / "log", opening(), CLOSE)
-    assert [run.info.run_name for run in store[0].search_runs([store[1]])].count(
-        "pretrain@tiny"
-    ) == 2
+    names = [run.info.run_name for run in store[0].search_runs([store[1]])]
+    assert names.count("pretrain@tiny") == 2
+    send(tmp_path / "other", opening(name="stopped"))
+    store[0].delete_run(runs(store)["stopped"].info.run_id)
+    send(tmp_path / "other", opening(name="stopped"), CLOSE)
+    assert runs(store)["stopped"].info.status == "FINISHED"
 
 
 def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monkeypatch):
@@ -132,7 +157,9 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as away:
         away.setattr(
-            tracking, "_uploader", lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE)
+            tracking,
+            "_start_uploader",
+            lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE),
         )
         tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
@@ -156,24 +183,17 @@ def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path,
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
 
 
-def test_a_run_that_was_deleted_is_not_gone_on_in(store: Any, tmp_path: Path) -> None:
-    send(tmp_path / "log", opening())
-    store[0].delete_run(runs(store)["pretrain@tiny"].info.run_id)
-    send(tmp_path / "log", opening(), CLOSE)
-    assert runs(store)["pretrain@tiny"].info.status == "FINISHED"
-
-
 def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path: Path) -> None:
     """As after an uploader was killed before it saved how far it got."""
     folder = tmp_path / "log"
-    events = [opening(), *(metric(step, loss=1.0) for step in range(5)), metric(None, score=0.5)]
+    events = [opening(), *losses(range(5)), metric(None, score=0.5)]
     assert send(folder, *events)
     log = append(folder)
     for forgotten in ({"offset": 0}, {"offset": 0, "runs": {}}):
         log.save(log.state() | forgotten)
         assert send(folder)
     (run,) = [run for name, run in runs(store).items() if name == "pretrain@tiny"]
-    assert points(store, run, "loss") == [(step, 1.0) for step in range(5)]
+    assert points(store, run, "loss") == [(step, step) for step in range(5)]
     assert points(store, run, "score") == [(0, 0.5)]
 
 
@@ -190,7 +210,7 @@ while len(list(folder.glob("ready-*"))) < 2:
     time.sleep(0.001)
 print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
 """
-    begun = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path), name],
             env=environment(Path(recorder.__file__).parents[2]),
@@ -200,9 +220,9 @@ print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
         )
         for name in "ab"
     ]
-    ended = [process.communicate(timeout=300) for process in begun]
-    assert [process.returncode for process in begun] == [0, 0], ended
-    assert len({out for out, _ in ended}) == 1
+    outputs = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert len({out for out, _ in outputs}) == 1
 
 
 def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:

@@ -13,11 +13,16 @@ import pytest
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
 from tests.conftest import ROOT, run, until
-from tests.pipelines.tracking.events import CLOSE, append, metric, opening, points, runs, send
-
-
-def losses(steps: Any) -> list[dict[str, Any]]:
-    return [metric(step, loss=float(step)) for step in steps]
+from tests.pipelines.tracking.events import (
+    CLOSE,
+    append,
+    losses,
+    nested,
+    opening,
+    points,
+    runs,
+    send,
+)
 
 
 class Flaky:
@@ -95,7 +100,7 @@ def test_an_outage_leaves_no_hole_and_is_reported_once(
     assert sent(store) == list(range(21)) and status(store) == "FINISHED" and len(runs(store)) == 2
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in said] == ["warning", "tracking"], said
-    assert "electra sync" in said[0] and "answers again" in said[1]
+    assert "electra sync" in said[0] and "has what was kept" in said[1]
     assert not (tmp_path / "x").exists()
 
 
@@ -191,7 +196,30 @@ def test_a_run_that_is_deleted_while_its_stage_runs_ends_the_sending(store, tmp_
     until(lambda: len(sent(store)) == 5)
     store[0].delete_run(runs(store)["pretrain@tiny"].info.run_id)
     assert running.end(), "killed: there is no close"
-    assert len(EventLog(tmp_path / "x").read(0, 100)[0]) == 7
+    assert {name: run.info.status for name, run in runs(store).items()} == {"dvc repro": "KILLED"}
+
+
+def test_a_full_disk_leaves_no_run_open_and_is_one_line(store, tmp_path, monkeypatch, capsys):
+    """The stage could not append its end, and the uploader cannot save how far it got."""
+    log = append(tmp_path / "x", opening(), nested("cola"), *losses([0]))
+    saved: list[bool] = []
+
+    def save(self: EventLog, state: dict[str, Any]) -> None:
+        saved.append(True)
+        if len(saved) > 1:
+            raise OSError("No space left on device")
+
+    monkeypatch.setattr(EventLog, "save", save)
+    ended = threading.Event()
+    threading.Timer(1.0, ended.set).start()
+    monkeypatch.setattr(uploader, "PAUSES", (0.01, 0.02))
+    assert not uploader.upload(log, ended)
+    assert {run.info.status for run in runs(store).values()} == {"KILLED"}
+    assert sent(store) == [0]
+    for line in capsys.readouterr().err.splitlines():
+        assert (
+            "No space left on device; what is unsent stays" in line or "has what was kept" in line
+        )
 
 
 def test_what_went_to_a_wrong_address_is_sent_to_the_one_that_is_set(

@@ -11,16 +11,16 @@ import pytest
 from electra.config import build
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from electra.finetuning.tasks import find
-from pipelines.sources import OwnTask, OwnTasks, own
+from pipelines.sources import CustomTask, CustomTasks, custom_tasks
 from pipelines.stages.tasks import gather
 from pipelines.text.cleaning import Rejected
 
 FILES = {"train": "t.tsv", "dev": "d.tsv"}
 
 
-def task(**values: Any) -> OwnTask:
+def task(**values: Any) -> CustomTask:
     return build(
-        OwnTask,
+        CustomTask,
         {**FILES, "a": "text", "label": "stars", "labels": ["bad", "good"], **values},
         "tasks.mine",
     )
@@ -31,7 +31,7 @@ NUMBERS = task(kind="regression", labels=[])
 
 
 def read(
-    path: Path, content: str | list[Any], settings: OwnTask, *, labelled: bool = True
+    path: Path, content: str | list[Any], settings: CustomTask, *, labelled: bool = True
 ) -> list[Any]:
     """The rows of a file with this content; of a list, as JSON lines."""
     lines = (
@@ -40,7 +40,7 @@ def read(
         else "".join(json.dumps(record) + "\n" for record in content)
     )
     path.write_text(lines)
-    return list(own.read_rows(path, settings, "mine", labelled=labelled))
+    return list(custom_tasks.read_rows(path, settings, "mine", labelled=labelled))
 
 
 def labels_or_reasons(rows: list[Any]) -> list[Any]:
@@ -65,7 +65,10 @@ def test_jsonl_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
         {"id": "1", "a": "d", "b": "e", "label": "0"},
     ]
     assert read(tmp_path / "t.jsonl", records, settings) == expected
-    assert list(own.read_rows(tmp_path / "t.parquet", settings, "mine", labelled=True)) == expected
+    assert (
+        list(custom_tasks.read_rows(tmp_path / "t.parquet", settings, "mine", labelled=True))
+        == expected
+    )
 
 
 def test_words_from_lists_from_tsv_and_from_conll_files(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ DEEP = "[" * 900 + "]" * 900
     ("t.tsv", task(id="id"), "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(
-    tmp_path: Path, name: str, settings: OwnTask, content: str, reason: str
+    tmp_path: Path, name: str, settings: CustomTask, content: str, reason: str
 ) -> None:
     *_, bad = read(tmp_path / name, content, settings)
     assert isinstance(bad, Rejected) and bad.reason.startswith(reason)
@@ -138,7 +141,7 @@ def test_what_is_wrong_with_a_whole_file_is_one_sentence(tmp_path: Path) -> None
     with pytest.raises(BadInput, match=sentence):
         read(tmp_path / "t.tsv", "stars\tbody\ngood\ta\n", task())
     with pytest.raises(SourceUnreachable, match="there is no such file"):
-        list(own.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))
+        list(custom_tasks.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))
 
 
 @pytest.mark.parametrize(("values", "sentence"), [
@@ -161,7 +164,7 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     (tmp_path / "d.tsv").write_text("stars\ttext\ngood\ta cat\nbad\tc\n")
     files = {split: str(tmp_path / name) for split, name in FILES.items()}
     counts = gather(
-        OwnTasks(kind="own", tasks={"mine": task(**files)}), "tasks.own", tmp_path / "out"
+        CustomTasks(kind="own", tasks={"mine": task(**files)}), "tasks.own", tmp_path / "out"
     )
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
     assert (
@@ -175,14 +178,14 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
         and facts.columns == ("text",)
     )
     with pytest.raises(ValueError, match="is the name of an official task"):
-        OwnTasks(kind="own", tasks={"cola": task()})
+        CustomTasks(kind="own", tasks={"cola": task()})
 
 
 def test_a_column_or_a_key_that_is_there_twice_is_not_guessed(tmp_path: Path) -> None:
-    settings = OwnTask(train="t.tsv", dev="d.tsv", a="text", labels=("good", "bad"))
+    settings = CustomTask(train="t.tsv", dev="d.tsv", a="text", labels=("good", "bad"))
     with pytest.raises(BadInput, match=r"t\.tsv:1: has the column 'label' twice"):
         read(tmp_path / "t.tsv", "text\tlabel\tlabel\nnice\tgood\tbad\n", settings)
     path = tmp_path / "t.jsonl"
     path.write_text('{"text": "first", "text": "second", "label": "good"}\n')
-    (row,) = own.read_rows(path, settings, "mine", labelled=True)
+    (row,) = custom_tasks.read_rows(path, settings, "mine", labelled=True)
     assert isinstance(row, Rejected) and row.reason == "a key twice in one object"

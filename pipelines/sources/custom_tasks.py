@@ -18,9 +18,9 @@ from electra.errors import BadInput, shown
 from electra.files import encodes
 from electra.finetuning.labels import check_tags, read_label
 from electra.finetuning.tasks import Task
-from pipelines.sources import OwnTask
+from pipelines.sources import CustomTask
 from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet, unique_keys
-from pipelines.sources.streams import EXCERPT, Piece, plain_suffix
+from pipelines.sources.streams import EXCERPT, FileRange, plain_suffix
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 
 
-def facts(name: str, own: OwnTask) -> Task:
+def facts(name: str, own: CustomTask) -> Task:
     """A custom task as fine-tuning knows tasks."""
     extra = {
         "classification": ("accuracy",),
@@ -48,7 +48,9 @@ def facts(name: str, own: OwnTask) -> Task:
     )
 
 
-def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterator[Row | Rejected]:
+def read_rows(
+    path: Path, own: CustomTask, name: str, *, labelled: bool
+) -> Iterator[Row | Rejected]:
     """The rows of one file; raises BadInput when it lacks a column as a whole.
 
     A row that need not be `labelled` keeps a label that fits: such a test set can be scored.
@@ -71,7 +73,13 @@ def read_rows(path: Path, own: OwnTask, name: str, *, labelled: bool) -> Iterato
 
 
 def make_row(
-    record: Mapping[str, Any], own: OwnTask, task: Task, number: str, where: str, *, labelled: bool
+    record: Mapping[str, Any],
+    own: CustomTask,
+    task: Task,
+    number: str,
+    where: str,
+    *,
+    labelled: bool,
 ) -> Row | Rejected:
     """A record as a row, or why not."""
     identity = record[own.id] if own.id else number
@@ -96,7 +104,7 @@ def make_row(
 
 def _tagged(
     record: Mapping[str, Any],
-    own: OwnTask,
+    own: CustomTask,
     task: Task,
     identity: str,
     where: str,
@@ -135,11 +143,11 @@ def records(
     if suffix == ".parquet":
         yield from parquet(path, wanted, also)
     elif suffix in JSON_SUFFIXES:
-        yield from jsonl(decoded_lines(Piece(path)), path, wanted)
+        yield from jsonl(decoded_lines(FileRange(path)), path, wanted)
     elif suffix == ".conll":
-        yield from conll(decoded_lines(Piece(path)), path, *tags)
+        yield from conll(decoded_lines(FileRange(path)), path, *tags)
     else:
-        yield from tsv(decoded_lines(Piece(path)), path, wanted)
+        yield from tsv(decoded_lines(FileRange(path)), path, wanted)
 
 
 def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
@@ -196,7 +204,7 @@ def parquet(
     path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
 ) -> Iterator[Record]:
     """The rows of a parquet file: its wanted columns, and what it has of others (None: all)."""
-    with open_parquet(Piece(path)) as file:
+    with open_parquet(FileRange(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
         columns = [name for name in names if also is None or name in {*wanted, *also}]
