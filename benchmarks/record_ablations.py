@@ -22,7 +22,8 @@ def main() -> None:
     parse = arguments(__doc__)
     parse.add_argument("name", help="a model or an ablation")
     asked = parse.parse_args().name
-    timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
+    timings = read_json(Path("runs/timings.json"))
+    origin = provenance("torch")
     machine = origin["machine"]
     for name in (
         key for key, ablation in load().ablations.items() if asked in {key, ablation.model}
