@@ -4,12 +4,12 @@
 #   docker build --tag electra .
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" --stop-timeout 300 --volume "$PWD:/app" electra
 #
-# torch brings its own CUDA libraries, so the base needs nothing of NVIDIA's. The host needs NVIDIA's driver (580 or newer
-# for CUDA 13) and container toolkit. An image without CUDA is a third as large: leave out --gpus and build with
+# torch contains CUDA's libraries, so the base image needs nothing from NVIDIA. The host needs NVIDIA's driver (580 or
+# newer for CUDA 13) and container toolkit. An image without CUDA is a third of the size: omit --gpus and build with
 #   --build-arg TORCH=https://.../torch-2.13.0+cpu-....whl --build-arg COMPILER=
 ARG BASE=python:3.11.15-slim-bookworm
 
-# Versions are those of requirements.lock. The packages' own tests, a tenth of all bytes, stay out.
+# Versions come from requirements.lock. The packages' own tests, a tenth of all bytes, are removed.
 # hadolint ignore=DL3006
 FROM ${BASE} AS packages
 ENV UV_CACHE_DIR=/var/cache/uv UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never VIRTUAL_ENV=/opt/venv
@@ -27,9 +27,9 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="electra" \
       org.opencontainers.image.description="ELECTRA as a reproducible workflow: DVC stages, Prefect flows, MLflow tracking" \
       org.opencontainers.image.licenses="Apache-2.0"
-# Any user may run it, also one that passwd does not know.
+# Any user can run it, even one without an entry in passwd.
 ENV HOME=/tmp LOGNAME=electra USER=electra PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
-# torch.compile needs the compiler, on GPUs only. tini passes signals on to all that it has started.
+# torch.compile needs the compiler, on GPUs only. tini passes signals on to all of its processes.
 ARG COMPILER="gcc libc6-dev"
 # hadolint ignore=DL3008,SC2086
 RUN apt-get update \
@@ -41,7 +41,7 @@ RUN apt-get update \
 COPY --from=packages /opt/venv /opt/venv
 WORKDIR /app
 COPY . .
-# Folders are writable for any user: without a mount DVC writes its state here, and a worker checks its commit out.
+# Folders are writable for any user: without a mount, DVC writes its state here and a worker checks out its commit.
 RUN --mount=from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
     uv pip install --python /opt/venv --no-deps --no-build-isolation --no-cache --config-setting editable_mode=compat --editable . \
     && python pipelines/environment.py \
@@ -49,7 +49,7 @@ RUN --mount=from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
     && mkdir -p build results runs \
     && find . -type d -exec chmod 777 {} +
 USER 1000
-# On SIGTERM DVC ends at once, and the container with it. On SIGINT it waits until the stage has saved.
+# On SIGTERM, DVC ends at once, and so does the container. On SIGINT, it waits until the stage has saved.
 STOPSIGNAL SIGINT
 ENTRYPOINT ["tini", "-g", "--"]
 CMD ["dvc", "repro"]

@@ -5,7 +5,7 @@
 # make team    all servers and a worker in containers (docs/team.md)           make mutants  faults that the tests should see
 # make ui      MLflow, 127.0.0.1:5000
 
-# The first that runs: a version manager's shim may be there and refuse.
+# The first Python that starts: the shim of a version manager may exist and refuse.
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do $$each -c '' 2>/dev/null && echo $$each && break; done)
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
@@ -15,7 +15,7 @@ $(error $(CURDIR): has a space in it, which make cannot handle; move the project
 endif
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Each of the many short processes would compile the project anew.
+# Otherwise each of the many short processes would compile the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all gpu lint mutants setup ui server worker lead deploy team team-down resolve lock release clean-state
@@ -50,12 +50,13 @@ lint: setup
 mutants: setup
 	python -m tests.mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1)
 
-# Torch comes first, and by a variable of its own: what it names decides between processor and GPU builds, and the rest
-# then finds it installed. `make setup TORCH=torch` takes the newest.
+# Torch is installed first, because its build (CPU or CUDA) depends on the machine (docs/gpu.md). `make setup TORCH=torch`
+# takes the newest.
 setup:
 	@.ci/set-up "$(PYTHON)" "$(TORCH)" "$(TORCH_INDEX)"
 
 ui: setup
+	@echo "The runs: http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
 	mlflow ui --host 127.0.0.1
 
 server: setup
@@ -64,7 +65,7 @@ server: setup
 worker: setup
 	prefect worker start --pool electra --limit 1 --type process $(addprefix --work-queue ,$(QUEUE))
 
-# For runs of `team`, which only wait for their parts: no limit. Their deployments come with it: alone, a machine has no use for them.
+# Runs of `team` only wait for their parts, so this worker has no limit. It also registers their deployments.
 lead: setup
 	python -m pipelines.flows.deployments --team
 	prefect worker start --pool electra-lead --type process
@@ -72,8 +73,8 @@ lead: setup
 deploy: setup
 	python -m pipelines.flows.deployments
 
-# docker compose reads .env: new logins, the user whom workers run as (the owner of this clone) and the team's origin, a
-# bare repository beside this clone.
+# Write .env for docker compose: new logins, the user that workers run as (the owner of this clone) and the team's origin,
+# a bare repository next to this clone.
 team:
 	@umask 077; grep -qs ^TEAM_USER= .env || { \
 		for name in POSTGRES_PASSWORD S3_PASSWORD PREFECT_PASSWORD MLFLOW_PASSWORD MLFLOW_SECRET; do \
@@ -106,6 +107,6 @@ lock: resolve
 release: setup
 	.ci/release "$(VERSION)"
 
-# Servers' and tools' state: never data, models, checkpoints or results.
+# Remove the state of servers and tools, but no data, models, checkpoints or results.
 clean-state:
 	rm -rf .prefect mlruns mlflow.db .mypy_cache .ruff_cache

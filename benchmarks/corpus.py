@@ -51,8 +51,7 @@ from electra.files import read_jsonl, sha256_file, write_jsonl
 from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import FileRange
-from pipelines.stages.corpus import forbidden_ngrams
-from pipelines.stages.filters import judge
+from pipelines.stages.corpus import forbidden_ngrams, judge
 from pipelines.stages.tokens import PackJob, pack_shard
 from pipelines.text.cleaning import CleaningConfig, Document, clean
 

@@ -7,6 +7,7 @@ The last region of a page, `records`, has the day and the commit of each record 
 """
 
 import csv
+import dataclasses
 import functools
 import re
 import statistics
@@ -21,30 +22,106 @@ from electra.files import read_json, write_atomic
 from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
+from pipelines.cli import cost as cost_of
 from pipelines.config.params import Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
-from pipelines.runtime import cost as cost_of
+from pipelines.stages.ablation import plan_arms
 
 PAGES = (
     "README.md",
     "docs/ablations.md",
+    "docs/gpu.md",
     "docs/own-text.md",
     "docs/real-text.md",
     "docs/reliability.md",
+    "docs/reproduce.md",
     "docs/sample-world.md",
 )
+GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
+# A result of the paper: its name, the model or ablation to run, settings to change, the stage, the score.
+PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
+    ("Table 1: ELECTRA-Small", "small", {}, "glue", "79.9"),
+    ("6.25 % of it", "small", {"pretrain.steps": 62_500}, "glue", "74.1"),
+    ("12.5 %", "small", {"pretrain.steps": 125_000}, "glue", "76.0"),
+    ("25 %", "small", {"pretrain.steps": 250_000}, "glue", "77.7"),
+    ("50 %", "small", {"pretrain.steps": 500_000}, "glue", "79.0"),
+    (
+        "Table 1: BERT-Small",
+        "small",
+        {"objective.name": "mlm", "pretrain.steps": 1_450_000},
+        "glue",
+        "75.1",
+    ),
+    ("Table 1: ELECTRA-Base", "base", {}, "glue", "85.1"),
+    (
+        "Table 1: BERT-Base",
+        "base",
+        {"objective.name": "mlm", "pretrain.steps": 1_000_000},
+        "glue",
+        "82.2",
+    ),
+    ("Table 2: ELECTRA-400K", "large", {}, "glue", "89.0"),
+    ("Table 2: ELECTRA-1.75M", "large", {"pretrain.steps": 1_750_000}, "glue", "89.5"),
+    (
+        "Table 2: BERT (ours)",
+        "large",
+        {
+            "objective.name": "mlm",
+            "objective.mask_rate": 0.15,
+            "pretrain.steps": 464_000,
+        },
+        "glue",
+        "87.2",
+    ),
+    (
+        "Table 4: ELECTRA-Base",
+        "base",
+        {},
+        "squad",
+        "1.1: 84.5, F1 90.8; 2.0: 80.5, F1 83.3",
+    ),
+    (
+        "Table 4: ELECTRA-400K",
+        "large",
+        {},
+        "squad",
+        "1.1: 88.7, F1 94.2; 2.0: 86.9, F1 89.6",
+    ),
+    (
+        "Table 5",
+        "base_table5",
+        {},
+        "ablation",
+        "ELECTRA 85.0, All-Tokens 84.3, Replace 82.4, 15 % 82.4, BERT 82.2",
+    ),
+    (
+        "Section 3.2: tying",
+        "base_tying",
+        {},
+        "ablation",
+        "none 83.6, token embeddings 84.3, all 84.4",
+    ),
+    (
+        "Figure 3, left",
+        "base_generator_size",
+        {},
+        "ablation",
+        "1/4 and 1/2 best, unigram worst",
+    ),
+    (
+        "Figure 3, right",
+        "base_training",
+        {},
+        "ablation",
+        "joint above adversarial and two-stage, all above BERT",
+    ),
+    ("Figure 4", "small_model_size", {}, "ablation", "gain grows as models shrink"),
+]
 ARMS = ("scratch", "pretrained")
 used: set[str] = set()  # the records of the page that is being written
 CARDS = ("h100", "a100", "rtx_4090")
-STEPS = {  # on real text, and the record after it
-    "two networks, as published; 15 minutes": "6500",
-    "one network for both, heads on all layers": "3976",
-    "45 minutes, all rows of SST-2 and QNLI": "12000",
-    "a modern encoder": "12000-modern",
-    "`pooling: align`; 20 minutes": "6000-modern",
-}
 
 
 @functools.cache
@@ -169,12 +246,6 @@ def classical() -> str:
     return f"{record('classical')['mean_of_six']:.1f}"
 
 
-def classical_tasks() -> str:
-    """The same, task by task."""
-    found = record("classical")["tasks"]
-    return ", ".join(f"{GLUE[name].title} {of['best']:.1f}" for name, of in found.items())
-
-
 def published_start() -> str:
     """The same from the published initial values, one pre-training."""
     known = record("controls")
@@ -233,19 +304,6 @@ def without_cola() -> str:
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
 
-def steps() -> str:
-    """The mean of six after each step of the recipe, and scikit-learn's."""
-    lines = ["| step | from scratch | masked language model | ELECTRA |", "|---" * 4 + "|"]
-    for what, name in STEPS.items():
-        arms = record(f"real-text-{name}")["tasks"]["mean of 6"]
-        cells = [spread(arms[arm]) if arm in arms else "–" for arm in ("scratch", "mlm", "electra")]
-        lines.append(f"| {what} | {' | '.join(cells)} |")
-    lines.append(
-        f"| scikit-learn, without pre-training | {record('classical')['mean_of_six']:.1f} | – | – |"
-    )
-    return "\n" + "\n".join(lines) + "\n"
-
-
 def gpu_hour() -> str:
     """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for
     such shares.
@@ -263,27 +321,6 @@ def gpu_hour() -> str:
     return (
         f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
     )
-
-
-def aligned() -> str:
-    """What the head that aligns two texts gives, and ELECTRA with it, beside scikit-learn's models."""
-    before, after = (
-        record(f"real-text-{name}")["tasks"] for name in ("12000-modern", "6000-modern")
-    )
-    simple = {name: of["best"] for name, of in record("classical")["tasks"].items()}
-    simple["mean of 6"] = record("classical")["mean_of_six"]
-    columns = (
-        "fresh weights, `pair` | fresh weights | masked language model | ELECTRA | scikit-learn"
-    )
-    lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
-    for name in ("mean of 6", *real_text.SIX):
-        title = f"{GLUE[name].title}" if name in GLUE else name
-        arms = (
-            before[name]["scratch"],
-            *(after[name][arm] for arm in ("scratch", "mlm", "electra")),
-        )
-        lines.append(f"| {title} | {' | '.join(map(spread, arms))} | {simple[name]:.1f} |")
-    return "\n" + "\n".join(lines) + "\n"
 
 
 def blimp() -> str:
@@ -365,6 +402,49 @@ def cost() -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
+def paper_runs() -> str:
+    """Return the table of docs/reproduce.md: command, estimated time and price, the paper's score."""
+    card = cost_of.CARDS["h100"]
+    lines = ["| result | command | H100 | price | paper |", "|---" * 5 + "|"]
+    for title, name, changes, stage, score in PAPER_RUNS:
+        target = f"pipelines/dvc.yaml:{stage}@{name}"
+        settings = " ".join(f"-S models.{name}.{key}={value}" for key, value in changes.items())
+        command = f"dvc exp run {settings} {target}" if changes else f"dvc repro {target}"
+        hours = "with GLUE"
+        price = ""
+        if stage != "squad":
+            flops, hidden = paper_flops(name, changes)
+            hours = cost_of.span(flops, card, hidden)
+            low, high = (
+                max(1.0, float(f"{GPU_HOUR_DOLLARS * flops / (card.flops * share * 3600):.2g}"))
+                for share in cost_of.utilisation(card, hidden)
+            )
+            price = f"${low:,.0f}" if low == high else f"${low:,.0f} to {high:,.0f}"
+        lines.append(f"| {title} | `{command}` | {hours} | {price} | {score} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def paper_flops(name: str, changes: dict[str, Any]) -> tuple[float, int]:
+    """Return the operations of a model's changed pre-training, or of all in an ablation, and the
+    width.
+    """
+    if ablation := params().ablations.get(name):
+        model = params().models[ablation.base.model]
+        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
+        configs = [arm.config for arm in plan_arms(name, params(), vocab_size)]
+    else:
+        model = params().models[name]
+        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
+        config = model.electra()
+        for key, value in changes.items():
+            section, _, field = key.partition(".")
+            changed = dataclasses.replace(getattr(config, section), **{field: value})
+            config = dataclasses.replace(config, **{section: changed})
+        configs = [config]
+    flops = sum(training_flops(config, vocab_size, "matmul") for config in configs)
+    return flops, model.encoder.hidden
+
+
 def records() -> str:
     """Return the day and the commit of each record that the page uses."""
     made = set()
@@ -381,21 +461,19 @@ WRITERS = {
     "own text": own_text,
     "own text run": own_text_run,
     "classical": classical,
-    "classical tasks": classical_tasks,
     "published start": published_start,
     "real text": real_text_sentence,
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
-    "steps": steps,
     "GPU hour": gpu_hour,
-    "aligned": aligned,
     "BLiMP": blimp,
     "claims": claims,
     "main claim": main_claim,
     "masks": masks,
     "attacks": attacks,
     "cost": cost,
+    "paper runs": paper_runs,
     "records": records,
 }
 

@@ -37,13 +37,13 @@ from electra.files import read_json, write_json
 from electra.finetuning.tasks import SQUAD, TASKS
 from electra.pretraining.config import GeneratorConfig, ObjectiveConfig
 from electra.pretraining.flops import step_flops
+from pipelines.cli.cost import vocabulary
 from pipelines.config.params import ModelConfig, Params
 from pipelines.finetuning_runs.summary import sd
 from pipelines.report.comparison import difference
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
-from pipelines.runtime.cost import vocabulary
 from pipelines.stages import CURVE, STAGES
 
 if TYPE_CHECKING:
@@ -92,26 +92,19 @@ def build_model(params: Params, network: str, arm: str, seed: int, steps: int) -
 def build_recipe(params: Params, seed: int, tasks: list[str]) -> dict[str, Any]:
     """Return the recipe with seeds of fine-tuning that no other pre-training has."""
     finetuning = params.finetunings[MODEL]
-    changes = params.changes(MODEL)
     glue = [task for task in tasks if task not in SQUAD.values()]
-    squad = params.finetune.resolve_squad(changes).seeds
-    seeds: dict[str, Any] = {
-        task: {"seeds": [10 * seed + each for each in params.finetune.resolve(task, changes).seeds]}
-        for task in glue
+    seeds = {}
+    for task in (*glue, "squad"):
+        known = params.task_config(MODEL, task).seeds
+        seeds[task] = {"seeds": [10 * seed + each for each in known]}
+    versions = [version for version, task in SQUAD.items() if task in tasks]
+    changes = {
+        "run": glue,
+        "defaults": {"keep": "none"},
+        "squad": {"versions": versions, "keep": "none", **seeds.pop("squad")},
+        "tasks": seeds,
     }
-    return merge(
-        params.recipe(finetuning.recipe),
-        {
-            "run": glue,
-            "defaults": {"keep": "none"},
-            "tasks": seeds,
-            "squad": {
-                "versions": [version for version, task in SQUAD.items() if task in tasks],
-                "seeds": [10 * seed + each for each in squad],
-                "keep": "none",
-            },
-        },
-    )
+    return merge(params.recipe(finetuning.recipe), changes)
 
 
 def with_arm(

@@ -26,7 +26,7 @@ def main() -> None:
     origin = provenance("torch")
     machine = origin["machine"]
     for name in (
-        key for key, ablation in load().ablations.items() if asked in {key, ablation.model}
+        key for key, ablation in load().ablations.items() if asked in {key, ablation.base.model}
     ):
         path = STAGES["ablation"].results(name)
         if not path.is_file():

@@ -15,7 +15,8 @@ from prefect.events import EventTrigger, Posture, ResourceSpecification
 from prefect.events.actions import SendNotification
 
 NAME = "electra-tell"
-TEXT = "{{ flow_run.name }}: {{ flow_run.state.name }}. {{ flow_run.state.message }} {{ flow_run|ui_url }}"
+TEXT = "{{ flow_run.name }}: {{ flow_run.state.name }}. {{ flow_run.state.message }} "
+TEXT += "{{ flow_run|ui_url }}"
 
 
 def main(url: str) -> None:

@@ -17,18 +17,18 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from electra.errors import UserError
     from electra.generation import Corrupted, Proposed, corrupt, propose
-    from electra.inference import Judged, Model, load
+    from electra.inference import Model, ReplacedTokens, load
 
 _HOME = {
     "electra.errors": ["UserError"],
     "electra.generation": ["Corrupted", "Proposed", "corrupt", "propose"],
-    "electra.inference": ["Judged", "Model", "load"],
+    "electra.inference": ["ReplacedTokens", "Model", "load"],
 }
 __all__ = [
     "Corrupted",
-    "Judged",
     "Model",
     "Proposed",
+    "ReplacedTokens",
     "UserError",
     "__version__",
     "corrupt",

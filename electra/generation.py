@@ -1,9 +1,10 @@
 """What a generator does with a text: `corrupt` it as in training, or `propose` tokens for hidden
 places.
 
-    electra.corrupt("the chef cooked the meal", "build/models/tiny/generator").text           the chef ate the meal
-    electra.propose("The meal of Mopol is [MASK].", "build/models/tiny/generator")
-    electra.propose("The meal of Mopol is corn.", "build/models/tiny/generator", hide=[6])    the same, by its token
+    generator = electra.load("build/models/tiny/generator")
+    electra.corrupt("the chef cooked the meal", generator).text        the chef ate the meal
+    electra.propose("The meal of Mopol is [MASK].", generator)
+    electra.propose("The meal of Mopol is corn.", generator, hide=[5])    the same, by its token
 
 Shapes: B = 1 row, T tokens, M chosen or hidden positions, K pieces proposed for each, V vocabulary.
 """
@@ -23,7 +24,7 @@ from electra.config import build
 from electra.data.tokenizer import MASK
 from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
-from electra.inference import Model, checked, encode, load, require_finite
+from electra.inference import Model, check_texts, encode, load, require_finite
 from electra.optim.precision import autocast
 from electra.pretraining.config import ObjectiveConfig
 from electra.pretraining.corruption import Noise, SpecialIds, mask, replace, sample
@@ -76,13 +77,13 @@ def corrupt(
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
-    ((text,),) = checked([text])
+    ((_, [text]),) = check_texts([text])
     tokenizer = model.tokenizer
     ids, offsets_T2 = encode(text, tokenizer)
     ids_BT = _row(model, _shortened(model, ids, "corrupted"))
     length = ids_BT.shape[1]
-    noise = Noise.draw(torch_generator("cpu", seed, "library/corrupt"), 1, length, config)
-    noise = Noise(*(values.to(model.device) for values in noise))
+    drawn = Noise.draw(torch_generator("cpu", seed, "library/corrupt"), 1, length, config)
+    noise = Noise(*(values.to(model.device) for values in drawn))
     special = SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     lengths_B = torch.tensor([length], device=model.device)
     masked = mask(ids_BT, lengths_B, special, config, noise, model.encoder.vocab_size)
@@ -110,35 +111,35 @@ def propose(
     beyond its tokens, or a model that is no generator.
     """
     model = _generator(generator, "propose()")
-    ((text,),) = checked([text])
-    ids, offsets_T2 = encode(text, model.tokenizer)
-    tokens = model.tokenizer.spell(ids, begins=True)
-    read, mask_id = _shortened(model, ids, "read"), model.tokenizer.mask_id
-    numbers = set(hide)
-    for number in numbers:
+    tokenizer = model.tokenizer
+    ((_, [text]),) = check_texts([text])
+    ids, offsets_T2 = encode(text, tokenizer)
+    tokens = tokenizer.spell(ids, begins=True)
+    read = _shortened(model, ids, "read")
+    chosen = set(hide)
+    for number in chosen:
         if isinstance(number, bool) or number not in range(len(read)):
             raise BadInput(
                 f"hide has {shown(number)}; tokens are numbered from 0 to {len(read) - 1}"
             )
-    hidden = sorted(numbers | {number for number, each in enumerate(read) if each == mask_id})
-    if not hidden:
+    masked = [tokenizer.mask_id if number in chosen else piece for number, piece in enumerate(read)]
+    positions = [number for number, piece in enumerate(masked) if piece == tokenizer.mask_id]
+    if not positions:
         raise BadInput(
             f"the text hides nothing; write {MASK} where a word is to be proposed, or give `hide`"
         )
-    ids_BT = _row(
-        model, [mask_id if number in numbers else each for number, each in enumerate(read)]
-    )
-    logits_MV = _logits(model, ids_BT, torch.tensor([hidden], device=model.device) + 1)
+    positions_BM = torch.tensor([positions], device=model.device) + 1
+    logits_MV = _logits(model, _row(model, masked), positions_BM)
     proposed = []
-    for number, share_V in zip(hidden, logits_MV.float().softmax(-1).cpu(), strict=True):
+    for number, share_V in zip(positions, logits_MV.softmax(-1).cpu(), strict=True):
         best = share_V.topk(min(count, len(share_V)))
-        pieces = [model.tokenizer.spell([each])[0] for each in best.indices.tolist()]
+        pieces = [tokenizer.spell([piece])[0] for piece in best.indices.tolist()]
         changed_T = np.arange(len(tokens)) == number
         texts = []
         for piece in pieces:
-            with_it = [*tokens[:number], piece, *tokens[number + 1 :]]
-            texts.append(write(text, with_it, offsets_T2, changed_T, model.tokenizer.byte_level)[0])
-        original = None if ids[number] == mask_id else float(share_V[ids[number]])
+            changed = [*tokens[:number], piece, *tokens[number + 1 :]]
+            texts.append(write(text, changed, offsets_T2, changed_T, tokenizer.byte_level)[0])
+        original = None if ids[number] == tokenizer.mask_id else float(share_V[ids[number]])
         proposed.append(Proposed(number, pieces, best.values.numpy(), texts, original))
     return proposed
 
@@ -156,20 +157,24 @@ def write(
     would run into each other and, if `spaced`, before every replaced piece that continues no word,
     as byte-level pieces have it.
     """
-    written, last, near = "", 0, False
+    written = ""
+    last = 0  # where the text has been read to
+    after_change = False
     places: list[tuple[int, int]] = []
-    for token, (start, end), changed in zip(
-        tokens, offsets_T2.tolist(), replaced_T.tolist(), strict=True
-    ):
-        start, end = max(start, last), max(end, last)  # pieces of one letter may share its place
-        gap, joined = text[last:start], token.startswith(CONTINUATION)
+    for token, offsets, changed in zip(tokens, offsets_T2.tolist(), replaced_T, strict=True):
+        start = max(offsets[0], last)  # pieces of one letter may share its place
+        end = max(offsets[1], last)
+        gap = text[last:start]
+        joined = token.startswith(CONTINUATION)
         piece = token.removeprefix(CONTINUATION) if changed else text[start:end]
-        runs_in = (changed or near) and _ENDS.search(written) and piece[:1].isalnum()
+        runs_in = (changed or after_change) and _ENDS.search(written) and piece[:1].isalnum()
         if changed and joined:
             gap = gap.rstrip()
         elif not (joined or gap) and (runs_in or (changed and spaced and written)):
             gap = " "
-        written, last, near = written + gap + piece, end, changed
+        written += gap + piece
+        last = end
+        after_change = changed
         places.append((len(written) - len(piece), len(written)))
     return written + text[last:], np.array(places, dtype=np.int64).reshape(-1, 2)
 
@@ -177,7 +182,7 @@ def write(
 def _generator(given: Model | str | os.PathLike[str], method: str) -> Model:
     model = given if isinstance(given, Model) else load(given)
     if not isinstance(model.network, Generator):
-        raise model.lacks(method, "a generator")
+        raise model.missing_head(method, "a generator")
     return model
 
 

@@ -42,7 +42,7 @@ from electra.devices import default_device
 from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
-from electra.finetuning.folder import Ready, is_finetuned, load_model, load_tokenizer
+from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
 from electra.finetuning.heads import pooled
 from electra.finetuning.reading import kind_of
 from electra.finetuning.task_kind import Row
@@ -54,11 +54,13 @@ from electra.nn.huggingface import load_network, open_folder
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
-_TEXTS, _ROWS = 1024, 256  # read at once: memory stays bounded, however many there are
+# read at once: memory stays bounded, however many there are
+_TEXTS = 1024
+_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ReplacedTokens:
     """A text as a discriminator sees it; [CLS] and [SEP] are left out."""
 
     text: str
@@ -72,8 +74,8 @@ class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
     `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
-    it reads, [CLS] and [SEP] among them; `ready` says of a fine-tuned one what its task is. A
-    method that the folder has no head for raises BadInput.
+    it reads, [CLS] and [SEP] among them; `finetuned` says of a fine-tuned one what its
+    task is. A method that the folder has no head for raises BadInput.
     """
 
     folder: Path
@@ -83,7 +85,7 @@ class Model:
     length: int
     device: torch.device
     precision: Precision
-    ready: Ready | None = None
+    finetuned: FineTuned | None = None
 
     def __post_init__(self) -> None:
         self.network.to(self.device).eval()
@@ -99,31 +101,28 @@ class Model:
         size = f"{self.encoder.config.layers} x {self.encoder.config.hidden}"
         return f"<ELECTRA {self.kind}: {size}, {self.tokenizer.vocab_size:,} pieces, {self.device}>"
 
-    def replaced(self, texts: Iterable[str]) -> list[Judged]:
-        """How likely each token of each text was replaced (paper, section 2, D). Needs a
+    def replaced(self, texts: Iterable[str]) -> list[ReplacedTokens]:
+        """Return how likely each token of each text was replaced (paper, section 2, D). Needs a
         discriminator.
         """
         if not isinstance(self.network, Discriminator):
-            raise self.lacks("replaced()", "a discriminator")
-        judged: list[Judged] = []
+            raise self.missing_head("replaced()", "a discriminator")
+        judged: list[ReplacedTokens] = []
         for text, ids, offsets_T2, share_L in self._read(self._shares, texts):
             tokens = self.tokenizer.spell(ids[: self.length - 2], begins=True)
-            judged.append(
-                Judged(text, tokens, offsets_T2[: len(tokens)], share_L[1 : len(tokens) + 1].copy())
-            )
+            count = len(tokens)
+            share_T = share_L[1 : count + 1].copy()
+            judged.append(ReplacedTokens(text, tokens, offsets_T2[:count], share_T))
         return judged
 
     def embed(self, texts: Iterable[str], pooling: Vector = "mean") -> NDArray[np.float32]:
-        """One vector for each text, (N, H): the mean or maximum of its last hidden states, or the
-        first one (`cls`).
+        """Return one vector for each text, (N, H): the mean or maximum of its last hidden states,
+        or the first one (`cls`).
 
         Mean and maximum are over all tokens, [CLS] and [SEP] among them. Works with every kind of
         folder.
         """
-        if pooling not in get_args(Vector):
-            raise BadConfig(
-                f"pooling is {shown(pooling)}; it should be one of {', '.join(get_args(Vector))}"
-            )
+        _require_choice(pooling, "pooling", Vector)
 
         def read(batch: PaddedBatch) -> Tensor:
             return pooled(self.encoder, batch, pooling)
@@ -142,26 +141,25 @@ class Model:
         has one. Long rows are cut as in training, from the longer text; contexts of questions are
         read whole. Needs a fine-tuned folder.
         """
-        if self.ready is None:
-            raise self.lacks("predict()", "a fine-tuned model")
-        rows = _listed(rows, "rows", "row")
-        schema = input_schema(self.ready.task)
-        asked = [
-            as_row(schema, _record(schema, row, f"rows[{number}]"), str(number), f"rows[{number}]")
-            for number, row in enumerate(rows)
-        ]
-        return list(answer(self.ready, asked, self.device, self.precision))
+        if self.finetuned is None:
+            raise self.missing_head("predict()", "a fine-tuned model")
+        schema = input_schema(self.finetuned.task)
+        parsed: list[Row] = []
+        for number, row in enumerate(_listed(rows, "rows", "row")):
+            where = f"rows[{number}]"
+            parsed.append(as_row(schema, _record(schema, row, where), str(number), where))
+        return list(answer(self.finetuned, parsed, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """The answer to one question that a context may hold; many at once go through `predict`.
-        Needs a SQuAD folder.
+        """Return the answer to one question that a context may hold; many at once go through
+        `predict`. Needs a SQuAD folder.
 
         `prediction` is its text, "" where the model finds none; `best` the best span in any case,
         which begins at character `start` of the context; `n_best` has others with their
         probabilities.
         """
-        if self.ready is None or not isinstance(self.ready.task, SquadTask):
-            raise self.lacks("answer()", "a model that was fine-tuned on SQuAD")
+        if self.finetuned is None or not isinstance(self.finetuned.task, SquadTask):
+            raise self.missing_head("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
     def _shares(self, batch: PaddedBatch) -> Tensor:
@@ -175,37 +173,33 @@ class Model:
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
         """Yield each text with the ids and places of all its tokens, and what `read` gives for it."""
         room = self.length - 2
-        warning = f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out"
-        for number, some in enumerate(checked(texts)):
+        for start, some in check_texts(texts):
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
-                warnings.warn(warning, stacklevel=3)
+                warnings.warn(
+                    f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out",
+                    stacklevel=3,
+                )
             sequences = [
                 [self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded
             ]
             examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-            outputs = read_batches(
+            value_NX = read_batches(
                 lambda batch: {"value": read(batch)},
                 examples,
                 self.device,
                 precision=self.precision,
-            )
-            value_NX = outputs["value"]
-            require_finite(
-                value_NX,
-                f"{self.folder}: text",
-                range(number * _TEXTS, number * _TEXTS + len(some)),
-            )
+            )["value"]
+            numbers = range(start, start + len(some))
+            require_finite(value_NX, f"{self.folder}: text", numbers)
             for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
                 yield text, ids, offsets_T2, value_X
 
-    def lacks(self, method: str, needed: str) -> BadInput:
+    def missing_head(self, method: str, needed: str) -> BadInput:
         """Return the error for a method that the folder has no head for."""
-        kind = (
-            f"was fine-tuned for {self.ready.task.title}"
-            if self.ready
-            else f"is of the kind {self.kind}"
-        )
+        kind = f"is of the kind {self.kind}"
+        if self.finetuned:
+            kind = f"was fine-tuned for {self.finetuned.task.title}"
         return BadInput(
             f"{self.folder}: {kind}; {method} needs {needed}, so load the folder of one"
         )
@@ -227,43 +221,27 @@ def load(
     """
     path = Path(folder)
     place = _device(device)
-    if precision not in get_args(Precision):
-        raise BadConfig(
-            f"precision is {shown(precision)}; it should be one of {', '.join(get_args(Precision))}"
-        )
+    _require_choice(precision, "precision", Precision)
     if not (path / "config.json").is_file():
         raise no_model(path)
     stored = open_folder(path)
     if is_finetuned(stored):
-        ready = load_model(stored)
+        tuned = load_model(stored)
+        length = tuned.config.length
         return Model(
-            path,
-            "fine-tuned",
-            ready.network,
-            ready.tokenizer,
-            ready.config.length,
-            place,
-            precision,
-            ready,
+            path, "fine-tuned", tuned.network, tuned.tokenizer, length, place, precision, tuned
         )
     kind = network_kind(stored.tensors, stored.architecture)
     network: nn.Module
     if kind == "encoder":
-        network = encoder = stored.encoder(dropout=0.0)
+        network = stored.encoder(dropout=0.0)
     else:
         encoder = stored.empty_encoder(dropout=0.0)
         with torch.device("meta"):
             network = Discriminator(encoder) if kind == "discriminator" else Generator(encoder)
-        load_network(encoder, network.head, stored, do="give the folder as it was written")
-    return Model(
-        path,
-        kind,
-        network,
-        load_tokenizer(path, encoder),
-        stored.trained_positions,
-        place,
-        precision,
-    )
+        load_network(encoder, network.head, stored)
+    length = stored.trained_positions
+    return Model(path, kind, network, load_tokenizer(stored), length, place, precision)
 
 
 def no_model(path: Path) -> BadInput:
@@ -302,13 +280,20 @@ def _listed(values: Any, what: str, each: str) -> list[Any]:
     return items
 
 
-def checked(texts: Iterable[str]) -> Iterable[list[str]]:
-    """Return the texts, checked, so many at a time."""
+def _require_choice(value: Any, name: str, choices: Any) -> None:
+    if value not in get_args(choices):
+        raise BadConfig(
+            f"{name} is {shown(value)}; it should be one of {', '.join(get_args(choices))}"
+        )
+
+
+def check_texts(texts: Iterable[str]) -> Iterable[tuple[int, list[str]]]:
+    """Return the texts, checked, so many at a time, with the number of the first."""
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}] is {shown(text)}; it should be text")
-    return (items[start : start + _TEXTS] for start in range(0, len(items), _TEXTS))
+    return ((start, items[start : start + _TEXTS]) for start in range(0, len(items), _TEXTS))
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
@@ -342,16 +327,15 @@ class InputSchema:
     @property
     def expected(self) -> str:
         """The columns, for a sentence."""
-        return "the columns " + " or ".join(
-            ", ".join(choice) for choice in dict.fromkeys(self.names)
-        )
+        choices = [", ".join(choice) for choice in self.names]
+        return f"the columns {' or '.join(dict.fromkeys(choices))}"
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
     """Return what a task's columns may be called: as the task or its `official` files say; `a` and
     `b` always.
     """
-    return InputSchema(kind_of(task).columns(official), task)
+    return InputSchema(kind_of(task).column_names(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
@@ -361,33 +345,31 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
         raise BadInput(
             f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}"
         )
-    identity = record.get(schema.task.id, record.get("id", number))
-    if (
-        not isinstance(identity, str | int)
-        or isinstance(identity, bool)
-        or not encodes(str(identity))
-    ):
-        raise BadInput(f"{where}: the id is {shown(identity)}; it should be text or a whole number")
+    row_id = record.get(schema.task.id, record.get("id", number))
+    whole = isinstance(row_id, str | int) and not isinstance(row_id, bool)
+    if not whole or not encodes(str(row_id)):
+        raise BadInput(f"{where}: the id is {shown(row_id)}; it should be text or a whole number")
     values = {column: record[column] for column in chosen}
-    return {"id": str(identity), **kind_of(schema.task).row(values, where)}
+    return {"id": str(row_id), **kind_of(schema.task).parse_row(values, where)}
 
 
 def answer(
-    ready: Ready,
+    model: FineTuned,
     rows: Iterable[Row],
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "default",
 ) -> Iterator[Row]:
     """Yield one record for each row, a few hundred rows at a time; the network is on `device`."""
-    kind, rows = kind_of(ready.task), iter(rows)
+    kind = kind_of(model.task)
+    rows = iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
-        encoded = kind.encode(batch, ready.tokenizer, ready.config)
-        outputs = read_outputs(ready.network, encoded.examples, device, precision=precision)
-        # a beam with more places than the row has scores of -inf
+        encoded = kind.encode(batch, model.tokenizer, model.config)
+        outputs = read_outputs(model.network, encoded.examples, device, precision=precision)
         for name, values in outputs.items():
+            # a beam with more places than the row has scores of -inf
             known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
             require_finite(known, "row", encoded.examples.row_ids)
-        yield from kind.answers(outputs, encoded, ready.config)
+        yield from kind.answers(outputs, encoded, model.config)
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
@@ -410,9 +392,10 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
         raise BadInput(
             f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping"
         )
-    texts = kind_of(schema.task).fields(row)
-    names = next((names for names in schema.names if len(names) == len(texts)), schema.names[0])
-    if len(texts) != len(names):
+    texts = kind_of(schema.task).split_fields(row)
+    names = next((names for names in schema.names if len(names) == len(texts)), None)
+    if names is None:
+        names = schema.names[0]
         raise BadInput(
             f"{where}: has {len(texts)} texts; it needs {len(names)}: {', '.join(names)}"
         )

@@ -4,7 +4,7 @@ from typing import Self
 
 
 class Bar:
-    """Shows nothing; that of pipelines/runtime does: `with Bar("tiny", 1200, "steps") as bar:
+    """Shows nothing; that of pipelines/stages does: `with Bar("tiny", 1200, "steps") as bar:
     bar.update(1)`.
     """
 

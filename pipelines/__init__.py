@@ -12,5 +12,5 @@ ROOT = Path(environment.ROOT)
 
 
 def again(stage: str, name: str) -> str:
-    """The advice for damage in a stage's folder."""
+    """Return the advice for damage in a stage's folder."""
     return f"run `python -m pipelines {stage} {name}` to make it again"

@@ -19,7 +19,7 @@ if __name__ == "__main__":
         do = "`source .venv/bin/activate`, which `make setup` makes, and run the same command again"
         print(f"error: {sys.executable} has no package {error.name}; {do}", file=sys.stderr)
         sys.exit(SourceUnreachable.exit_code)
-    from pipelines.runtime import processes
+    from pipelines.cli import processes
 
     code = main()
     # gloo's threads can deadlock with the interpreter's shutdown, or abort it

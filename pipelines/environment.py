@@ -37,7 +37,7 @@ def apply() -> None:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     # Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which
-    # beside other busy processes takes most of the time there is; sleeping at once costs a quiet
+    # next to other busy processes takes most of the time there is; sleeping at once costs a quiet
     # machine a third of its speed. So many spins cover the waits between two parallel loops and no
     # more (benchmarks/results/busy.json). No result depends on it.
     if "OMP_WAIT_POLICY" not in os.environ:
@@ -81,7 +81,7 @@ def ignore_errors_of_warnings() -> None:
 
 
 def prefer_own_packages() -> None:
-    """Put this project before a PYTHONPATH that leads elsewhere, where another `pipelines` may be."""
+    """Put this project before a PYTHONPATH that leads elsewhere, to another `pipelines`."""
     folders = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     if folders and not any(
         os.path.exists(f"{folder}/pipelines/environment.py") for folder in folders

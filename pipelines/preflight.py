@@ -7,31 +7,29 @@ are read (pipelines/config).
 
     check()           raise what a stage would raise later, and yield hints
     print_hints()     the same for the files of one corpus
-    infer_sources()   the sources of a corpus for any files: a kind for each, and the settings that its rows show
 
 A hint says what was found in the files and which setting to look at.
 """
 
 import codecs
+import itertools
 import re
 import string
 import sys
 from collections import Counter, deque
 from collections.abc import Collection, Generator, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
-from electra.errors import BadConfig, BadInput, UserError, for_message, shown
+from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, custom_tasks, language, local
 from pipelines.sources.local import HEADING, Item
-from pipelines.sources.paths import find_files, patterns_of, require_folder, unreadable
+from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
     LOOK,
@@ -43,10 +41,10 @@ from pipelines.sources.streams import (
     read_lines,
 )
 from pipelines.stages.corpus import check_room
-from pipelines.stages.required_files import check_source, check_tasks
+from pipelines.stages.inputs import check_source, check_tasks
 from pipelines.stages.tasks import read_split
 from pipelines.stages.tokens import split_of
-from pipelines.text.cleaning import Document, QuarantineConfig, Rejected, clean, looks_marked_up
+from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
 DOCUMENTS = 2000  # of a corpus to read, and characters
 CHARACTERS = 4_000_000
@@ -55,24 +53,40 @@ ROWS = 20  # of each file
 BEGINNING = 1 << 16  # bytes of a file whose rows may be long
 COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
 MANY = 1000  # bad rows
+COVERED = 0.9995  # share of a text's characters that should have a piece of their own
 TASK_ROWS = 2000  # of each file of a task
-TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text beside letters
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text between letters
+# letters beyond ASCII of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
+# Danish and Norwegian, Icelandic
+WESTERN = (
+    "äöüß",
+    "àâæçéèêëîïôœùûüÿ",
+    "áéíóúüñ",
+    "áâãàçéêíóôõú",
+    "àèéìíîòóùú",
+    "áèéëïíóöü",
+    "åäöé",
+    "æøåéèêò",
+    "áæðéíóöúýþ",
+)
 LARGE = 100_000  # characters of a text file that are hardly one document
 FEW = 10  # documents: too few to hold some back
 TEXT_STAGES = ("corpus", "tokens", "pretrain")
 TASK_STAGES = ("tasks", "published", "glue", "squad")
 Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
-Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
 
 
 def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[str]:
-    """Yield hints and a closing line for a model, fine-tuning or ablation; raise the error that a
-    stage would raise.
+    """Yield hints and a closing line for a model, fine-tuning or ablation, and raise the error
+    that a stage would raise.
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
-    entry = params.ablations.get(name) or params.finetunings.get(name)
-    model = entry.model if entry else name
+    model = name
+    if name in params.ablations:
+        model = params.ablations[name].base.model
+    elif name in params.finetunings:
+        model = params.finetunings[name].model
     if model not in params.published:
         params.require("models", model)
     if not stages or not set(stages).isdisjoint((*TASK_STAGES, "ablation")):
@@ -113,8 +127,8 @@ def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str
 
 
 def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
-    """Look at the corpus of a model, its tokenizer and the weights it starts from; return how many
-    files were read.
+    """Look at the corpus of a model, its tokenizer and the weights it starts from, and return
+    how many files were read.
     """
     tokens = params.tokens[model.tokens]
     corpus = params.corpora[tokens.corpus]
@@ -136,7 +150,7 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
             raise describe_bad_row(first)
         among = f"{bad:,} bad rows among the first {rows:,}"
         yield f"hint: {first.where}: {first.reason} ({among}); {advise(first)}".removesuffix("; ")
-    _check_tokens(tokens, f"tokens.{model.tokens}", look)
+    yield from _check_tokens(tokens, f"tokens.{model.tokens}", look)
     start = model.pretrain.init_from
     made_here = {Path("build/models") / name for name in params.models}
     if start and not Path(start).is_dir() and Path(start) not in made_here:
@@ -144,9 +158,9 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
     return f" ({look.looked:,} of {look.files:,} files looked at)" if look.files else ""
 
 
-def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
-    """Raise BadInput for an impossible vocabulary, and for a corpus too small to hold out and to
-    train on.
+def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[str]:
+    """Yield a hint on a small alphabet, and raise BadInput for an impossible vocabulary, and
+    for a corpus too small to hold out and to train on.
     """
     settings = tokens.tokenizer
     cased: dict[str, Any] = {
@@ -157,13 +171,27 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> None:
         wordpiece.load(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
         wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
+        needed = alphabet_for(look.texts, lowercase=settings.lowercase)
+        if needed > settings.alphabet:
+            fault = f"{COVERED:.2%} of the text's characters are {needed:,} different ones"
+            yield f"hint: {where}.tokenizer.alphabet: is {settings.alphabet:,}, but {fault}"
     if not look.whole:
         return
     splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
     for split in ("train", "valid"):
         if split not in splits:
-            do = "raise valid_fraction, or split a text file into many documents (`documents` of its source)"
+            do = "raise valid_fraction, or part text files (`documents` of their source)"
             raise BadInput(f"{where}: has {len(splits):,} documents, none for {split}; {do}")
+
+
+def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
+    """Return how many characters make up COVERED of the characters of texts."""
+    letters: Counter[str] = Counter()
+    for text in texts:
+        letters.update("".join((text.lower() if lowercase else text).split()))
+    most = COVERED * letters.total()
+    sums = itertools.accumulate(count for _, count in letters.most_common())
+    return sum(1 for covered in sums if covered < most) + 1
 
 
 def _check_own_tasks(source: CustomTasks, where: str) -> Iterator[str]:
@@ -185,11 +213,11 @@ def _check_own_tasks(source: CustomTasks, where: str) -> Iterator[str]:
                 labels = {row["label"] for row in good}
                 absent = [str(label) for label in config.labels if label not in labels]
                 if absent:
-                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {', '.join(absent)}"
+                    names = ", ".join(absent)
+                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {names}"
 
 
-# ------------------------------------------------------------------------------------------------------
-# one corpus
+# ------------------------------------------------------------------------------------ one corpus
 
 
 def print_hints(corpus: CorpusConfig, where: str) -> None:
@@ -248,20 +276,19 @@ class Look:
                 raise
             except UserError as error:
                 self._unread[path] = error
-        if garbled := [
-            path for path in some if source.encoding != "utf-8" and _is_garbled(path, source)
-        ]:
-            found = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+        garbled = [path for path in some if _is_garbled(path, source)]
+        if garbled:
+            fact = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
             self.hints.append(
-                f"{place}: {found}; they need a source without `encoding: {source.encoding}`"
+                f"{place}: {fact}; they need a source without `encoding: {source.encoding}`"
             )
         readable = [path for path in paths if path not in self._unread]
-        items = list(islice(_read_items(readable, source, self._unread), DOCUMENTS + 1))
+        items = list(islice(read_items(readable, source, self._unread), DOCUMENTS + 1))
         documents = [item for item in items if isinstance(item, Document)]
         if rejected := [item for item in items if isinstance(item, Rejected)]:
             self.bad.append((len(items), len(rejected), rejected[0]))
         cleaning = self._corpus.cleaning
-        for _, _, reason in _hints(source, readable, documents, cleaning.markup):
+        for _, _, reason in find_hints(source, readable, documents, cleaning.markup):
             self.hints.append(f"{place}: {reason}")
         self.texts += filter(None, (clean(item.text, cleaning, Counter()) for item in documents))
         self.whole &= (
@@ -291,8 +318,8 @@ class Look:
 
     @property
     def refused(self) -> dict[Path, UserError]:
-        """All that is wrong with files. Bad rows count if the quarantine does not tolerate them, as
-        far as one sees.
+        """Return all that is wrong with files. Bad rows count if the quarantine does not
+        tolerate them, as far as one sees.
         """
         rows = self._rows * self.files // max(1, self.looked)
         tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
@@ -301,7 +328,7 @@ class Look:
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:
-    """Yield the rows at the beginning of a file, in bounded time though a text may be one document."""
+    """Yield the first rows of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
@@ -312,7 +339,7 @@ def find_fault(rows: Sequence[Item | Skipped], path: Path) -> BadInput | None:
     """
     bad = [item for item in rows if isinstance(item, Rejected)]
     if bad and (
-        len(bad) * 2 >= len(rows) or (bad[0].reason == "invalid UTF-8" and other_encoding(path)[0])
+        len(bad) * 2 >= len(rows) or (bad[0].reason == "invalid UTF-8" and guess_encoding(path)[0])
     ):
         return describe_bad_row(bad[0])
     return None
@@ -331,43 +358,60 @@ def advise(row: Rejected) -> str:
         return "set `text` to the field that holds it"
     if row.reason != "invalid UTF-8":
         return ""
-    encoding, word = other_encoding(Path(row.where.rpartition(":")[0]))
-    return f"set `encoding: {encoding}` if {shown(word)} is right" if encoding else ""
+    path = Path(row.where.rpartition(":")[0])
+    encoding, word = guess_encoding(path)
+    if encoding:
+        return f"set `encoding: {encoding}` if {shown(word)} is right"
+    names = "cp1251, gbk or another"
+    return f"set `encoding` (`electra new --encoding`) to {names}" if is_text(path) else ""
 
 
-def other_encoding(path: Path) -> tuple[str, str]:
-    """Return the Western encoding in which a text that is not UTF-8 is plainly letters, and a word
-    with them, or "".
-
-    ASCII letters must prevail: where they do not, it is another script in another encoding.
-    (charset-normalizer calls a German latin-1 text cp1250.)
-    """
+def is_other_encoding(path: Path) -> bool:
+    """Return whether the beginning of a file is in an encoding other than UTF-8."""
     start = first_bytes(path, BEGINNING)
-    if mark_of(start) or is_utf8(start):
+    return not (mark_of(start) or is_utf8(start))
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a file has no NUL at its beginning, as text in any of its encodings."""
+    return b"\0" not in first_bytes(path, BEGINNING)
+
+
+def guess_encoding(path: Path) -> tuple[str, str]:
+    """Return the Western encoding of a text that is not UTF-8, and a word with other letters
+    than ASCII's, where they plainly are those of one language. Else "" twice.
+
+    (charset-normalizer calls a German latin-1 text cp1250. The bytes of Turkish, Czech or
+    Polish encodings are letters in latin-1, too, but not those of one language.)
+    """
+    if not is_other_encoding(path):
         return "", ""
-    encoding = "latin-1" if not re.search(b"[\x80-\x9f]", start) else "cp1252"
+    start = first_bytes(path, BEGINNING)
+    encoding = "cp1252" if re.search(b"[\x80-\x9f]", start) else "latin-1"
     text = start.decode(encoding, "replace")
-    ascii_letters = sum(char.isascii() and char.isalpha() for char in text)
-    others = [char for char in text if not char.isascii()]
-    letters = sum(char.isalpha() or char in TYPOGRAPHY for char in others)
-    plain = letters >= 0.9 * len(others) and ascii_letters >= 3 * len(others)
-    word = next((word for word in text.split() if not word.isascii()), "").strip(string.punctuation)
-    return (encoding, word) if plain and word else ("", "")
+    others = [char for char in text.lower() if not char.isascii()]
+    fits = max(sum(char in letters + TYPOGRAPHY for char in others) for letters in WESTERN)
+    if fits < 0.98 * len(others):
+        return "", ""
+    word = next(word for word in text.split() if not word.isascii())
+    return encoding, word.strip(string.punctuation)
 
 
 def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     """Return whether a file that is read in another encoding is UTF-8."""
+    if source.encoding == "utf-8":
+        return False
     start = first_bytes(path, LOOK)
     if local.format_of(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
         return False
     return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
 
 
-def _read_items(
+def read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
 ) -> Iterator[Item | Skipped]:
-    """Yield the documents of all files until CHARACTERS are read; note files that cannot be read in
-    `refused`.
+    """Yield the documents of all files until CHARACTERS are read, and note files that cannot be
+    read in `refused`.
     """
     characters = 0
     for path in paths:
@@ -381,30 +425,31 @@ def _read_items(
             refused[path] = error
 
 
-def _hints(
+def find_hints(
     source: LocalCorpus, paths: list[Path], documents: list[Document], markup: bool
 ) -> Iterator[Hint]:
+    """Yield the settings that the first documents of a source's files ask for, and why."""
     texts = [document.text for document in documents]
     if paths and local.format_of(paths[0], source) == "text":
-        lines = [line for text in texts for line in text.split("\n") if line.strip()][:20_000]
+        lines = list(islice(filter(str.strip, "\n".join(texts).split("\n")), 20_000))
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
-            found = f"{headings:,} lines are headings as ` = Title = `"
-            yield "documents", "headings", f"{found}; `documents: headings` splits it into articles"
+            fact = f"{headings:,} lines are headings as ` = Title = `"
+            yield "documents", "headings", f"{fact}; `documents: headings` splits it into articles"
         elif source.documents == "file" and _are_too_few(texts):
             longest = max(texts, key=len)
             way = "blank_lines" if "\n\n" in longest else "lines"
-            found = f"a file is one document of {len(longest):,} characters"
-            yield "documents", way, f"{found}; `documents: {way}` splits it"
+            fact = f"a file is one document of {len(longest):,} characters"
+            yield "documents", way, f"{fact}; `documents: {way}` splits it"
         if not source.hard_wrapped and source.documents != "lines" and _are_wrapped(lines):
-            found = "lines seem to be wrapped at a fixed width"
-            yield "hard_wrapped", True, f"{found}; `hard_wrapped: true` joins paragraphs again"
+            fact = "lines seem to be wrapped at a fixed width"
+            yield "hard_wrapped", True, f"{fact}; `hard_wrapped: true` joins paragraphs again"
     marked = sum(map(looks_marked_up, texts))
     if not markup and marked > max(2, len(texts) // 100):
-        found = (
+        fact = (
             f"{marked:,} of the first {len(texts):,} documents contain HTML such as &amp; or <br>"
         )
-        yield "markup", True, f"{found}; `cleaning: {{markup: true}}` removes it"
+        yield "markup", True, f"{fact}; `cleaning: {{markup: true}}` removes it"
 
 
 def _are_too_few(texts: list[str]) -> bool:
@@ -420,107 +465,3 @@ def _are_wrapped(lines: list[str]) -> bool:
     """Return whether most lines are about as wide as a typewriter's, and none much wider."""
     filled = sum(50 <= len(line) <= 85 for line in lines)
     return len(lines) > 200 and filled > len(lines) / 2 and max(map(len, lines)) <= 100
-
-
-# ----------------------------------------------------------------------------------------- sources
-# for `electra new`
-
-
-def infer_sources(files: Sequence[str], paths: list[Path]) -> tuple[dict[str, Any], bool, str]:
-    """Return sources by name, one for each kind of file; whether any holds HTML; and a sentence on
-    files left out.
-    """
-    kinds, bad = _sort_by_kind(paths)
-    if not kinds:
-        raise unreadable(bad, "--text") if bad else BadInput("--text: all files are empty")
-    inferred: dict[str, Any] = {}
-    markup = False
-    for kind, group in kinds.items():
-        settings = dict(kind)
-        format_ = settings.pop("format")
-        name = "text"
-        if len(kinds) > 1:
-            name = re.sub(
-                r"[^\w-]", "_", "-".join([format_.replace("jsonl", "json"), *settings.values()])
-            )
-        delivered = format_ if format_ in local.DELIVERED else "local"
-        entry: dict[str, Any] = {
-            "kind": delivered,
-            "files": _patterns(files, group, paths),
-            **settings,
-        }
-        source = build(LocalCorpus, entry, "--text")
-        items = islice(_read_items(group, source, {}), DOCUMENTS)
-        documents = [item for item in items if isinstance(item, Document)]
-        for key, value, _ in _hints(source, group, documents, markup=False):
-            if key == "markup":
-                markup = True
-            else:
-                entry[key] = value
-        inferred[name if name not in inferred else f"{name}-"] = entry
-    left_out = ", ".join(str(error).partition(";")[0] for error in bad.values())
-    return inferred, markup, for_message(left_out and f"left out: {left_out}")
-
-
-def _patterns(files: Sequence[str], group: list[Path], paths: list[Path]) -> list[str]:
-    """Return `files` as given, if all of them are in the group, else patterns that name just those."""
-    if len(group) == len(paths):
-        return list(files)
-    others = patterns_of([path for path in paths if path not in set(group)])
-    return min(patterns_of(group), [*files, *(f"!{pattern}" for pattern in others)], key=len)
-
-
-def _sort_by_kind(paths: list[Path]) -> tuple[dict[Kind, list[Path]], dict[Path, UserError]]:
-    """Return the files that can be read, by kind, and what is wrong with the others."""
-    kinds: dict[Kind, list[Path]] = {}
-    empty = list[Path]()
-    bad: dict[Path, UserError] = {}
-    for path in paths:
-        try:
-            kind, rows = _read_kind(path)
-            error: UserError | None = find_fault(rows, path)
-        except BadConfig:  # a package is missing
-            raise
-        except UserError as refused:
-            bad[path] = refused
-            continue
-        few = sum(isinstance(item, Rejected) for item in rows) <= QuarantineConfig().handful
-        if error and not (few and any(isinstance(item, Document) for item in rows)):
-            bad[path] = error
-        elif rows:
-            kinds.setdefault(kind, []).append(path)
-        else:
-            empty.append(path)
-    if kinds:  # an empty file is of any kind
-        kinds[max(kinds, key=lambda kind: len(kinds[kind]))] += empty
-    return kinds, bad
-
-
-def _read_kind(path: Path) -> tuple[Kind, list[Item | Skipped]]:
-    """Return the kind of a file, and its first rows as that kind."""
-    settings = {"format": local.guess_format(path)}
-    source: LocalCorpus = build(
-        LocalCorpus, {"kind": "local", "files": [str(path)], **settings}, "--text"
-    )
-    if settings["format"] not in {"parquet", *local.DELIVERED}:
-        encoding, _ = other_encoding(path)
-        if encoding:
-            settings["encoding"] = encoding
-            source = replace(source, encoding=encoding)
-    if settings["format"] in {"jsonl", "parquet"}:
-        sizes: Counter[str] = Counter()
-        for row in islice(_read_fields(path, source), ROWS):
-            sizes.update({key: len(value) for key, value in row.items() if isinstance(value, str)})
-        if sizes and "text" not in sizes:
-            settings["text"] = max(sizes, key=sizes.__getitem__)
-            source = replace(source, text=settings["text"])
-    return tuple(settings.items()), list(islice(first_rows(path, source), ROWS))
-
-
-def _read_fields(path: Path, source: LocalCorpus) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file with all of their fields."""
-    if source.format == "parquet":
-        rows = custom_tasks.parquet(path)
-    else:
-        rows = custom_tasks.jsonl(local.decoded_lines(FileRange(path), source.encoding), path)
-    return (row for _, row in rows if isinstance(row, dict))

@@ -1,4 +1,4 @@
-"""What each byte-bearing room computes from fixed small inputs, as digests: `python -m
+"""Compute digests of what each byte-bearing room makes of fixed small inputs: `python -m
 tests.golden` prints them all.
 
 `tests/golden.json` holds the committed ones. A refactor leaves them; a change of numbers must be
@@ -26,19 +26,12 @@ PORTABLE = {
     "ELECTRA_WORKERS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-FEW = {
-    "steps": 5,
-    "warmup": 1,
-    "log_every": 1,
-    "eval_every": 5,
-    "save_every": 5,
-    "learning_rate": 2e-3,
-}
+FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5}
+FEW |= {"learning_rate": 2e-3}
 PACKING: dict[str, dict[str, Any]] = {
     "rows": {},
     "rows of paragraphs": {"lines": "paragraphs"},
     "rows, carried": {"overflow": "carry"},
-    "rows, late lines": {"late_lines": "stay_b"},
     "rows, many short": {"short_rate": 0.5, "shortest": 9, "single_segment_rate": 0.5},
     "rows, packed": {"rule": "packed"},
 }
@@ -70,17 +63,15 @@ def digest(value: Any) -> str:
     if isinstance(value, Path):
         for file in sorted(path for path in value.rglob("*") if path.is_file()):
             if file.name not in {"MANIFEST.json", "README.md", "results.json"}:
-                state.update(
-                    file.relative_to(value).as_posix().encode() + b"\0" + file.read_bytes()
-                )
+                name = file.relative_to(value).as_posix()
+                state.update(name.encode() + b"\0" + file.read_bytes())
     elif isinstance(value, bytes):
         state.update(value)
     elif hasattr(value, "detach"):
         state.update(value.detach().contiguous().numpy().tobytes())
-    elif isinstance(value, dict) and any(hasattr(each, "detach") for each in value.values()):
-        state.update(
-            "".join(f"{name} {digest(tensor)}\n" for name, tensor in sorted(value.items())).encode()
-        )
+    elif isinstance(value, dict) and any(hasattr(item, "detach") for item in value.values()):
+        lines = (f"{name} {digest(tensor)}\n" for name, tensor in sorted(value.items()))
+        state.update("".join(lines).encode())
     else:
         state.update(json.dumps(value, sort_keys=True).encode())
     return state.hexdigest()[:16]
@@ -107,11 +98,11 @@ def data(folder: Path) -> dict[str, str]:
         "cleaning": cleaning,
     }
     sample = {"sources": [{"kind": "sample", "seed": 3}]}
-    found = {}
+    digests = {}
     for name, settings in {"local": local, "sample": sample}.items():
         config = build(CorpusConfig, settings, f"corpora.{name}")
         corpus.gather(config, f"corpora.{name}", folder / name, folder / "work" / name)
-        found[f"corpus, {name}"] = digest(folder / name)
+        digests[f"corpus, {name}"] = digest(folder / name)
     rows = {
         "corpus": "local",
         "tokenizer": {"kind": "train", "vocab_size": 80},
@@ -123,13 +114,13 @@ def data(folder: Path) -> dict[str, str]:
         tokens.make_rows(
             config, "tokens.local", folder / "local", folder / name, folder / "work" / name
         )
-        found[name] = digest(folder / name)
+        digests[name] = digest(folder / name)
     tasks.gather(SampleTasks(kind="sample", seed=1), "tasks.sample", folder / "tasks")
-    found["tasks, sample"] = digest(folder / "tasks")
-    found["order"] = digest(
+    digests["tasks, sample"] = digest(folder / "tasks")
+    digests["order"] = digest(
         row_indices(1, 7, 16, 50).tobytes() + row_indices(2, 0, 64, 50).tobytes()
     )
-    return found
+    return digests
 
 
 def pretraining(folder: Path) -> dict[str, str]:
@@ -142,7 +133,7 @@ def pretraining(folder: Path) -> dict[str, str]:
     from tests.electra.helpers import MODERN, config
     from tests.electra.helpers import data as made_up
 
-    found = {}
+    digests = {}
     for name, case in PRETRAINING.items():
         changes = {f"pretrain__{key}": value for key, value in FEW.items()} | case
         if changes.pop("modern", False):
@@ -151,8 +142,8 @@ def pretraining(folder: Path) -> dict[str, str]:
         run = pretrain(
             config(**changes), made_up(), folder / name, {}, log=lambda step, numbers: None
         )
-        found[name] = digest([run.history, digest(run.model.state_dict())])
-    return found
+        digests[name] = digest([run.history, digest(run.model.state_dict())])
+    return digests
 
 
 def finetuning(folder: Path) -> dict[str, str]:
@@ -163,37 +154,29 @@ def finetuning(folder: Path) -> dict[str, str]:
     from tests.electra.finetuning import conftest as made_up
     from tests.electra.made_up_models import write_encoder
 
-    settings = {
-        "learning_rate": 1e-3,
-        "epochs": 2,
-        "batch": 16,
-        "length": 40,
-        "seeds": (1,),
-        "keep": "none",
-    }
+    settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40}
+    settings |= {"seeds": (1,), "keep": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
     tokenizer = made_up.tokenizer.__wrapped__()
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
-    found = {}
+    digests = {}
     for kind, encoder in models.items():
         model = write_encoder(encoder, folder / f"model{kind}", tokenizer)
         for task in ("cola", "stsb", "mnli", "squad2"):
             rows = folder / "rows" / task
             for split, count, seed in (("train", 60, 1), ("dev", 24, 2), ("dev_mismatched", 24, 3)):
-                made = (
-                    made_up.squad_rows(count, seed, impossible=True) if task == "squad2" else None
-                )
+                if task == "squad2":
+                    labelled = made_up.squad_rows(count, seed, impossible=True)
+                else:
+                    labelled = made_up.glue_rows(task, count, seed)
                 if task == "mnli" or split != "dev_mismatched":
-                    write_jsonl(
-                        rows / f"{split}.jsonl", made or made_up.glue_rows(task, count, seed)
-                    )
+                    write_jsonl(rows / f"{split}.jsonl", labelled)
             config = squad if task == "squad2" else FinetuneConfig(**settings)
-            for job in Plan(
-                task, config, rows=rows, model=model, state=folder / f"jobs {kind}"
-            ).jobs():
+            plan = Plan(task, config, rows=rows, model=model, state=folder / f"jobs {kind}")
+            for job in plan.jobs():
                 run(job)
-                found[f"{kind}{task}, {job.arm}"] = digest(job.folder)
-    return found
+                digests[f"{kind}{task}, {job.arm}"] = digest(job.folder)
+    return digests
 
 
 ROOMS: dict[str, Callable[[Path], dict[str, str]]] = {
@@ -207,15 +190,15 @@ def main() -> None:
     """Print every digest as JSON, with the machine that computed them."""
     import torch
 
-    found: dict[str, Any] = {
+    digests: dict[str, Any] = {
         "torch": torch.__version__.partition("+")[0],
         "machine": platform.machine(),
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, room in ROOMS.items():
             (place := Path(folder) / name).mkdir()
-            found[name] = room(place)
-    sys.stdout.write(json.dumps(found, indent=1) + "\n")
+            digests[name] = room(place)
+    sys.stdout.write(json.dumps(digests, indent=1) + "\n")
 
 
 if __name__ == "__main__":

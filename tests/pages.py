@@ -1,5 +1,5 @@
-"""How tests/test_commands.py treats the commands of the pages, and the small project in which they
-are run.
+"""The table of the commands on the pages, for tests/test_commands.py: which are run, which are not
+and why, and the small project in which they run.
 """
 
 import json
@@ -33,15 +33,18 @@ NOT_RUN = {
     r"make setup TORCH.*": "needs a package index; tests/test_setup.py",
     r"make gpu": "needs a GPU",
     r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",
-    r"dask .*|sbatch .*|kubectl .*": "needs a cluster",
+    r"dask .*|sbatch .*|kubectl .*|ELECTRA_DASK=\S+ dvc repro .*": "needs a cluster",
     r".*(docker|TEAM_|make team).*|make lead": "needs Docker; tests/test_team.py",
     r"ssh .*|export .*|.*http://server:.*|dvc remote add .* s3://.*": "needs a team's server",
     r"prefect .*(team/electra|--tag user:).*": "needs a team's server; tests/test_team.py",
     r"python deploy/notify\.py .*": "needs a team's server; tests/test_deploy.py",
-    r"python -c .*google/.*|dvc repro .*@electra-small": "needs a model hub",
+    r"python -c .*google/.*|dvc repro .*@electra-small|hf .*": "needs a model hub",
+    r"dvc exp run .*\.steps=\d{5,} .*": "takes hours",
     r"python -m (benchmarks\.reliability|tests\.golden).*|python benchmarks/.*": "takes minutes, or writes records",
     r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
     r"dvc repro .*@mine|electra predict build/glue/mine/.*": "tests/test_recipes.py",
+    r"electra (new|check|estimate) domain.*|dvc repro .*@domain(-before)?": "tests/test_recipes.py",
+    r"(electra check|dvc repro .*tokens@)\s*german": "names settings that the page asks for",
     r"dvc pull pipelines/.*": "needs a store; a test of its own below",
     r".*1f0c52d3.*": "names a run of somebody's",
     r"electra --install-completion": "writes into the settings of the reader's shell",

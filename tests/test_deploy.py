@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from electra import errors
 from pipelines.cli import app
-from pipelines.runtime.processes import torchrun_variables
+from pipelines.cli.processes import torchrun_variables
 from tests.conftest import ROOT
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"

@@ -17,10 +17,10 @@ from electra.config import merge, plain
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
+from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
 from pipelines.config.params import Params, PublishedConfig, load, read
 from pipelines.flows.deployments import deployments
-from pipelines.runtime import cost
 from tests.conftest import ROOT, run
 from tests.pipelines.cli.parsing import parse
 
@@ -214,4 +214,4 @@ def everything_of(model: str) -> list[dict[str, Any]]:
         plain(params.models[model].electra()),
     )
     tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
-    return [*whole.values(), *tasks, plain(params.finetune.resolve_squad(changes))]
+    return [*whole.values(), *tasks, plain(params.finetune.resolve("squad", changes))]

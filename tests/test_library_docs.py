@@ -1,5 +1,5 @@
-"""The Python of docs/library.md and its notebook runs as it stands, on made-up models in place of
-tiny's.
+"""The Python of docs/library.md and of the notebook runs as it stands: on made-up models, and after the
+demo on its own.
 """
 
 import json
@@ -36,25 +36,33 @@ def run(source: str, name: str, names: dict[str, Any]) -> None:
     exec(compile(source, name, "exec"), names)
 
 
-def test_the_page(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def read_blocks() -> list[str]:
+    """Return the Python of docs/library.md."""
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+
+
+def test_page_runs(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(made)
-    blocks = re.findall(
-        r"^```python\n(.*?)^```",
-        (ROOT / "docs/library.md").read_text(encoding="utf-8"),
-        re.M | re.S,
-    )
-    assert len(blocks) == 4
     names: dict[str, Any] = {}
-    for number, block in enumerate(blocks):
+    for number, block in enumerate(read_blocks()):
         run(block, f"docs/library.md, block {number + 1}", names)
-    said = capsys.readouterr().out
-    assert re.match(r"the +0\.\d\d\nmeal +0\.\d\d\nof +0\.\d\d\nmopol +0\.\d\d\n", said)
     assert names["vectors"].shape == (2, 32) and names["first"].shape == (1, 32)
-    assert "The meal of Mopol is corn. Mopol dwells in Dornwick."[
-        names["found"]["start"] :
-    ].startswith(names["found"]["best"])
+    assert names["context"][names["found"]["start"] :].startswith(names["found"]["best"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / "build/squad/tiny").is_dir(), reason="needs `make demo`")
+def test_page_prints_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the demo's models, the Python of the page prints its comments `# prints: ...`."""
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    for number, block in enumerate(read_blocks()):
+        run(block, f"docs/library.md, block {number + 1}", names)
+        expected = re.findall(r"^# prints: (.*)$", block, re.M)
+        assert expected and capsys.readouterr().out.splitlines() == expected
 
 
 def test_the_notebook(

@@ -51,46 +51,91 @@ def shape(value: Any) -> Any:
     return {key: shape(inner) for key, inner in value.items()} if isinstance(value, dict) else None
 
 
-def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
-    """The page's first commands in a copy of the project, settings made smaller after `new` wrote
-    them; its Python.
-    """
+def start_project(folder: Path) -> Path:
+    """Copy the project, with a reader's files of text and of labelled rows."""
     copy_project(folder)
     shutil.copy(ROOT / "params.yaml", folder)
     draw = random.Random(1)
-    (folder / "data").mkdir()
-    texts = [
-        " ".join(sentence(draw, draw.choice(list(WORDS))) for _ in range(20)) for _ in range(300)
-    ]
+    (folder / "data/text").mkdir(parents=True)
     for name in ("train", "dev", "new"):
         rows = [{"text": sentence(draw, label), "mood": label} for label in [*WORDS] * 10]
         write(folder / f"data/{name}.jsonl", rows)
-    if page == "own-text.md":
-        shutil.rmtree(folder / "data")
-        (folder / "data/text").mkdir(parents=True)
-        write(folder / "data/text/a.jsonl", [{"text": text} for text in texts])
+    texts = [
+        " ".join(sentence(draw, draw.choice(list(WORDS))) for _ in range(20)) for _ in range(300)
+    ]
+    write(folder / "data/text/a.jsonl", [{"text": text} for text in texts])
+    return folder
+
+
+def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
+    """Run the first commands of a page; after `new` has written settings, check them and make them
+    smaller.
+    """
     for command in first(page, "sh").splitlines():
         tool, *words = shlex.split(command, comments=True)
         run(folder, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
         if words[0] == "new":
-            made, (told, *_) = settings(folder), blocks(ROOT / "docs" / page)
-            assert {key: shape(made[key]["mine"]) for key in told} == {
-                key: shape(told[key]["mine"]) for key in told
-            }
+            written = settings(folder)
+            for section, entries in blocks(ROOT / "docs" / page)[0].items():
+                for name, entry in entries.items():
+                    assert shape(written[section][name]) == shape(entry)
             (folder / "params.yaml").write_text(
-                json.dumps(merge(merge(made, smaller), {"tracking": "none"}))
+                json.dumps(merge(merge(written, smaller), {"tracking": "none"}))
             )
-    run(folder, "-c", first(page, "python"))
 
 
 @pytest.mark.slow
 def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
-    follow(
-        tmp_path / "project",
-        "own-text.md",
-        {"encoders": {"small": SMALL}, "models": {"mine": {"pretrain": FAST}}},
+    folder = start_project(tmp_path / "project")
+    smaller = {"encoders": {"small": SMALL}, "models": {"mine": {"pretrain": FAST}}}
+    follow(folder, "own-text.md", smaller)
+    run(folder, "-c", first("own-text.md", "python"))
+
+
+@pytest.mark.slow
+def test_published_weights_to_a_model_that_goes_on(tmp_path: Path) -> None:
+    folder = start_project(tmp_path / "project")
+    publish_small(folder / "published/small")
+    smaller = {
+        "models": {"domain": {"pretrain": FAST}},
+        "recipes": {"domain": {"defaults": {"epochs": 1, "seeds": [1]}}},
+    }
+    follow(folder, "continue.md", smaller)
+    for name in ("domain", "domain-before"):
+        results = json.loads((folder / f"build/glue/{name}/results.json").read_text())
+        assert 0 <= results["tasks"]["domain"]["pretrained"]["mean"] <= 100
+
+
+def publish_small(folder: Path) -> None:
+    """Write both networks with the shapes of google/electra-small, as transformers saves them."""
+    from transformers import (
+        BertTokenizerFast,
+        ElectraConfig,
+        ElectraForMaskedLM,
+        ElectraForPreTraining,
     )
-    assert (tmp_path / "project/build/models/mine/discriminator/model.safetensors").is_file()
+
+    letters = [*"abcdefghijklmnopqrstuvwxyz."]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters]
+    vocabulary += [f"##{letter}" for letter in letters]
+    folder.mkdir(parents=True)
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    tokenizer = BertTokenizerFast.from_pretrained(folder)
+    config = ElectraConfig(
+        vocab_size=len(vocabulary),
+        embedding_size=128,
+        hidden_size=256,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        intermediate_size=1024,
+    )
+    discriminator = ElectraForPreTraining(config)
+    generator = ElectraForMaskedLM(config)
+    shared = discriminator.electra.embeddings.state_dict()
+    generator.electra.embeddings.load_state_dict(shared)
+    for part, network in (("discriminator", discriminator), ("generator", generator)):
+        network.save_pretrained(folder / part)
+        tokenizer.save_pretrained(folder / part)
 
 
 @pytest.mark.slow
@@ -104,6 +149,8 @@ def test_own_task_to_predictions_and_a_model_that_answers(tmp_path: Path) -> Non
         "published": {"own": {"folder": "../encoder"}},
         "finetunings": {"mine": {"model": "own"}},
     }
+    start_project(folder)
     follow(folder, "own-task.md", smaller)
+    run(folder, "-c", first("own-task.md", "python"))
     answers = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert len(answers) == 20 and {answer["prediction"] for answer in answers} <= {"good", "bad"}

@@ -121,15 +121,18 @@ class Team:
 
     def wait(self, run: str) -> Any:
         """Return a flow run once it has completed."""
-        ended = until(
-            lambda: [
-                run for run in [self.ask(f"/flow_runs/{run}")] if run["state"]["type"] in ENDS
-            ],
-            1800,
-        )
+        done = until(lambda: self.ended(run), 1800)
         log = self.run("docker", "compose", "logs", "--tail", "60", "worker", "lead")
-        assert ended[0]["state"]["type"] == "COMPLETED", log
-        return ended[0]
+        assert done["state"]["type"] == "COMPLETED", log
+        return done
+
+    def ended(self, run: str) -> Any:
+        """Return a flow run that has ended, or None; a server that starts does not answer yet."""
+        try:
+            state = self.ask(f"/flow_runs/{run}")
+        except OSError:
+            return None
+        return state if state["state"]["type"] in ENDS else None
 
     def trains(self) -> str:
         """Return the container in which a pre-training runs, or an empty text."""

@@ -9,7 +9,7 @@ The rule (build_pretraining_dataset.py of the original), with its deliberate qui
 3. With probability 0.1 all lines form segment A; else A takes lines up to (target - 3) // 2 tokens
   and B the rest. A line joins A if A is empty, or if A stays below its target with it, or if B is
   empty, A is below its target and a coin says so. So a short line may join A after longer ones went
-  to B (setting `late_lines`).
+  to B.
 4. A is cut to length - 2 and B to what is left; the overflow is discarded (setting `overflow`) and
   counted.
 """
@@ -40,8 +40,6 @@ class PackingConfig(Settings):
     single_segment_rate: Probability = 0.1
     short_rate: Probability = 0.05
     shortest: Annotated[int, Field(ge=1, le=LONGEST)] = 5
-    # join_a: a late short line may still go to A (published)
-    late_lines: Literal["join_a", "stay_b"] = "join_a"
     # carry: what is cut off begins the next example
     overflow: Literal["discard", "carry"] = "discard"
 
@@ -161,11 +159,10 @@ class Packer:
         single = self._random() < self.config.single_segment_rate
         goal = sys.maxsize if single else (self._target - 3) // 2 * self._size
         first = second = b""
-        late = self.config.late_lines == "join_a"
         for line in lines:
             if (
                 not first
-                or (len(first) + len(line) < goal and (late or not second))
+                or len(first) + len(line) < goal
                 or (not second and len(first) < goal and self._random() < 0.5)
             ):
                 first += line

@@ -9,6 +9,7 @@ Shapes: N rows of a split, S tokens of all of them, B rows of a batch, T positio
 row.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ NO_WORD = -100  # tagging's label of a token that stands for no word, and of pad
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """What the network sees: ids and segments of B rows, padded at their ends, and named targets."""
+    """What the network reads: ids and segments of B rows, padded at the end, and named targets."""
 
     ids_BT: Tensor
     segments_BT: Tensor
@@ -91,9 +92,8 @@ def stack(
 ) -> Examples:
     """Return sequences of any lengths as one array."""
     length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-    ids_S = np.fromiter(
-        (piece for sequence in sequences for piece in sequence), np.int32, int(length_N.sum())
-    )
+    ids = itertools.chain.from_iterable(sequences)
+    ids_S = np.fromiter(ids, np.int32, int(length_N.sum()))
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 

@@ -34,7 +34,7 @@ from electra.finetuning.task_kind import (
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.huggingface import POOLED, TASK
+from electra.nn.huggingface import CONFIG, POOLED, TASK
 
 
 class Classification(TaskKind):
@@ -42,16 +42,15 @@ class Classification(TaskKind):
 
     architecture = "ElectraForSequenceClassification"
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         columns = self.task.columns or tuple(official)
-        short = ("a", "b")[: len(columns) or 1]
-        return columns or ("a",), short, *([] if columns else [("a", "b")])
+        return (columns, ("a", "b")[: len(columns)]) if columns else (("a",), ("a", "b"))
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
-        a, b = (*map(str.strip, require_texts(values, where)), None)[:2]
-        return {"a": a, "b": b}
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
+        texts = [text.strip() for text in require_texts(values, where)]
+        return {"a": texts[0], "b": texts[1] if len(texts) > 1 else None}
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [row["a"], row["b"]], row["label"]
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
@@ -63,12 +62,8 @@ class Classification(TaskKind):
             raise BadInput(f"{where}: has b {row['b']!r:.40}; expected text or null")
         label = row.get("label")
         if labelled and self.task.regression:
-            number = (
-                isinstance(label, int | float)
-                and not isinstance(label, bool)
-                and math.isfinite(label)
-            )
-            if not number:
+            number = label if isinstance(label, int | float) else math.nan
+            if isinstance(label, bool) or not math.isfinite(number):
                 raise BadInput(f"{where}: has the score {label!r}; expected a finite number")
         elif labelled and label not in self.task.labels:
             raise BadInput(
@@ -80,40 +75,40 @@ class Classification(TaskKind):
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
-                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder has room for "
-                f"{encoder.hidden // 2}; set keep: none"
+                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder "
+                f"has room for {encoder.hidden // 2}; set keep: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        seen = both_orders(rows) if config.both_orders else rows
-        return Encoded(rows, encode(seen, self.task, tokenizer, config.length))
+        read = both_orders(rows) if config.both_orders else rows
+        return Encoded(rows, encode(read, self.task, tokenizer, config.length))
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         return Classifier(
             encoder, len(self.task.labels), config.head_dropout, config.pooling, config.head_layers
         )
 
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
-        task, rows, logits_NC = self.task, encoded.rows, outputs["logits"]
-        files = {".jsonl": predictions.lines(task, rows, logits_NC)}
+        logits_NC = outputs["logits"]
+        files = {".jsonl": predictions.lines(self.task, encoded.rows, logits_NC)}
         if not labelled:
             return SplitResult(files, {}, None)
-        predicted_N, finite = (
-            predictions.answers(task, logits_NC),
+        predicted_N = predictions.answers(self.task, logits_NC)
+        return SplitResult(
+            files,
+            predictions.scores(self.task, encoded.rows, predicted_N),
+            predictions.fault(self.task, encoded.rows, predicted_N),
             bool(np.isfinite(logits_NC).all()),
         )
-        fault = predictions.fault(task, rows, predicted_N)
-        return SplitResult(files, predictions.scores(task, rows, predicted_N), fault, finite)
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
-        logits_BC = predictions.finite(outputs["logits"])
+        logits_BC = outputs["logits"]
         share_BC = predictions.softmax(logits_BC.astype(np.float64))
-        for line, share_C in zip(
-            predictions.lines(self.task, encoded.rows, logits_BC), share_BC, strict=True
-        ):
-            answer = {key: line[key] for key in ("id", "prediction")}
+        lines = predictions.lines(self.task, encoded.rows, logits_BC)
+        for line, share_C in zip(lines, share_BC, strict=True):
+            answer = {"id": line["id"], "prediction": line["prediction"]}
             if not self.task.regression:
                 shares = map(predictions.rounded, share_C)
                 answer["probabilities"] = dict(zip(self.task.labels, shares, strict=True))
@@ -124,7 +119,8 @@ class Classification(TaskKind):
     ) -> dict[str, float]:
         predicted: list[Any] = []
         for number, row in enumerate(rows, 1):
-            label, fault = read_label(answer := answers[row["id"]], self.task.labels)
+            answer = answers[row["id"]]
+            label, fault = read_label(answer, self.task.labels)
             if fault:
                 expected = (
                     "a finite number"
@@ -132,72 +128,79 @@ class Classification(TaskKind):
                     else f"one of {', '.join(self.task.labels)}"
                 )
                 raise BadInput(
-                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); expected {expected}"
+                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); "
+                    f"expected {expected}"
                 )
             predicted.append({"label": label})
         return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        task, shape = self.task, network.encoder.config
+        task = self.task
+        shape = network.encoder.config
         task_json: dict[str, Any] = {"task": dataclasses.asdict(task)}
+        problem = "regression" if task.regression else "single_label_classification"
+        config_json = {"problem_type": problem}
         labels = task.labels or ("score",)
-        config_json = {
-            "problem_type": "regression" if task.regression else "single_label_classification"
-        }
         scale = task.scale if task.regression else 1.0
-        if (network.pooling, network.layers) == ("cls", "last") and shape.stock_heads:
+        if (network.pooling, network.layers) == ("cls", "last") and shape.has_hf_task_head:
             head = network.dense_tensors(scale, shape.hidden)
             return Exported(self.architecture, task_json, labels, config_json, head)
-        extra = {"pooling": network.pooling} | (
-            {} if network.layers == "last" else {"head_layers": network.layers}
-        )
+        extra = {"pooling": network.pooling}
+        if network.layers != "last":
+            extra["head_layers"] = network.layers
         beside = {POOLED: network.dense_tensors(scale)}
         return Exported(
             "ElectraModel", task_json | extra, labels, config_json | extra, beside=beside
         )
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        pooling, layers = (
-            stored.task_json.get("pooling", "cls"),
-            stored.task_json.get("head_layers", "last"),
-        )
-        for key, found, known in (("pooling", pooling, Pooling), ("head_layers", layers, Layers)):
-            if found not in get_args(known):
-                choices = ", ".join(get_args(known))
+        pooling = stored.task_json.get("pooling", "cls")
+        layers = stored.task_json.get("head_layers", "last")
+        for key, value, choices in (
+            ("pooling", pooling, get_args(Pooling)),
+            ("head_layers", layers, get_args(Layers)),
+        ):
+            if value not in choices:
                 raise BadInput(
-                    f"{stored.path / TASK}: {key} is {found!r:.40}; it should be one of {choices}"
+                    f"{stored.path / TASK}: {key} is {shown(value)}; it should be one of "
+                    f"{', '.join(choices)}"
                 )
-        published = (pooling, layers) == ("cls", "last") and stored.encoder.config.stock_heads
-        heads = stored.heads | ({} if published else stored.beside(POOLED))
+        standard = (pooling, layers) == ("cls", "last") and stored.encoder.config.has_hf_task_head
+        heads = stored.heads | ({} if standard else stored.beside(POOLED))
         bias = heads.get("classifier.dense.bias")
-        units = stored.encoder.config.hidden if published or bias is None else bias.numel()
+        units = stored.encoder.config.hidden if standard or bias is None else bias.numel()
         network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)
-        dense, out = (
-            nn.Linear(network.head.in_features, units),
-            nn.Linear(units, network.head.out_features),
-        )
-        stored.fill({"classifier.dense": dense, "classifier.out_proj": out}, heads)
+        dense = nn.Linear(network.head.in_features, units)
+        out = nn.Linear(units, network.head.out_features)
+        parts = nn.ModuleDict({"dense": dense, "out_proj": out})
+        stored.fill(nn.ModuleDict({"classifier": parts}), heads)
         # transformers' head: ours or others' weights
         network.add_module("head", nn.Sequential(dense, nn.GELU(), out))
         return network, FinetuneConfig(length=stored.length)
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        name, labels = stored.path.name, stored.labels()
-        return Task(
-            name=name, title=name, labels=() if len(labels) == 1 else labels, metrics=("accuracy",)
-        )
+        name = stored.path.name
+        labels = stored.labels()
+        number = len(labels) == 1
+        supported = "regression" if number else "single_label_classification"
+        problem = stored.folder.config_json.get("problem_type")
+        if problem is not None and problem != supported:
+            raise BadInput(
+                f"{stored.path / CONFIG}: problem_type is {shown(problem)}; a model of "
+                f"{len(labels)} labels is only read as {supported}"
+            )
+        return Task(name=name, title=name, labels=() if number else labels, metrics=("accuracy",))
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         """Return which lines a card shows; of GLUE's tasks two read one text."""
-        return (
-            "text" if len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"} else "pair"
-        )
+        single = len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"}
+        return "text" if single else "pair"
 
 
 def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
-    """Rows to arrays. The target `label` is a class index or the scaled score; rows without a label
-    get -1 or 0.
+    """Return rows as arrays. The target `label` is a class index or the scaled score; rows without
+    a label get -1 or 0.
     """
     first = tokenizer.encode_lines([row["a"] for row in rows])
     second = tokenizer.encode_lines([row.get("b") or "" for row in rows])
@@ -211,9 +214,8 @@ def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Ex
         sequences.append([*sequence, *b, tokenizer.sep_id] if pair else sequence)
     labels: NDArray[Any]
     if task.regression:
-        labels = np.array(
-            [(row.get("label") or 0.0) / task.scale for row in rows], dtype=np.float32
-        )
+        scores = [(row.get("label") or 0.0) / task.scale for row in rows]
+        labels = np.array(scores, dtype=np.float32)
     else:
         index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
         labels = np.array([index.get(row.get("label"), -1) for row in rows], dtype=np.int64)
@@ -224,10 +226,10 @@ def _cut(a: list[int], b: list[int], room: int) -> tuple[list[int], list[int]]:
     """Remove single tokens from the end of the longer text, from b when both are equal, until both
     fit.
     """
-    a, b = a.copy(), b.copy()
-    while len(a) + len(b) > room:
-        (a if len(a) > len(b) else b).pop()
-    return a, b
+    lengths = [len(a), len(b)]
+    while sum(lengths) > room:
+        lengths[0 if lengths[0] > lengths[1] else 1] -= 1
+    return a[: lengths[0]], b[: lengths[1]]
 
 
 def both_orders(rows: list[Row]) -> list[Row]:

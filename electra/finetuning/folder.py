@@ -33,14 +33,19 @@ from electra.finetuning.reading import ARCHITECTURES, kind_of
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.task_kind import Stored
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.encoder import Encoder
 from electra.nn.hf_names import config_json
-from electra.nn.huggingface import TASK, ModelFolder, encoder_tensors, write_folder
+from electra.nn.huggingface import (
+    CONFIG,
+    TASK,
+    ModelFolder,
+    encoder_tensors,
+    write_folder,
+)
 from electra.storage.manifest import MANIFEST
 
 
 @dataclass(frozen=True)
-class Ready:
+class FineTuned:
     """A fine-tuned model that answers; `config` says how its rows are laid out and SQuAD's answers
     chosen.
     """
@@ -57,7 +62,8 @@ def write_model(
     """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its
     manifest.
     """
-    encoder, kind = network.encoder, kind_of(task)
+    encoder = network.encoder
+    kind = kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
     more: dict[str, Any] = {
@@ -71,7 +77,7 @@ def write_model(
     )
     files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.use(), {"task": task_json, "recipe": plain(config)})
+    card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
         folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts
@@ -100,20 +106,29 @@ def _is_tuned_modernbert(folder: ModelFolder) -> bool:
     return name in {"SequenceClassification", "QuestionAnswering", "MultipleChoice"}
 
 
-def load_tokenizer(folder: Path, encoder: Encoder) -> Tokenizer:
-    """Return the folder's tokenizer; raise BadInput if it has a piece that the encoder has no
-    vector for.
+def load_tokenizer(folder: ModelFolder) -> Tokenizer:
+    """Return the folder's tokenizer. The encoder may have more vectors than it has pieces, and not
+    fewer.
     """
-    tokenizer = tokenizers.load(folder)
-    if tokenizer.vocab_size > encoder.vocab_size:
+    path = folder.path
+    added = path / "added_tokens.json"
+    alone = added.is_file() and not (path / "tokenizer.json").is_file()
+    if alone and (tokens := read_object(added).keys() - set(tokenizers.SPECIALS)):
         raise BadInput(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model only {encoder.vocab_size:,}; "
-            "give the folder as it was written"
+            f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; save "
+            "the tokenizer with AutoTokenizer of transformers"
+        )
+    tokenizer = tokenizers.load(path)
+    vocab_size = folder.encoder_settings[1]
+    if tokenizer.vocab_size > vocab_size:
+        raise BadInput(
+            f"{path}: the tokenizer has {tokenizer.vocab_size:,} pieces and the model only "
+            f"{vocab_size:,}; give the folder as it was written"
         )
     return tokenizer
 
 
-def load_model(folder: ModelFolder) -> Ready:
+def load_model(folder: ModelFolder) -> FineTuned:
     """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
     none.
 
@@ -123,29 +138,29 @@ def load_model(folder: ModelFolder) -> Ready:
     path = folder.path
     encoder = folder.encoder(dropout=0.0)
     ours = (path / TASK).is_file()
-    if not (encoder.config.stock_heads or ours):
+    if not (encoder.config.has_hf_task_head or ours):
         raise BadInput(
-            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune its encoder here"
+            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune "
+            "its encoder here"
         )
+    if getattr(encoder.config, "token_types", 2) < 2:
+        raise BadInput(f"{path / CONFIG}: type_vocab_size is 1; a second text needs 2")
     task_json = read_object(path / TASK) if ours else {}
     if ours and not (path / MANIFEST).is_file():
         print(f"warning: {path} has no {MANIFEST}: its bytes were not checked", file=sys.stderr)
     positions = encoder.config.positions
-    length = task_json.get("length", min(positions, 512))
+    length = task_json.get("length", folder.trained_positions)
     if type(length) is not int or not 8 <= length <= positions:
         raise BadInput(
-            f"{path / TASK}: length is {length!r}; it should be 8 to the model's {positions} positions"
+            f"{path}: length is {length!r}; it should be 8 to the model's {positions} positions"
         )
-    tokenizer = load_tokenizer(path, encoder)
     stored = Stored(folder, encoder, length, task_json)
     if "task" in task_json:  # a number leaves the network on the label's own scale
-        task = dataclasses.replace(
-            build(Task, task_json["task"], f"{path / TASK}: task"), scale=1.0
-        )
+        task = build(Task, task_json["task"], f"{path / TASK}: task")
+        task = dataclasses.replace(task, scale=1.0)
+    elif "squad" in task_json:
+        task = QuestionAnswering.task_of(stored)
     else:
-        kind = ARCHITECTURES.get(folder.architecture, Classification)
-        if "squad" in task_json:
-            kind = QuestionAnswering
-        task = kind.task_of(stored)
+        task = ARCHITECTURES.get(folder.architecture, Classification).task_of(stored)
     network, config = kind_of(task).restore(stored)
-    return Ready(network, tokenizer, task, config)
+    return FineTuned(network, load_tokenizer(folder), task, config)

@@ -163,7 +163,9 @@ class Classifier(Network):
         layers: Layers = "last",
     ) -> None:
         super().__init__()
-        self.encoder, self.pooling, self.layers = encoder, pooling, layers
+        self.encoder = encoder
+        self.pooling = pooling
+        self.layers = layers
         self.regression = classes == 0
         self.head = new_linear(pooled_size(encoder, pooling, layers), max(1, classes))
         self.drop = nn.Dropout(head_dropout)
@@ -175,7 +177,8 @@ class Classifier(Network):
 
     def losses(self, batch: PaddedBatch) -> Tensor:
         """Return the cross-entropy or squared error of each row (B,)."""
-        logits_BC, label_B = self(batch), batch.targets["label"]
+        logits_BC = self(batch)
+        label_B = batch.targets["label"]
         if self.regression:
             return (logits_BC[:, 0] - label_B).square()  # type: ignore[no-any-return]
         return F.cross_entropy(logits_BC, label_B, reduction="none")
@@ -192,14 +195,14 @@ class Classifier(Network):
         `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used;
         these alone (U) where none are asked for.
         """
-        weight_CH, bias_C = self.head.weight.detach().cpu(), self.head.bias.detach().cpu()
-        one_CC, used = torch.eye(len(bias_C)) * scale, 2 * len(bias_C)
-        units = units or used
+        weight_CH = self.head.weight.detach().cpu()
+        bias_C = self.head.bias.detach().cpu()
+        used = 2 * len(bias_C)
+        unused = (units or used) - used
+        one_CC = torch.eye(len(bias_C)) * scale
         return {
-            "classifier.dense.weight": F.pad(
-                torch.cat([weight_CH, -weight_CH]), (0, 0, 0, units - used)
-            ),
-            "classifier.dense.bias": torch.zeros(units),
-            "classifier.out_proj.weight": F.pad(torch.cat([one_CC, -one_CC], 1), (0, units - used)),
+            "classifier.dense.weight": F.pad(torch.cat([weight_CH, -weight_CH]), (0, 0, 0, unused)),
+            "classifier.dense.bias": torch.zeros(used + unused),
+            "classifier.out_proj.weight": F.pad(torch.cat([one_CC, -one_CC], 1), (0, unused)),
             "classifier.out_proj.bias": bias_C * scale,
         }

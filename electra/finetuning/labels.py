@@ -7,6 +7,7 @@ F1.
 3. predicted BIOES -> spans -> IOB2, which is written and scored
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -18,35 +19,30 @@ Span = tuple[str, int, int]
 
 
 def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, str]:
-    """A row's label and what is wrong with it ("" if nothing): a class name, or without classes a
-    finite number.
+    """Return a row's label and what is wrong with it ("" if nothing): a class name, or without
+    classes a finite number.
     """
     if not labels:
+        # Python reads 1_000, too
+        plain = not isinstance(value, bool) and "_" not in str(value)
         try:
-            number = math.nan if isinstance(value, bool) else float(value)
+            number = float(value) if plain else math.nan
         except (TypeError, ValueError, OverflowError):
-            return None, f"label {shown(value)} is no number"
-        return (
-            (number, "")
-            if math.isfinite(number)
-            else (None, f"label {shown(value)} is no finite number")
-        )
+            number = math.nan
+        fault = "" if math.isfinite(number) else f"label {shown(value)} is no finite number"
+        return (None if fault else number), fault
     name = label_name(value)
     if name not in labels and isinstance(value, bool | str) and set(labels) <= {"true", "false"}:
         name = name.lower()  # as tables write them
     elif isinstance(value, bool) and str(value) in labels:
         name = str(value)
-    return (
-        (name, "")
-        if name in labels
-        else (None, f"unknown label {shown(name)}, not one of {', '.join(labels)}")
-    )
+    if name in labels:
+        return name, ""
+    return None, f"unknown label {shown(name)}, not one of {', '.join(labels)}"
 
 
 def label_name(value: object) -> str:
-    """Return a class as text: `true` and `1` as JSON and YAML write them, whatever type a reader
-    made of them.
-    """
+    """Return a class as text: `true` and `1` as JSON and YAML write them, whatever their type."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -55,72 +51,78 @@ def label_name(value: object) -> str:
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """(type, first, last) of each span, as conlleval and seqeval read them: a broken sequence
-    starts a new span.
+    """Return (type, first, last) of each span, as conlleval and seqeval read them: a broken
+    sequence starts a new span.
     """
     result: list[Span] = []
-    begin, last = 0, ("O", "")
+    begin = 0
+    last_edge = "O"
+    last_type = ""
     for place, tag in enumerate([*tags, "O"]):
-        edge, _, kind = tag.partition("-")
-        ends = last[0] in "ES" or (last[0] in "BI" and (edge in "BSO" or kind != last[1]))
-        if ends and last[0] != "O":
-            result.append((last[1], begin, place - 1))
-        starts = edge in "BS" or (edge in "EI" and (last[0] in "ESO" or kind != last[1]))
-        if starts:
+        edge, _, span_type = tag.partition("-")
+        other = span_type != last_type
+        if last_edge in "ES" or (last_edge in "BI" and (edge in "BSO" or other)):
+            result.append((last_type, begin, place - 1))
+        if edge in "BS" or (edge in "EI" and (last_edge in "ESO" or other)):
             begin = place
-        last = (edge, kind)
+        last_edge = edge
+        last_type = span_type
     return result
 
 
 def bioes(marked: Sequence[Span], words: int) -> list[str]:
     """Return spans as one tag a word: B … E, S for a single word, O outside."""
-    tags = ["O"] * words
-    for kind, first, last in marked:
-        tags[first : last + 1] = [f"I-{kind}"] * (last + 1 - first)
-        tags[first], tags[last] = (f"B-{kind}", f"E-{kind}") if first < last else (f"S-{kind}",) * 2
+    tags = iob2(marked, words)
+    for span_type, first, last in marked:
+        tags[last] = f"E-{span_type}" if first < last else f"S-{span_type}"
     return tags
 
 
 def iob2(marked: Sequence[Span], words: int) -> list[str]:
     """Return spans as one tag a word: B I I, O outside."""
     tags = ["O"] * words
-    for kind, first, last in marked:
-        tags[first : last + 1] = [f"B-{kind}", *[f"I-{kind}"] * (last - first)]
+    for span_type, first, last in marked:
+        tags[first : last + 1] = [f"B-{span_type}", *[f"I-{span_type}"] * (last - first)]
     return tags
 
 
 def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
-    """F1 over spans of all rows, in points: one is right if type, first and last word are; 0 if
-    there are none.
+    """Return F1 over spans of all rows, in points: one is right if type, first and last word are;
+    0 if there are none.
     """
-    ours = {(row, *span) for row, tags in enumerate(predicted) for span in spans(tags)}
-    theirs = {(row, *span) for row, tags in enumerate(gold) for span in spans(tags)}
-    return 200 * len(ours & theirs) / (len(ours) + len(theirs)) if ours or theirs else 0.0
+    ours = _numbered(predicted)
+    theirs = _numbered(gold)
+    total = len(ours) + len(theirs)
+    return 200 * len(ours & theirs) / total if total else 0.0
+
+
+def _numbered(rows: Sequence[Sequence[str]]) -> set[tuple[int, Span]]:
+    """Return the spans of all rows, each with its row's number."""
+    numbered = [[(number, span) for span in spans(tags)] for number, tags in enumerate(rows)]
+    return set(itertools.chain.from_iterable(numbered))
 
 
 def tag_scores(
     predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """Return entity F1, and the share of words whose tag is right (both read as IOB2)."""
-    same = [
-        ours == theirs
-        for row, tags in zip(predicted, gold, strict=True)
-        for ours, theirs in zip(row, iob2(spans(tags), len(tags)), strict=True)
-    ]
+    """Return entity F1, and the share of words with the right tag (both read as IOB2)."""
+    right: list[bool] = []
+    for ours, theirs in zip(predicted, gold, strict=True):
+        expected = iob2(spans(theirs), len(theirs))
+        right += [tag == other for tag, other in zip(ours, expected, strict=True)]
     return {
         "entity_f1": round(entity_f1(predicted, gold), 6),
-        "accuracy": round(100 * sum(same) / len(same), 6),
+        "accuracy": round(100 * sum(right) / len(right), 6),
     }
 
 
 def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words") if isinstance(row, dict) else None
-    if (
-        not isinstance(words, list)
-        or not words
-        or not all(isinstance(word, str) and word.strip() for word in words)
-    ):
+    blank = not isinstance(words, list) or [
+        word for word in words if not isinstance(word, str) or not word.strip()
+    ]
+    if not words or blank:
         raise BadInput(
             f'{where}: is {shown(row)}; expected an object with an id and words under "words"'
         )
@@ -128,8 +130,8 @@ def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
         return
     tags = row.get("tags")
     if not isinstance(tags, list) or len(tags) != len(words):
-        found = f"{len(tags)} tags" if isinstance(tags, list) else "no tags"
-        raise BadInput(f"{where}: has {found} for {len(words)} words; expected a tag for each word")
+        count = f"{len(tags)} tags" if isinstance(tags, list) else "no tags"
+        raise BadInput(f"{where}: has {count} for {len(words)} words; expected a tag for each word")
     for tag in tags:
         if tag not in task.classes:
             raise BadInput(

@@ -6,8 +6,8 @@ predicted positive) counts as 0. Empty or non-finite input is a programmer's err
 and outputs are made finite before they come here.
 """
 
-import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,39 +23,40 @@ def accuracy(predicted_N: Numbers, label_N: Numbers) -> float:
 def f1(predicted_N: Numbers, label_N: Numbers) -> float:
     """Return F1 of class 1: 2 tp / (2 tp + fp + fn)."""
     hits = float(((predicted_N == 1) & (label_N == 1)).sum())
-    errors = float(((predicted_N == 1) != (label_N == 1)).sum())
-    return 100 * _ratio(2 * hits, 2 * hits + errors)
+    marked = float((predicted_N == 1).sum() + (label_N == 1).sum())
+    return 200 * hits / marked if marked else 0.0
 
 
 def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
     """Return the plain mean over the classes that occur in either of each one's F1."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
-    return float(
-        np.mean([f1((predicted_N == each) * 1.0, (label_N == each) * 1.0) for each in classes])
-    )
+    scores = [f1(predicted_N == number, label_N == number) for number in classes]
+    return float(np.mean(scores))
 
 
 def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Matthews correlation of any number of classes (Gorodkin's R_K): normalised covariance of the
-    confusion matrix.
+    """Return the Matthews correlation of any number of classes (Gorodkin's R_K): the correlation of
+    their indicators.
     """
     classes = np.unique(np.concatenate([predicted_N, label_N]))
-    predicted_NC = (predicted_N[:, None] == classes).astype(np.float64)
-    label_NC = (label_N[:, None] == classes).astype(np.float64)
-    count = len(label_N)
-    predicted_C, label_C = predicted_NC.sum(0), label_NC.sum(0)
-    joint = count * float((predicted_NC * label_NC).sum()) - float(predicted_C @ label_C)
-    spread = (count**2 - float(predicted_C @ predicted_C)) * (count**2 - float(label_C @ label_C))
-    return 100 * _ratio(joint, math.sqrt(spread))
+    return correlation(predicted_N[:, None] == classes, label_N[:, None] == classes)
 
 
 def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
     """Return the linear correlation; 0 if either side is constant."""
-    if np.ptp(predicted_N) == 0 or np.ptp(label_N) == 0:
-        return 0.0
-    x_N, y_N = predicted_N - predicted_N.mean(), label_N - label_N.mean()
-    x_N, y_N = x_N / np.linalg.norm(x_N), y_N / np.linalg.norm(y_N)
-    return 100 * max(-1.0, min(1.0, float(x_N @ y_N)))
+    return correlation(predicted_N[:, None], label_N[:, None])
+
+
+def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
+    """Return Σ x y / √(Σ x² Σ y²) of x and y less the means of their columns; 0 if one is constant."""
+    centred = []
+    for values_NC in (x_NC, y_NC):
+        if (values_NC == values_NC[0]).all():
+            return 0.0
+        scaled_NC = values_NC / np.abs(values_NC).max()  # squares of large numbers overflow
+        deviations_NC = scaled_NC - scaled_NC.mean(0)
+        centred.append(deviations_NC / np.linalg.norm(deviations_NC))
+    return 100 * max(-1.0, min(1.0, float((centred[0] * centred[1]).sum())))
 
 
 def spearman(predicted_N: Numbers, label_N: Numbers) -> float:
@@ -69,10 +70,6 @@ def ranks(values_N: Numbers) -> Numbers:
     last_G = np.cumsum(size_G)
     mean_G = last_G - (size_G - 1) / 2
     return np.asarray(mean_G[group_N.reshape(-1)], dtype=np.float64)
-
-
-def _ratio(above: float, below: float) -> float:
-    return above / below if below else 0.0
 
 
 METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {

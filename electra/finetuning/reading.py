@@ -61,7 +61,8 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
     """Return a split's rows, checked. BadInput names line, id and value: bad label or score,
     repeated id, no rows.
     """
-    rows, kind = read_jsonl(path), kind_of(task)
+    rows = read_jsonl(path)
+    kind = kind_of(task)
     if not rows:
         raise BadInput(f"{path}: holds no rows of {task.title}; check the task's source")
     seen: dict[str, int] = {}

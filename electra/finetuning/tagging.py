@@ -7,6 +7,8 @@ of a row.
 """
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
@@ -23,12 +25,12 @@ from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PaddedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays, new_linear
 from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
-from electra.finetuning.predictions import finite, rounded
+from electra.finetuning.predictions import rounded
 from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
-from electra.finetuning.tasks import FinetuneConfig, Task
+from electra.finetuning.tasks import FinetuneConfig, PublishedTags, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.huggingface import POOLED
+from electra.nn.huggingface import CONFIG, POOLED
 
 
 class Tagging(TaskKind):
@@ -38,13 +40,13 @@ class Tagging(TaskKind):
     label = "tags"
     scores_training = False
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return self.task.columns or ("words",), ("words",)
 
-    def fields(self, row: str | Sequence[Any]) -> list[Any]:
+    def split_fields(self, row: str | Sequence[Any]) -> list[Any]:
         return [row if isinstance(row, str) else list(row)]
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         ((column, words),) = values.items()
         row = {"words": words.split() if isinstance(words, str) else words}
         self.check_row(row, where, labelled=False)
@@ -52,7 +54,7 @@ class Tagging(TaskKind):
             raise BadInput(f"{where}: {column} are {shown(row['words'])}; they should be text")
         return row
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         return [" ".join(row["words"])], " ".join(row["tags"])
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
@@ -60,44 +62,45 @@ class Tagging(TaskKind):
 
     def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
-        for key, kept in (("pooling", "cls"), ("head_layers", "last")):
-            if (value := getattr(config, key)) != kept:
+        for key, expected in (("pooling", "cls"), ("head_layers", "last")):
+            value = getattr(config, key)
+            if value != expected:
                 raise BadConfig(
-                    f"finetune of {self.task.name}: has {key} {value}; expected {kept}: a tag is read from each token"
+                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag is "
+                    "read from each token"
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Return the target `label` has one entry a token: the tag's index at a word's first piece,
-        else -100.
+        """Return the target `label` with one entry a token: the tag's index at a word's first
+        piece, else -100.
         """
         index = {name: number for number, name in enumerate(self.task.classes)}
-        pieces = iter(tokenizer.encode_words([word for row in rows for word in row["words"]]))
+        words = itertools.chain.from_iterable(row["words"] for row in rows)
+        pieces = iter(tokenizer.encode_words(list(words)))
         sequences: list[list[int]] = []
         labels: list[int] = []
         for row in rows:
             count = len(row["words"])
             tags = bioes(spans(row["tags"]), count) if row.get("tags") else ["O"] * count
-            sequence, marks = [tokenizer.cls_id], [NO_WORD]
-            for tag, word in zip(
-                tags, [next(pieces) or [tokenizer.unk_id] for _ in range(count)], strict=True
-            ):
+            sequence = [tokenizer.cls_id]
+            marks = [NO_WORD]
+            for tag in tags:
+                word = next(pieces) or [tokenizer.unk_id]
                 sequence += word
-                marks += [index[tag], *[NO_WORD] * (len(word) - 1)]
+                marks += [index.get(tag, 0), *[NO_WORD] * (len(word) - 1)]
             sequences.append([*sequence[: config.length - 1], tokenizer.sep_id])
             labels += [*marks[: config.length - 1], NO_WORD]
         names = [row["id"] for row in rows]
-        examples = stack(
-            sequences, [0] * len(rows), {"label": np.array(labels, dtype=np.int64)}, names
-        )
-        return Encoded(rows, examples)
+        targets = {"label": np.array(labels, dtype=np.int64)}
+        return Encoded(rows, stack(sequences, [0] * len(rows), targets, names))
 
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
         return Tagger(encoder, len(self.task.classes), config.length)
 
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
-        rows, tags = encoded.rows, tags_of(self.task, encoded, outputs["tags"])
+        tags = tags_of(self.task, encoded, outputs["tags"])
         lines = [
             {
                 "id": row["id"],
@@ -105,32 +108,29 @@ class Tagging(TaskKind):
                 "prediction": predicted,
                 "label": row.get("tags"),
             }
-            for row, predicted in zip(rows, tags, strict=True)
+            for row, predicted in zip(encoded.rows, tags, strict=True)
         ]
         if not labelled:
             return SplitResult({".jsonl": lines}, {}, None)
-        gold = [row["tags"] for row in rows]
-        fault = (
-            "no span was predicted in any row"
-            if any(map(spans, gold)) and not any(map(spans, tags))
-            else None
-        )
-        return SplitResult(
-            {".jsonl": lines}, tag_scores(tags, gold), fault, bool(outputs["finite"].all())
-        )
+        gold = [row["tags"] for row in encoded.rows]
+        silent = any(map(spans, gold)) and not any(map(spans, tags))
+        fault = "no span was predicted in any row" if silent else None
+        finite = bool(outputs["finite"].all())
+        return SplitResult({".jsonl": lines}, tag_scores(tags, gold), fault, finite)
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
-        tags, marks = tags_of(self.task, encoded, outputs["tags"]), _marks(encoded.examples)
-        for row, each, mark_P, share_L in zip(
+        tags = tags_of(self.task, encoded, outputs["tags"])
+        marks = _marks(encoded.examples)
+        for row, row_tags, mark_P, share_L in zip(
             encoded.rows, tags, marks, outputs["share"], strict=True
         ):
-            shares = [rounded(share) for share in finite(share_L[: len(mark_P)][mark_P != NO_WORD])]
-            unread = [None] * (len(each) - len(shares))
+            shares = [rounded(share) for share in share_L[: len(mark_P)][mark_P != NO_WORD]]
+            unread = [None] * (len(row_tags) - len(shares))
             yield {
                 "id": row["id"],
                 "words": row["words"],
-                "tags": each,
-                "probabilities": shares + unread,
+                "tags": row_tags,
+                "probabilities": [*shares, *unread],
             }
 
     def score(
@@ -144,8 +144,9 @@ class Tagging(TaskKind):
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         head = {f"classifier.{kind}": value for kind, value in network.head.state_dict().items()}
-        task_json, labels = {"task": dataclasses.asdict(self.task)}, self.task.classes
-        if not network.encoder.config.stock_heads:
+        task_json: dict[str, Any] = {"task": dataclasses.asdict(self.task)}
+        labels = self.task.classes
+        if not network.encoder.config.has_hf_task_head:
             return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
         # stock models are fed segment 0, and we feed 1
         types = network.encoder.embeddings.token_type.weight.detach()
@@ -153,34 +154,37 @@ class Tagging(TaskKind):
         return Exported(self.architecture, task_json, labels, tensors=head | segments)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        tagger, stock = (
-            Tagger(stored.encoder, len(self.task.classes), stored.length),
-            stored.encoder.config.stock_heads,
-        )
-        stored.fill(
-            {"classifier": tagger.head}, stored.heads | ({} if stock else stored.beside(POOLED))
-        )
-        if stock:
+        tagger = Tagger(stored.encoder, len(self.task.classes), stored.length)
+        heads = stored.heads
+        if stored.encoder.config.has_hf_task_head:
             with torch.no_grad():
                 types = stored.encoder.embeddings.token_type.weight
-                types[1] = types[0]
+                types[:] = types[0].clone()
+        else:
+            heads = heads | stored.beside(POOLED)
+        stored.fill(nn.ModuleDict({"classifier": tagger.head}), heads)
         return tagger, FinetuneConfig(length=stored.length)
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        name, labels = stored.path.name, stored.labels()
-        types = tuple(
-            dict.fromkeys(label[2:] for label in labels if label[:2] in {"B-", "I-", "E-", "S-"})
-        )
-        task = Task(name=name, title=name, labels=types, metrics=("entity_f1",), tagging=True)
-        if task.classes != labels:
+        labels = [re.sub("^L-", "E-", re.sub("^U-", "S-", label)) for label in stored.labels()]
+        wrong = [label for label in labels if not re.fullmatch("O|[BIES]-.+", label, re.DOTALL)]
+        if wrong or "O" not in labels:
             raise BadInput(
-                f"{stored.path / 'config.json'}: the labels are {', '.join(labels)[:80]}; they should be O, then B-, "
-                "I-, E- and S- of each type in this order"
+                f"{stored.path / CONFIG}: the labels are {', '.join(labels)[:80]}; they should be "
+                "O, and B-, I-, E- or S- before the types of spans"
             )
-        return task
+        types = tuple(dict.fromkeys(label[2:] for label in labels if label != "O"))
+        return PublishedTags(
+            name=stored.path.name,
+            title=stored.path.name,
+            labels=types,
+            metrics=("entity_f1",),
+            tagging=True,
+            tags=tuple(labels),
+        )
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         return "words"
 
 
@@ -189,7 +193,8 @@ class Tagger(Network):
 
     def __init__(self, encoder: Encoder, classes: int, length: int) -> None:
         super().__init__()
-        self.encoder, self.length = encoder, length
+        self.encoder = encoder
+        self.length = length
         self.head = new_linear(encoder.config.hidden, classes)
 
     def forward(self, batch: PaddedBatch) -> Tensor:

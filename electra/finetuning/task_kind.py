@@ -1,11 +1,11 @@
 """The base class of the kinds of tasks (texts, words, questions about a context), each bound to its
 task.
 
-    rows      columns, row, check_row          records -> checked rows
-    arrays    encode                           rows -> Encoded
-    network   network                          an encoder -> an encoder with a head, with losses and outputs
-    outputs   judge, answers                   outputs -> scores and files of predictions; or what `predict` prints
-    files     export, restore, score           Hugging Face folders, and predictions as they are handed in
+    rows      column_names, split_fields, parse_row, display, check_row   records -> checked rows
+    arrays    encode                       rows -> Encoded
+    network   network                      an encoder -> an encoder with a head
+    outputs   score_split, answers         outputs -> scores and files; or what `predict` prints
+    files     export, restore, score       Hugging Face folders, and predictions as handed in
 
 `kind_of` (reading.py) is the one place that decides between them.
 """
@@ -27,8 +27,8 @@ from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import AnyEncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.huggingface import ModelFolder
-from electra.storage.tensors import Tensors, fill, read_tensors, require_fit
+from electra.nn.huggingface import CONFIG, ModelFolder
+from electra.storage.tensors import Tensors, fill, read_tensors
 
 DO = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
@@ -93,27 +93,22 @@ class Stored:
     def labels(self) -> tuple[str, ...]:
         """Return what each output stands for."""
         names = self.folder.config_json.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-        if not isinstance(names, dict) or set(names) != set(map(str, range(len(names)))):
+        keys = [str(number) for number in range(len(names) if isinstance(names, dict) else 0)]
+        if not keys or set(names) != set(keys):
             raise BadInput(
-                f"{self.path / 'config.json'}: id2label is {names!r:.80}; it should have a label for each number from 0"
+                f"{self.path / CONFIG}: id2label is {shown(names)}; it should have a label for "
+                "each number from 0"
             )
-        return tuple(str(names[str(number)]) for number in range(len(names)))
+        return tuple(str(names[key]) for key in keys)
 
-    def fill(self, layers: dict[str, nn.Linear], heads: Tensors) -> None:
-        """Fill layers from the tensors of their names, which must be all that there are."""
-        if lacking := [name for name in layers if f"{name}.weight" not in heads]:
+    def fill(self, head: nn.Module, heads: Tensors) -> None:
+        """Fill a head from the tensors of its names, which must be all that there are."""
+        missing = [name for name in head.state_dict() if name not in heads]
+        if missing:
             raise BadInput(
-                f"{self.path}: has no {lacking[0]}, so it is not a fine-tuned model; {DO}"
+                f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; {DO}"
             )
-        heads = dict(heads)
-        for name, layer in layers.items():
-            own = {
-                kind: heads.pop(f"{name}.{kind}")
-                for kind in ("weight", "bias")
-                if f"{name}.{kind}" in heads
-            }
-            fill(layer, own, f"{self.path}: {name}", DO)
-        require_fit({}, heads, self.path, DO)
+        fill(head, heads, self.path, DO)
 
 
 class TaskKind(ABC):
@@ -132,21 +127,21 @@ class TaskKind(ABC):
         self.task = task
 
     @abstractmethod
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         """Return names for the columns of a row's texts, the task's own first; `official`: those of
         its usual files.
         """
 
-    def fields(self, row: str | Sequence[Any]) -> list[Any]:
+    def split_fields(self, row: str | Sequence[Any]) -> list[Any]:
         """Return a row that names no columns as one value for each."""
         return [row] if isinstance(row, str) else list(row)
 
     @abstractmethod
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         """Return a row without id and label; raise BadInput for one that cannot be answered."""
 
     @abstractmethod
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
         """Return the values of a labelled row, and the right answer."""
 
     @abstractmethod
@@ -170,7 +165,7 @@ class TaskKind(ABC):
         """Return the encoder with a new head, drawn from torch's global generator."""
 
     @abstractmethod
-    def judge(
+    def score_split(
         self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool
     ) -> SplitResult:
         """Return predictions of a split, and their scores if its rows have labels."""
@@ -201,7 +196,7 @@ class TaskKind(ABC):
         """Return the task of a folder that was fine-tuned elsewhere."""
 
     @abstractmethod
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         """Return which lines of Python a model card shows."""
 
 

@@ -5,6 +5,7 @@ Defaults are the published ones of the Base model (paper, Table 7).
 """
 
 import dataclasses
+import itertools
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -65,11 +66,10 @@ class Task(Settings):
     @property
     def classes(self) -> tuple[str, ...]:
         """What each logit stands for; tagging has BIOES tags of every type."""
-        return (
-            ("O", *(f"{edge}-{kind}" for kind in self.labels for edge in "BIES"))
-            if self.tagging
-            else self.labels
-        )
+        if not self.tagging:
+            return self.labels
+        tags = [f"{edge}-{label}" for label, edge in itertools.product(self.labels, "BIES")]
+        return ("O", *tags)
 
 
 _BINARY = ("0", "1")
@@ -134,10 +134,25 @@ class SquadTask(Task):
     version: Literal["1.1", "2.0"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PublishedTags(Task):
+    """Tags of words as a model from elsewhere has them: its own names of the logits, in any of the
+    schemes IOB1, IOB2 and BIOES.
+    """
+
+    tags: tuple[str, ...]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What each logit stands for."""
+        return self.tags
+
+
 SQUAD: dict[str, str] = {"1.1": "squad1", "2.0": "squad2"}
 """Version -> name of its task folder."""
 
-SQUAD_1, SQUAD_2 = SquadTask(name="squad1", version="1.1"), SquadTask(name="squad2", version="2.0")
+SQUAD_1 = SquadTask(name="squad1", version="1.1")
+SQUAD_2 = SquadTask(name="squad2", version="2.0")
 TASKS: dict[str, Task] = {**GLUE, "squad1": SQUAD_1, "squad2": SQUAD_2}
 
 FACTS = "task.json"
@@ -200,7 +215,8 @@ class FinetuneConfig(Settings):
     ensemble: bool = False  # and let the seeds of each arm answer together
     # seeds of the pre-trained arm whose model is kept, ready for use
     keep: Literal["none", "first", "all"] = "first"
-    seeds: tuple[Seed, ...] = (1, 2, 3)
+    # at most: far above all use, and each layer of each task is checked with them
+    seeds: Annotated[tuple[Seed, ...], Field(max_length=1_000)] = (1, 2, 3)
     arms: tuple[ArmName, ...] = ("pretrained", "scratch")
     scratch: ScratchConfig = field(default_factory=ScratchConfig)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from electra.nn.encoder import Attention, Block, Encoder
+from electra.nn.encoder import Attention, Encoder, EncoderLayer
 
 
 def init_attention(encoder: Encoder, init: str) -> None:
@@ -42,7 +42,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
     the one with which its largest entry is positive.
     """
     for layer in layers:
-        assert isinstance(layer, Block)
+        assert isinstance(layer, EncoderLayer)
         query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
         width, size = len(query_HH), len(query_HH) // layer.attention.heads
         for query_DH, key_DH in zip(
@@ -119,7 +119,7 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
     512.
     """
     block, layer, config = encoder.embeddings, encoder.layers[0], encoder.config
-    assert isinstance(layer, Block) and config.kind == "modern"
+    assert isinstance(layer, EncoderLayer) and config.kind == "modern"
     size = config.hidden // config.heads
     word_VH = block.tables()[0].clone()
     word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)

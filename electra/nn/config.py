@@ -13,7 +13,10 @@ from pydantic.dataclasses import dataclass
 from electra.config import BelowOne, Fraction, Positive, Settings, Size, require
 
 # operations for each number, as the authors' script counts them
-SOFTMAX, DROPOUT, NORM, GELU = 5, 4, 5, 8
+SOFTMAX = 5
+DROPOUT = 4
+NORM = 5
+GELU = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +26,10 @@ class EncoderConfig(Settings):
     """
 
     biases: ClassVar[bool] = True  # of all linear layers and LayerNorms
-    head_norm: ClassVar[bool] = False  # a LayerNorm in the replaced-token head
-    stock_heads: ClassVar[bool] = True  # transformers' classes for tasks compute what our heads do
+    norm_in_disc_head: ClassVar[bool] = False  # a LayerNorm in the replaced-token head
+    has_hf_task_head: ClassVar[bool] = (
+        True  # transformers' classes for tasks compute what our heads do
+    )
     shareable_embeddings: ClassVar[bool] = True  # by an encoder of another hidden size
     ffn_matrices: ClassVar[int] = 2  # of a feed-forward layer, H x F each
 
@@ -55,12 +60,12 @@ class EncoderConfig(Settings):
         )
 
     @property
-    def table(self) -> int:
+    def embedding_width(self) -> int:
         """Width of the word table that is looked up, and that hidden states are multiplied with."""
         return self.embedding
 
     @property
-    def out_std(self) -> float:
+    def residual_init_std(self) -> float:
         """Standard deviation of the initial weights of matrices that write to the residual stream."""
         return self.init_std
 
@@ -91,8 +96,8 @@ class ModernConfig(Settings):
     """
 
     biases: ClassVar[bool] = False
-    head_norm: ClassVar[bool] = True
-    stock_heads: ClassVar[bool] = False
+    norm_in_disc_head: ClassVar[bool] = True
+    has_hf_task_head: ClassVar[bool] = False
     shareable_embeddings: ClassVar[bool] = False
     ffn_matrices: ClassVar[int] = 3
 
@@ -131,12 +136,12 @@ class ModernConfig(Settings):
         require(self.window % 2 == 0, f"window: is {self.window}, should be even")
 
     @property
-    def table(self) -> int:
+    def embedding_width(self) -> int:
         """Width of the word table that is looked up, and that hidden states are multiplied with."""
         return self.hidden
 
     @property
-    def out_std(self) -> float:
+    def residual_init_std(self) -> float:
         """Standard deviation of the initial weights of matrices that write to the residual stream."""
         return self.init_std / math.sqrt(2 * self.layers)
 

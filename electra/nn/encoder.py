@@ -23,6 +23,17 @@ from torch import Tensor, nn
 from electra.nn.config import AnyEncoderConfig, EncoderConfig
 
 
+class Table(nn.Embedding):
+    """An embedding that draws no numbers on torch's meta device: that would import the compiler,
+    which takes a second.
+    """
+
+    def reset_parameters(self) -> None:
+        """Draw the first values, where there is memory for them."""
+        if not self.weight.is_meta:
+            super().reset_parameters()
+
+
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
 
@@ -32,9 +43,9 @@ class Embeddings(nn.Module):
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.word = nn.Embedding(vocab_size, config.embedding)
-        self.position = nn.Embedding(config.positions, config.embedding)
-        self.token_type = nn.Embedding(config.token_types, config.embedding)
+        self.word = Table(vocab_size, config.embedding)
+        self.position = Table(config.positions, config.embedding)
+        self.token_type = Table(config.token_types, config.embedding)
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -105,11 +116,11 @@ class Attention(nn.Module):
         self.heads = config.heads
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
         self.out = nn.Linear(config.hidden, config.hidden, bias=config.biases)
-        self.out.std = config.out_std  # type: ignore[assignment]
+        self.out.std = config.residual_init_std  # type: ignore[assignment]
         self.dropout = config.attention_dropout
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `Block.forward`."""
+        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `EncoderLayer.forward`."""
         query, key, value = self.heads_of(hidden_BTH)
         if angles:
             query = rotate(query, *angles)
@@ -136,7 +147,7 @@ def rotate(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
     return rotated.to(values_BATD.dtype)
 
 
-class Block(nn.Module):
+class EncoderLayer(nn.Module):
     """One layer of an encoder of any kind: what is compiled once for all."""
 
     attention: Attention
@@ -150,7 +161,7 @@ class Block(nn.Module):
         raise NotImplementedError
 
 
-class Layer(Block):
+class BertLayer(EncoderLayer):
     """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
 
     def __init__(self, config: EncoderConfig, index: int = 0) -> None:
@@ -185,7 +196,7 @@ class Encoder(nn.Module):
 
     embeddings_class: ClassVar[type[Any]] = Embeddings
     disentangled_class: ClassVar[type[Any]] = DisentangledEmbeddings
-    layer_class: ClassVar[type[Any]] = Layer
+    layer_class: ClassVar[type[Any]] = BertLayer
 
     def __init__(
         self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
@@ -195,8 +206,8 @@ class Encoder(nn.Module):
         self.vocab_size = vocab_size
         self.embeddings: Embeddings = embeddings or self.embeddings_class(config, vocab_size)
         self.project: nn.Module = nn.Identity()
-        if config.table != config.hidden:
-            self.project = nn.Linear(config.table, config.hidden)
+        if config.embedding_width != config.hidden:
+            self.project = nn.Linear(config.embedding_width, config.hidden)
             self.project.glorot = True  # type: ignore[assignment]
         self.layers = nn.ModuleList(
             self.layer_class(config, index) for index in range(config.layers)

@@ -27,16 +27,17 @@ from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.storage.tensors import Tensors
 
 Head = ReplacedTokenHead | MaskedTokenHead
-_D, _G = "discriminator_predictions", "generator_predictions"
+_D = "discriminator_predictions"
+_G = "generator_predictions"
 _NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
-_MODERN_FIXED: dict[str, Any] = {  # what a modern encoder has no setting for
-    "attention_bias": False,
-    "mlp_bias": False,
-    "norm_bias": False,
-    "classifier_bias": False,
-    "decoder_bias": True,
-    "hidden_activation": "gelu",
-    "classifier_activation": "gelu",
+# Settings that would change what an encoder computes: the values that ours compute with.
+_SUPPORTED: dict[str, Any] = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "rope_scaling": None,
+    "quantization_config": None,
+    "pruned_heads": {},
 }
 _THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 
@@ -56,6 +57,7 @@ class Names:
     heads: dict[str, dict[str, str]]  # by class
     classes: dict[str, str]  # ELECTRA's class with such a head -> the class
     vocab_size: int  # where config.json has none
+    fixed: dict[str, Any]  # settings of transformers that ours has none for
     # ours -> theirs, and its value where none is given
     config: dict[str, tuple[str, int | float | str]]
 
@@ -88,6 +90,7 @@ ELECTRA = Names(
     },
     classes={},
     vocab_size=30522,
+    fixed={"hidden_act": "gelu"},
     config={
         "layers": ("num_hidden_layers", 12),
         "hidden": ("hidden_size", 256),
@@ -125,6 +128,15 @@ MODERN = Names(
         "ElectraForPreTraining": "ModernBertForTokenClassification",
     },
     vocab_size=50368,
+    fixed={
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+        "classifier_bias": False,
+        "decoder_bias": True,
+        "hidden_activation": "gelu",
+        "classifier_activation": "gelu",
+    },
     config={
         "layers": ("num_hidden_layers", 22),
         "hidden": ("hidden_size", 768),
@@ -228,117 +240,95 @@ def config_json(
 ) -> dict[str, Any]:
     """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
     names = names_of(config)
-    given = {ours: getattr(config, ours) for ours in names.config}
     values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
-    values["model_type"] = names.model_type
-    if isinstance(config, EncoderConfig):
-        values["hidden_act"] = "gelu"
-    else:
-        values |= {"embedding_dropout": config.dropout, **_MODERN_FIXED}
+    values |= {"model_type": names.model_type, **names.fixed}
+    if isinstance(config, ModernConfig):
+        values["embedding_dropout"] = config.dropout
         # the tokenizer's
         values |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
         if architecture == "ElectraForPreTraining":
             values |= {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
     values |= {"vocab_size": vocab_size, "pad_token_id": 0, "tie_word_embeddings": True}
     for ours, (theirs, usual) in names.config.items():
-        if ours != "init" or given[ours] != usual:  # transformers has no such key
-            values[theirs] = given[ours]
+        value = getattr(config, ours)
+        if ours != "init" or value != usual:  # transformers has no such key
+            values[theirs] = value
     return values | more
 
 
 def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int]:
-    """Encoder settings and vocabulary size of a config.json; raises BadInput for what our encoders
-    do not compute.
+    """Return encoder settings and vocabulary size of a config.json; raise BadInput for settings
+    that our encoders do not compute with.
     """
     kind = values.get("model_type")
     names = next((names for names in _NAMES.values() if names.model_type == kind), None)
     if names is None:
         raise BadInput(f"{path}: is of a model of type {kind!r}; expected electra or modernbert")
-    read = _electra_settings if names is ELECTRA else _modern_settings
-    do = "use the file that came with the weights"
+    for key, expected in {**_SUPPORTED, **names.fixed}.items():
+        value = values.get(key)
+        if value is not None and value != expected:
+            raise BadInput(f"{path}: {key} is {shown(value)}; only {expected!r} is supported")
+    if names is MODERN:
+        values = _with_old_spelling(values, path)
+    chosen: dict[str, Any] = {ours: values.get(*their) for ours, their in names.config.items()}
     config: AnyEncoderConfig
     try:
-        config = read(values, path)
+        if names is ELECTRA:
+            config = build(EncoderConfig, chosen, "")
+        else:
+            more = {"kind": "modern", "embedding": chosen["hidden"]}
+            config = build(ModernConfig, chosen | more, "")
     except BadConfig as error:
         key, _, fault = str(error).partition(": ")
         # the word table is as wide as hidden states
         theirs = names.config.get(key, names.config["hidden"])[0]
-        raise BadInput(f"{path}: {theirs}: {fault}; {do}") from None
+        raise BadInput(f"{path}: {theirs}: {fault}") from None
     vocab_size = values.get("vocab_size", names.vocab_size)
     if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
-        fits = f"should be a number from 1 to {_LARGEST_VOCABULARY:,}"
-        raise BadInput(f"{path}: vocab_size: is {shown(vocab_size)}, {fits}; {do}")
+        limit = f"should be a number from 1 to {_LARGEST_VOCABULARY:,}"
+        raise BadInput(f"{path}: vocab_size: is {shown(vocab_size)}, {limit}")
     return config, vocab_size
 
 
-def _electra_settings(values: dict[str, Any], path: Path) -> EncoderConfig:
-    usual = values.get("hidden_act", "gelu"), values.get("position_embedding_type", "absolute")
-    if usual != ("gelu", "absolute"):
-        raise BadInput(
-            f"{path}: asks for another activation or position embedding than gelu and absolute positions"
-        )
-    return build(
-        EncoderConfig, {ours: values.get(*their) for ours, their in ELECTRA.config.items()}, ""
-    )
-
-
-def _modern_settings(values: dict[str, Any], path: Path) -> ModernConfig:
-    for key, expected in _MODERN_FIXED.items():
-        if values.get(key, expected) != expected:
-            raise BadInput(f"{path}: has {key} {values[key]!r:.40}; expected {expected!r}")
-    old = _old_spelling(values, path)
-    chosen = {ours: old.get(*their) for ours, their in MODERN.config.items()}
-    before = old.get("embedding_dropout", 0.0)
-    if before != chosen["dropout"]:
-        raise BadInput(
-            f"{path}: has embedding_dropout {before!r:.40}; expected {chosen['dropout']}, as mlp_dropout"
-        )
-    for key in ("global_theta", "local_theta"):
-        chosen[key] = float(chosen[key]) if isinstance(chosen[key], int) else chosen[key]
-    return build(ModernConfig, {"kind": "modern", "embedding": chosen["hidden"], **chosen}, "")
-
-
-def _old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return kinds of layers and thetas in the two numbers that releases of transformers before 5
-    had for each.
+def _with_old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a ModernBERT's settings with its kinds of layers and its thetas in the numbers that
+    releases of transformers before 5 had for them.
     """
-    kinds, ropes = values.get("layer_types"), values.get("rope_parameters") or {}
     settings = dict(values)
+    kinds = values.get("layer_types")
     if kinds is not None:
-        layers = values.get(*MODERN.config["layers"])
-        if not isinstance(kinds, list) or len(kinds) != layers:
-            raise BadInput(
-                f"{path}: has layer_types {kinds!r:.60}; expected the kinds of {layers!r:.20} layers"
-            )
-        every = next(
-            (i for i, kind in enumerate(kinds) if i and kind == "full_attention"),
-            max(1, len(kinds)),
-        )
-        regular = [
-            "sliding_attention" if i % every else "full_attention" for i in range(len(kinds))
+        listed = kinds if isinstance(kinds, list) else []
+        full = [index for index, kind in enumerate(listed) if kind == "full_attention"]
+        every = full[1] if len(full) > 1 else max(1, len(listed))
+        expected = [
+            "sliding_attention" if index % every else "full_attention"
+            for index in range(len(listed))
         ]
-        if kinds != regular:
+        if kinds != expected or len(kinds) != values.get(*MODERN.config["layers"]):
             raise BadInput(
-                f"{path}: has layer_types in another order than full_attention in layer 0 and then at even distances, "
-                "sliding_attention between"
+                f"{path}: layer_types is {shown(kinds)}; it should have a kind for each layer, "
+                "full_attention for the first and then at even distances, else sliding_attention"
             )
         settings["global_attn_every_n_layers"] = every
-    if values.get("rope_scaling"):
-        raise BadInput(f"{path}: has rope_scaling {values['rope_scaling']!r:.60}; expected none")
-    each_a_dict = isinstance(ropes, dict) and all(
-        isinstance(rope, dict | None) for rope in ropes.values()
-    )
-    if not each_a_dict or not ropes.keys() <= _THETAS.keys():
+    ropes = values.get("rope_parameters") or {}
+    supported = {"rope_type": "default"}
+    try:
+        others = dict(ropes)
+        for kind, name in _THETAS.items():
+            rope = supported | others.pop(kind, {})
+            if "rope_theta" in rope:
+                settings[name] = rope.pop("rope_theta")
+            others |= {} if rope == supported else {kind: rope}
+    except (TypeError, ValueError):
+        others = {"": ropes}
+    if others:
         raise BadInput(
-            f"{path}: has rope_parameters {ropes!r:.60}; expected those of {' and '.join(_THETAS)}"
+            f"{path}: rope_parameters is {shown(ropes)}; it should be {' and '.join(_THETAS)}, "
+            "both of rope_type default"
         )
-    for kind, name in _THETAS.items():
-        rope = ropes.get(kind) or {}
-        scaled = rope.get("rope_type", rope.get("type", "default"))
-        if scaled != "default":
-            raise BadInput(f"{path}: has rope_type {scaled!r:.40}; expected default")
-        if "rope_theta" in rope:
-            settings[name] = rope["rope_theta"]
     if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one
         settings["local_rope_theta"] = settings.get(*MODERN.config["global_theta"])
+    dropout = values.get("embedding_dropout", 0.0)
+    if dropout != values.get(*MODERN.config["dropout"]):
+        raise BadInput(f"{path}: embedding_dropout is {shown(dropout)}; it should be mlp_dropout")
     return settings

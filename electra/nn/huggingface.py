@@ -1,14 +1,17 @@
-"""Hugging Face folders of encoders and pre-trained networks: `config.json`, `model.safetensors`,
-tokenizer files.
+"""Hugging Face folders of encoders and pre-trained networks: `config.json`, `model.safetensors` (or
+its shards), tokenizer files.
 
 Names are transformers' (hf_names.py), so each folder loads there with nothing missing and nothing
-unexpected, and published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of
-releases from 4.48 on. A round trip is bit-exact, but for tables with gradient-disentangled sharing,
-whose deltas are differences.
+unexpected. Published checkpoints of ELECTRA and ModernBERT load here; of ModernBERT those of
+releases from 4.48 on. Whatever in a folder changes the result is followed, or the folder is
+refused. A round trip is bit-exact, but for tables with gradient-disentangled sharing, whose deltas
+are differences.
 """
 
 import dataclasses
 import os
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,15 +41,21 @@ from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
 
 TASK = "task.json"
-SPANS, POOLED = "span_head.safetensors", "pooled_head.safetensors"
+SPANS = "span_head.safetensors"
+POOLED = "pooled_head.safetensors"
 EXTRAS = "extras.safetensors"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
-FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
-"""All that is ever read of a folder."""
+FILES = (CONFIG, WEIGHTS, INDEX, *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
+"""All that is ever read of a folder, besides the shards that INDEX lists."""
 KIND = "network"
-_AGREE = "let the model's parameters and the folder's config.json agree with its weights"
+DO = "use the folder as it was written"
 # the word table once more, where it is stored twice
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")
+# the head's tensors with a row for each piece
+_PIECE_TENSORS = (*_DECODERS, "generator_lm_head.bias", "decoder.bias")
 # Settings that change what an encoder computes and no tensor's shape.
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
@@ -63,7 +72,7 @@ class ModelFolder:
     @cached_property
     def config_json(self) -> dict[str, Any]:
         """The content of config.json."""
-        return read_object(self.path / "config.json")
+        return read_object(self.path / CONFIG)
 
     @property
     def architecture(self) -> str:
@@ -74,33 +83,43 @@ class ModelFolder:
     @cached_property
     def encoder_settings(self) -> tuple[AnyEncoderConfig, int]:
         """Encoder settings and vocabulary size of config.json."""
-        return config_of(self.config_json, self.path / "config.json")
+        return config_of(self.config_json, self.path / CONFIG)
 
     @property
     def trained_positions(self) -> int:
-        """How many positions pre-training has used, where that is known; else all that there are."""
+        """How many positions pre-training has used, where that is known: by config.json, or by the
+        tokenizer's model_max_length. Else all positions that there are.
+        """
         positions = self.encoder_settings[0].positions
-        used = self.config_json.get("trained_positions")
-        if used is None:
-            return positions
-        if type(used) is not int or used < 3:  # [CLS], a token and [SEP]
-            raise BadInput(
-                f"{self.path / 'config.json'}: trained_positions is {shown(used)}; expected a whole number of at "
-                "least 3. Use the file that came with the weights"
-            )
-        return min(used, positions)
+        file = self.path / "tokenizer_config.json"
+        tokenizer_config = read_object(file) if file.is_file() else {}
+        lengths = [
+            self.config_json.get("trained_positions"),
+            tokenizer_config.get("model_max_length"),
+        ]
+        known = [length for length in lengths if length is not None]
+        for length in known:
+            if type(length) is not int or length < 3:  # [CLS], a token and [SEP]
+                raise BadInput(
+                    f"{self.path}: trained_positions or model_max_length is {shown(length)}; it "
+                    "should be a whole number of at least 3"
+                )
+        return int(min([positions, *known]))
 
     @cached_property
     def tensors(self) -> Tensors:
-        """The tensors of model.safetensors."""
-        file = self.path / "model.safetensors"
-        if not file.is_file():
-            pickled = (self.path / "pytorch_model.bin").is_file()
-            note = " (pytorch_model.bin is a pickle and is not opened)" if pickled else ""
-            raise BadInput(
-                f"{file}: there is no such file{note}; convert the checkpoint to safetensors first"
-            )
-        return read_file(file, "fetch or make the folder again")
+        """The tensors of model.safetensors, or of all its shards."""
+        tensors: Tensors = {}
+        for name in weight_files(self.path):
+            file = self.path / name
+            if not file.is_file():
+                pickled = (self.path / "pytorch_model.bin").is_file()
+                note = " (pytorch_model.bin is a pickle and is not opened)" if pickled else ""
+                raise BadInput(
+                    f"{file}: there is no such file{note}; convert the checkpoint to safetensors"
+                )
+            tensors |= read_file(file, DO)
+        return tensors
 
     @property
     def head_tensors(self) -> Tensors:
@@ -125,6 +144,8 @@ class ModelFolder:
 def open_folder(path: Path) -> ModelFolder:
     """Verify a folder and return what reads it."""
     verify_folder(path)
+    if (path / "adapter_config.json").is_file():
+        raise BadInput(f"{path}: holds an adapter, which is not read; merge it into the weights")
     return ModelFolder(path)
 
 
@@ -143,12 +164,12 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
     """Fill an encoder from transformers' names, with or without their prefix.
 
-    A missing or surplus tensor or a wrong shape is a BadInput; heads are passed by. An encoder on
-    torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json with absurd
-    sizes costs none.
+    Raises BadInput for a missing or surplus tensor or a wrong shape; heads are passed by. An
+    encoder on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json
+    with absurd sizes costs none.
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
-    require_fit(named_tensors(encoder), renamed, where, _AGREE)
+    require_fit(named_tensors(encoder), renamed, where, DO)
     _allocate(encoder)
     encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
     places = named_tensors(encoder)
@@ -157,9 +178,26 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
 
 
 def _allocate(module: nn.Module) -> None:
-    """Give a module on torch's meta device its memory, on the CPU."""
-    if any(parameter.is_meta for parameter in module.parameters()):
-        module.to_empty(device="cpu")
+    """Give a module on torch's meta device its memory, on the CPU.
+
+    `Module.to_empty` would do it, but imports torch's compiler, which takes a second.
+    """
+    for part in module.modules():
+        for name, parameter in list(part.named_parameters(recurse=False)):
+            if parameter.is_meta:
+                setattr(part, name, nn.Parameter(torch.empty(parameter.shape)))
+
+
+def weight_files(folder: Path) -> list[str]:
+    """Return the names of the files with a folder's weights: one, or the shards of its index."""
+    index = folder / INDEX
+    if (folder / WEIGHTS).is_file() or not index.is_file():
+        return [WEIGHTS]
+    weight_map = read_object(index).get("weight_map")
+    shards = set(map(str, weight_map.values())) if isinstance(weight_map, dict) else set()
+    if not shards or not all(re.fullmatch(r"\w[\w.-]*\.safetensors", name) for name in shards):
+        raise BadInput(f"{index}: weight_map should name safetensors files of this folder; {DO}")
+    return sorted(shards)
 
 
 def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
@@ -170,7 +208,8 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     for, which say whose folder it is. Of one with a manifest nothing is read that it does not list.
     Bytes are hashed once a process.
     """
-    present = [name for name in FILES if (folder / name).is_file()]
+    names = dict.fromkeys([*FILES, *weight_files(folder)])
+    present = [name for name in names if (folder / name).is_file()]
     if fields or os.path.lexists(folder / MANIFEST):
         manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
         for name in present:
@@ -232,10 +271,10 @@ def write_folder(
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
-        write_tensors(temporary / "model.safetensors", untied, {"format": "pt"})
+        write_tensors(temporary / WEIGHTS, untied, {"format": "pt"})
         for name, others in beside.items():
             write_tensors(temporary / name, others)
-        write_json(temporary / "config.json", config)
+        write_json(temporary / CONFIG, config)
         for name, text in files.items():
             write_atomic(temporary / name, text)
         write_atomic(temporary / "README.md", card)
@@ -250,80 +289,89 @@ def load_networks(
     folder: Path,
     extras: Mapping[str, Mapping[str, nn.Module]] = {},
     hashes: Mapping[str, Mapping[str, str]] | None = None,
-    do: str = "check pretrain.init_from",
 ) -> None:
     """Start from the exported folders of these names inside `folder`: weights only, for continued
     pre-training.
 
     They are read in order: an embedding block that two share ends as the last one's, as it was
-    exported. With `hashes` (folder name -> file -> sha256) the files must be those that were
-    hashed, before and after they are read. Where a folder has none of a network's `extras` these
-    keep the values they have.
+    exported. The tokenizer's pieces are the folder's; rows of its tables that no piece stands for
+    are left out. Without a folder of its own a generator keeps its initial values, with a warning. With
+    `hashes` (folder name -> file -> sha256) the files must be those that were hashed, before and
+    after they are read. Where a folder has none of a network's `extras` these keep the values they
+    have.
     """
     for name, (encoder, head) in networks.items():
         path = folder / name
         if not path.is_dir():
+            if name == "generator":
+                print(f"warning: there is no {path}: the generator starts anew", file=sys.stderr)
+                continue
             raise BadInput(
-                f"{path}: there is no such folder; {folder} should hold {' and '.join(networks)}. {do}"
+                f"{path}: there is no such folder; pretrain.init_from should hold "
+                f"{' and '.join(networks)}"
             )
         model = open_folder(path)
-        _require_same_computation(
-            model.encoder_settings[0], encoder.config, path / "config.json", do
-        )
-        load_network(encoder, head, model, extras.get(name, {}), do)
-        if hashes is None:
-            continue
-        expected = dict(hashes.get(name, {}))
+        config, vocab_size = model.encoder_settings
+        _require_same_computation(config, encoder.config, path / CONFIG)
+        if vocab_size > encoder.vocab_size:
+            _drop_padding(model, encoder.vocab_size)
+        load_network(encoder, head, model, extras.get(name, {}))
         actual = verify_folder(path)
-        for file in FILES:
+        expected = actual if hashes is None else hashes.get(name, {})
+        for file in sorted({*actual, *expected}):
             if actual.get(file) != expected.get(file):
                 raise CorruptFile(
-                    f"{path / file}: has sha256 {actual.get(file)}; it had {expected.get(file)} when the run began. "
-                    "Start the run again"
+                    f"{path / file}: has sha256 {actual.get(file)}; it had {expected.get(file)} "
+                    "when the run began. Start the run again"
                 )
 
 
+def _drop_padding(model: ModelFolder, vocab_size: int) -> None:
+    """Cut rows that no piece stands for off the tensors that have a row for each piece, in place."""
+    word_table = names_of(model.encoder_settings[0]).tables[0]
+    for name, tensor in model.tensors.items():
+        if bare(name) == word_table or name in _PIECE_TENSORS:
+            model.tensors[name] = tensor[:vocab_size]
+
+
 def load_network(
-    encoder: Encoder,
-    head: Head,
-    folder: ModelFolder,
-    extras: Mapping[str, nn.Module] = {},
-    do: str = AGAIN,
+    encoder: Encoder, head: Head, folder: ModelFolder, extras: Mapping[str, nn.Module] = {}
 ) -> None:
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
     load_encoder_tensors(encoder, folder.tensors, path)
-    beside = read_file(path / EXTRAS, do) if (path / EXTRAS).is_file() else {}
-    _load_factors(encoder, beside, folder, do)
+    beside = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
+    if places := encoder.embeddings.factors():
+        factors = {name: beside.pop(name) for name in places if name in beside}
+        require_fit(places, factors, path / EXTRAS, DO)
+        _load_factors(encoder, factors, folder)
     ours = {their: our for our, their in head_names(encoder, head)}
     parts = {ours.get(name, name): value for name, value in folder.head_tensors.items()}
     for decoder in _DECODERS:
         tied = parts.pop(decoder, None)
         if tied is not None and not torch.equal(tied.float(), encoder.embeddings.tables()[0]):
             raise BadInput(
-                f"{path}: has a {decoder} that is not the word table; embeddings must be tied. {do}"
+                f"{path}: has a {decoder} that is not the word table; tie the embeddings"
             )
     _allocate(head)
-    fill(head, parts, path, do)
+    fill(head, parts, path, DO)
     if extras and beside:
-        fill(nn.ModuleDict(extras), beside, path / EXTRAS, do)
+        fill(nn.ModuleDict(extras), beside, path / EXTRAS, DO)
 
 
 def _require_same_computation(
-    config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path, do: str
+    config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path
 ) -> None:
     """Raise BadInput if two encoders compute something else with the same weights."""
     if config.kind != expected.kind:
         raise BadInput(
-            f"{where}: is of an encoder of the kind {config.kind}; the model's is {expected.kind}. {do}"
+            f"{where}: is of an encoder of the kind {config.kind}; the model's is {expected.kind}"
         )
     used = _used(expected)
     for ours, value in _used(config).items():
         if value != used.get(ours, value):
             theirs = names_of(config).config[ours][0]
-            raise BadInput(
-                f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}. {do}"
-            )
+            raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}")
 
 
 def _used(config: AnyEncoderConfig) -> dict[str, Any]:
@@ -336,21 +384,14 @@ def _used(config: AnyEncoderConfig) -> dict[str, Any]:
     return values
 
 
-def _load_factors(encoder: Encoder, beside: Tensors, folder: ModelFolder, do: str) -> None:
+def _load_factors(encoder: Encoder, factors: Tensors, folder: ModelFolder) -> None:
     """Set the factors of a word table that is a product; raise BadInput if their product is not the
     folder's table.
     """
-    places = encoder.embeddings.factors()
-    if not places:
-        return
-    file = folder.path / EXTRAS
-    factors = {name: beside.pop(name) for name in places if name in beside}
-    require_fit(places, factors, file, do)
     encoder.embeddings.load_factors(factors)
-    table_VH = next(
-        table
-        for name, table in folder.tensors.items()
-        if name.endswith(names_of(encoder.config).tables)
-    )
+    word_table = names_of(encoder.config).tables[0]
+    table_VH = next(value for name, value in folder.tensors.items() if bare(name) == word_table)
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
-        raise BadInput(f"{file}: holds factors of another word table than this folder's. {do}")
+        raise BadInput(
+            f"{folder.path / EXTRAS}: holds factors of another word table than this folder's; {DO}"
+        )

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from electra.nn.config import ModernConfig
-from electra.nn.encoder import Attention, Block, Embeddings, Encoder
+from electra.nn.encoder import Attention, Embeddings, Encoder, EncoderLayer, Table
 
 
 class ModernEmbeddings(Embeddings):
@@ -34,7 +34,7 @@ class ModernEmbeddings(Embeddings):
 
     def __init__(self, config: ModernConfig, vocab_size: int) -> None:
         nn.Module.__init__(self)
-        self.word = nn.Embedding(vocab_size, config.embedding)
+        self.word = Table(vocab_size, config.embedding)
         same = config.embedding == config.hidden
         self.project: nn.Module = (
             nn.Identity() if same else nn.Linear(config.embedding, config.hidden, bias=False)
@@ -115,7 +115,7 @@ class DisentangledModern(ModernEmbeddings):
         self.word.weight.copy_(word_VE.to(base_VE) - base_VE)
 
 
-class ModernLayer(Block):
+class ModernLayer(EncoderLayer):
     """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the
     first on the stream.
 
@@ -133,7 +133,7 @@ class ModernLayer(Block):
         self.ffn_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
         self.expand = nn.Linear(config.hidden, 2 * config.ffn, bias=False)
         self.contract = nn.Linear(config.ffn, config.hidden, bias=False)
-        self.contract.std = config.out_std  # type: ignore[assignment]
+        self.contract.std = config.residual_init_std  # type: ignore[assignment]
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:

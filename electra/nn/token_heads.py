@@ -20,7 +20,7 @@ class ReplacedTokenHead(nn.Module):
     def __init__(self, config: AnyEncoderConfig) -> None:
         super().__init__()
         self.dense = _dense(config, config.hidden)
-        self.norm = _norm(config) if config.head_norm else nn.Identity()
+        self.norm = _norm(config) if config.norm_in_disc_head else nn.Identity()
         self.logit = nn.Linear(config.hidden, 1)
         self.logit.glorot = config.biases  # type: ignore[assignment]
         self.logit.std = config.hidden**-0.5
@@ -37,7 +37,8 @@ class MaskedTokenHead(nn.Module):
 
     def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.dense, self.norm = _dense(config, config.table), _norm(config)
+        self.dense = _dense(config, config.embedding_width)
+        self.norm = _norm(config)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def features(self, hidden_MH: Tensor) -> Tensor:
@@ -51,9 +52,9 @@ class MaskedTokenHead(nn.Module):
 
 def _dense(config: AnyEncoderConfig, width: int) -> nn.Linear:
     dense = nn.Linear(config.hidden, width, bias=config.biases)
-    dense.std = config.out_std  # type: ignore[assignment]
+    dense.std = config.residual_init_std  # type: ignore[assignment]
     return dense
 
 
 def _norm(config: AnyEncoderConfig) -> nn.LayerNorm:
-    return nn.LayerNorm(config.table, eps=config.layer_norm_eps, bias=config.biases)
+    return nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps, bias=config.biases)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from electra.nn.encoder import Block, Embeddings
+from electra.nn.encoder import Embeddings, EncoderLayer
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.pretraining.model import Pretraining
 
@@ -29,7 +29,7 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
         options["options"] = {"combo_kernels": True}
     options = {"dynamic": False, **options}
     for module in model.modules():
-        if isinstance(module, Block | Embeddings | ReplacedTokenHead | MaskedTokenHead):
+        if isinstance(module, EncoderLayer | Embeddings | ReplacedTokenHead | MaskedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
     for name in ("mask", "sample", "replace", "masked_token_loss", "judge"):
         setattr(model, name, torch.compile(getattr(model, name), **options))

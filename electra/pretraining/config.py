@@ -138,7 +138,7 @@ class PhaseConfig(Settings):
 # Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may
 # change in mid-run; some then change the rounding of sums, or which points the curve has
 # (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
-_ROUNDING = frozenset({"threads", "compile", "deterministic", "all_reduce"})
+_ROUNDING = frozenset({"threads", "compile", "deterministic"})
 _SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
 _SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
 NO_BEARING = _ROUNDING | _SHOWN | _SAVED
@@ -176,8 +176,6 @@ class PretrainConfig(Settings):
     # torch ends the process where it is asked for a million
     threads: Annotated[int, Field(ge=1, le=1024)] = 2
     compile: Literal["auto", "off"] = "auto"  # the networks, on GPUs
-    # how processes sum gradients: bf16 sends half the bytes
-    all_reduce: Literal["fp32", "bf16"] = "fp32"
     # on a GPU: the same bytes in every run of one machine, by slower kernels
     deterministic: bool = False
     log_every: Count = 100

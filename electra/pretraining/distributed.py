@@ -71,14 +71,11 @@ class World:
             dist.broadcast(target.detach(), 0)
 
     @torch.no_grad()
-    def sum_in_place(self, tensors: list[Tensor], *, half: bool = False) -> None:
-        """Sum tensors over all processes, in one flat buffer; `half`: in bf16, which sends half the
-        bytes.
-        """
+    def sum_in_place(self, tensors: list[Tensor]) -> None:
+        """Sum tensors over all processes, in one flat buffer."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        flat = flat.bfloat16() if half else flat
         dist.all_reduce(flat)
         parts = torch.split(flat, [tensor.numel() for tensor in tensors])
         torch._foreach_copy_(

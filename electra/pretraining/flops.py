@@ -52,7 +52,7 @@ def token_head_flops(
 ) -> float:
     """Return the forward operations of the vocabulary head at a number of positions."""
     H = config.hidden
-    E = config.table
+    E = config.embedding_width
     V = vocab_size
     if convention == "matmul":
         return float(positions * 2 * (H * E + E * V))
@@ -62,7 +62,7 @@ def token_head_flops(
 def binary_head_flops(config: AnyEncoderConfig, length: int, convention: Convention) -> float:
     """Return the forward operations of the replaced-token head for one row."""
     H = config.hidden
-    pointwise = GELU + (NORM if config.head_norm else 0) + (1 if config.biases else 0)
+    pointwise = GELU + (NORM if config.norm_in_disc_head else 0) + (1 if config.biases else 0)
     return float(length * (2 * H * H + 2 * H + (0 if convention == "matmul" else pointwise * H)))
 
 

@@ -153,9 +153,7 @@ class Step:
             ]
             assert not missing, f"not connected to the loss: {', '.join(missing)}"
         self.world.sum_in_place([self.loss])
-        self.world.sum_in_place(
-            self._gradients(), half=self.model.config.pretrain.all_reduce == "bf16"
-        )
+        self.world.sum_in_place(self._gradients())
         norm = self._run_part("update", self._update)
         if self.graphs:
             self.graphs.steps += 1

@@ -21,8 +21,7 @@ from electra import stopping
 from electra.errors import BadConfig, BadInput, Refused, Stopped, UserError
 from electra.files import room
 from electra.stopping import Interrupted
-from pipelines.cli import maintain, set_up, train, use
-from pipelines.runtime import processes
+from pipelines.cli import maintain, processes, set_up, train, use
 from pipelines.stages import STAGES
 
 BUG = 70  # exit code
@@ -38,9 +37,9 @@ for group in (set_up, train, use, maintain):
     app.add_typer(group.app)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(is_wanted: bool) -> None:
     """Print the version and end."""
-    if wanted:
+    if is_wanted:
         print(f"electra {electra.__version__}")
         raise typer.Exit
 
@@ -58,7 +57,9 @@ def prepare(
         bool, typer.Option("--version", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Leave signals to commands that are no stage, and refuse to run those without standard output."""
+    """Undo the handling of signals for commands that run no stage, and refuse to run them without
+    standard output.
+    """
     if context.invoked_subcommand in STAGES:
         return
     stopping.stay_as_usual()
@@ -72,8 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
         stopping.leave_at_once()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal may lack a character
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # programs read UTF-8; a terminal may lack a character
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace")
     command = next((word for word in arguments if not word.startswith("-")), "electra")
     try:
         code = app(list(arguments) or ["--help"], standalone_mode=False) or 0

@@ -2,6 +2,7 @@
 themselves.
 """
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ ANY = ("models", "ablations", "published", "finetunings")
 
 
 def entry(*sections: str) -> Any:
-    """Return an argument that names an entry in one of these sections of params.yaml; shells
+    """Return an argument that names an entry in one of these sections of params.yaml. Shells
     complete it.
     """
 
@@ -27,14 +28,14 @@ def entry(*sections: str) -> Any:
 
 
 def names(sections: tuple[str, ...]) -> list[str]:
-    """Return the names in some sections of ./params.yaml; none where it cannot be read."""
+    """Return the names in some sections of ./params.yaml. None where it cannot be read."""
     from pipelines.config.settings_file import read
 
     try:
         values = read(Path("params.yaml"))
     except Exception:  # a shell waits for words, not for an explanation
         return []
-    return [name for section in sections for name in values.get(section) or {}]
+    return list(itertools.chain.from_iterable(values.get(section) or {} for section in sections))
 
 
 def load_params() -> "Params":

@@ -1,7 +1,7 @@
 """`electra estimate NAME`: time, memory and disk of a model, a fine-tuning or an ablation, from
 settings.
 
-Time and memory are those of pipelines/runtime/cost.py. Fine-tuning is an upper bound: all rows have
+Time and memory are those of pipelines/cli/cost.py. Fine-tuning is an upper bound: all rows have
 full length.
 """
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from electra.config import merge
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import AnyEncoderConfig
@@ -18,9 +17,9 @@ from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
+from pipelines.cli import cost
+from pipelines.cli.cost import CARDS, Card, span
 from pipelines.config.params import Params
-from pipelines.runtime import cost
-from pipelines.runtime.cost import CARDS, Card, span
 from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms
@@ -87,7 +86,8 @@ def pretraining(name: str, params: Params) -> str:
         files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)
         checkpoints = weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
         lines.append(
-            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, of which text and rows {files / 1e9:,.1f}"
+            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, "
+            f"of which text and rows {files / 1e9:,.1f}"
         )
     machine = cost.this_machine()
     lines.append(f"on {machine.name}: {span(flops, machine, config.encoder.hidden)}\n")
@@ -95,8 +95,8 @@ def pretraining(name: str, params: Params) -> str:
 
 
 def estimate_finetuning(name: str, params: Params) -> str:
-    """Return a line on a fine-tuning; raise UserError where a published folder or a file is not
-    there.
+    """Return a line on a fine-tuning, and raise UserError where a published folder or a file is
+    not there.
     """
     config = params.finetunings[name]
     if config.model in params.published:
@@ -132,19 +132,21 @@ def estimate_finetuning(name: str, params: Params) -> str:
 def estimate_ablation(name: str, params: Params) -> str:
     """Return a line on an ablation, as if none of its arms were trained."""
     ablation = params.ablations[name]
-    vocab_size = cost.vocabulary(params.tokens[params.models[ablation.model].tokens].tokenizer)
-    changes = merge(params.recipe(ablation.recipe), ablation.finetune)
+    vocab_size = cost.vocabulary(params.tokens[ablation.base.tokens].tokenizer)
+    changes = params.ablation_changes(name)
     arms = plan_arms(name, params, vocab_size)
     flops = 0.0
     for arm in arms:
         flops += training_flops(arm.config, vocab_size, "matmul")
-        for task in ablation.tasks:
-            settings = params.finetune.resolve(task, changes, own=params.own_tasks(ablation.data))
-            runs = 1 + len(ablation.points)
+        for task in ablation.protocol.tasks:
+            own = params.own_tasks(ablation.base.data)
+            settings = params.finetune.resolve(task, changes, own=own)
+            runs = 1 + len(ablation.protocol.points)
             flops += runs * finetuning_flops(
-                task, ablation.data, settings, arm.config.encoder, vocab_size, params
+                task, ablation.base.data, settings, arm.config.encoder, vocab_size, params
             )
-    return f"{name}, {len(arms)} runs: {times(flops, params.models[ablation.model].encoder.hidden)}"
+    hidden = params.models[ablation.base.model].encoder.hidden
+    return f"{name}, {len(arms)} runs: {times(flops, hidden)}"
 
 
 def times(flops: float, hidden: int) -> str:

@@ -62,8 +62,8 @@ def inputs(
     name: Annotated[str, entry("corpora", "tasks")],
 ) -> None:
     """Record the hashes of your own files that an entry of params.yaml names, for DVC."""
-    from pipelines.stages.inputs import record
+    from pipelines.stages.inputs import record_files
 
     params = load_params()
     params.require(section, name)
-    record(section, name, params)
+    record_files(section, name, params)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from electra.errors import BadConfig, BadInput, Busy, printable
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
@@ -48,9 +50,10 @@ def table() -> str:
 def _listed() -> list[Path]:
     """Return every run (all fine-tunings as one) and the flows' folders."""
     groups = {RUNS / stage for stage in (*KINDS, FLOWS)} - {RUNS / MANY}
-    inner = [run for group in groups for run in group.glob("[!.]*")]
-    every = [*inner, *set(RUNS.glob("[!.]*")) - groups]
-    return sorted(path for path in every if path.is_dir() and not path.is_symlink())
+    folders = set(RUNS.glob("[!.]*")) - groups
+    for group in groups:
+        folders.update(group.glob("[!.]*"))
+    return sorted(path for path in folders if path.is_dir() and not path.is_symlink())
 
 
 def ask_to_continue(origin: str, name: str) -> None:
@@ -105,20 +108,16 @@ def _delete(folders: Sequence[Path], sure: bool) -> None:
         for folder in folders:
             for lock in _locks(folder):
                 held.enter_context(lock_folder(lock))
-        if not sure and not _agreed(folders):
+        if not sure and not sys.stdin.isatty():
+            raise BadInput("runs remove: needs a terminal to ask in; add --yes if you are sure")
+        size = f"{sum(map(_bytes, folders)) / 1e6:,.1f} MB"
+        names = printable(", ".join(map(str, folders)))
+        if not sure and not typer.confirm(f"remove {names} ({size}) for good?"):
             print("nothing was removed")
             return
         for folder in folders:
             remove(folder)
             print(printable(f"{folder} was removed"))
-
-
-def _agreed(folders: Sequence[Path]) -> bool:
-    size = sum(map(_bytes, folders)) / 1e6
-    question = f"remove {printable(', '.join(map(str, folders)))} ({size:,.1f} MB) for good? [y/N] "
-    if not sys.stdin.isatty():
-        raise BadInput("runs remove: there is no terminal to ask in; add --yes if you are sure")
-    return input(question).strip().lower() in {"y", "yes"}
 
 
 def _in_use(folder: Path) -> bool:
@@ -132,13 +131,13 @@ def _in_use(folder: Path) -> bool:
 
 
 def _locks(folder: Path) -> list[Path]:
-    """The folders whose locks show that a run is in use: those inside it, and the one beside a
-    flow's checkout.
+    """Return the folders whose locks show that a run is in use: those inside it, and the one
+    next to a flow's checkout.
     """
-    inside = [lock.parent for lock in sorted(folder.rglob(".lock"))]
-    return (
-        [*inside, folder.parent / ".locks" / folder.name] if folder.parent.name == FLOWS else inside
-    )
+    locks = [lock.parent for lock in sorted(folder.rglob(".lock"))]
+    if folder.parent.name == FLOWS:
+        locks.append(folder.parent / ".locks" / folder.name)
+    return locks
 
 
 def _bytes(folder: Path) -> int:

@@ -1,44 +1,48 @@
-"""`electra new NAME --text FILES --task TRAIN DEV`: entries of params.yaml for the user's own text
-and tasks.
+"""`electra new NAME`: entries of params.yaml for the user's own text and tasks.
 
-Formats, columns and labels are inferred from the files, sizes from the amount of text. Everything
-else keeps its default, and all of it can be edited afterwards.
+Formats, columns and labels are inferred from the files (infer_text.py, infer_task.py), sizes from
+the amount of text, and with `--from` networks, tokenizer and learning rate from published weights
+(continue_from.py). Everything else keeps its default, and all of it can be edited afterwards.
 """
 
 import contextlib
+import copy
 import dataclasses
 import io
 import re
 import tempfile
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from electra.config import build, nearest
-from electra.errors import BadConfig, BadInput
-from electra.files import write_through
+from electra.config import build, merge, nearest
+from electra.errors import BadConfig
+from electra.files import lock_folder, write_through
 from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
 from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.trainer import pretrain as pretrain_model
-from pipelines.config.params import FILE, NAME, load
+from pipelines.cli.continue_from import continue_from
+from pipelines.cli.infer_task import infer_task
+from pipelines.cli.infer_text import infer_sources, infer_tokenizer
+from pipelines.config.params import FILE, NAME, SECTIONS, load
 from pipelines.config.settings_file import read
-from pipelines.preflight import infer_sources
-from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS
-from pipelines.text.cleaning import Rejected
+from pipelines.stages import LOCKS
 from pipelines.versioning.dvc_store import dump_yaml
 
-ROWS = 5_000  # read to infer columns and labels
-MANY = 50  # with more distinct numbers than this, a label is a score rather than a class
-LABELS = ("label", "labels", "class", "category", "target", "tags", "score")
+Entries = dict[str, dict[str, Any]]  # section of params.yaml -> name -> entry
+WRITTEN = (*SECTIONS, "tokenizers")
+BEFORE = "-before"  # of the name of published weights that `--from` goes on from
+SECONDS = 60.0  # to wait for another `electra new`
 
-PASSES = 40  # over the text at most: masks are drawn anew each time
+PASSES = 40  # over the text at most: each time other words are masked
+# tokens that a discriminator reads before it finds replaced words (docs/own-text.md)
+FEW_TOKENS = 5e6
 # Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are
 # held out.
 VOCABULARIES = ((2e7, 2_048, 3.2, 0.05), (1e9, 8_192, 4.0, 0.01), (float("inf"), 30_522, 4.5, 0.01))
@@ -58,8 +62,12 @@ FINETUNE = {"learning_rate": 1.0e-3, "layer_decay": 1.0, "beta2": 0.98, "dropout
 # of wider ones, by their width: paper, Tables 6 and 7
 RATES = {256: 3.0e-4, 768: 1.0e-4, 1024: 5.0e-5}
 # of fine-tuning that rows should give, and the epochs that are tried for it
-STEPS, EPOCHS = 400, (3, 20)
-LENGTH, EVALUATIONS, TIMED = 128, 20, 40
+STEPS = 400
+EPOCHS = (3, 20)
+LENGTH = 128  # of rows
+EVALUATIONS = 20
+TIMED = 40  # steps
+WIDE_BATCH = 4  # rows of a timed step of a wide network, which takes seconds
 
 
 def add_entries(
@@ -70,240 +78,294 @@ def add_entries(
     *,
     encoder: str = "",
     minutes: float = 0,
-    model: str = "tiny",
+    model: str = "",
+    start: str = "",
+    encoding: str = "",
 ) -> str:
-    """Add the entries; return what was left out and the commands to run next. params.yaml is
-    restored if refused.
+    """Add the entries, and return what was chosen and the commands to run next.
 
-    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for at
-    most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `model` is what is
-    fine-tuned on the files of `task` if there is no text. `columns` are those of `a`, `b` and
-    `label`, "" where they are to be inferred.
+    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for
+    at most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `start` is a folder
+    of published weights to go on from instead. `model` is what is fine-tuned on the files of
+    `task` if there is no text. `columns` are those of `a`, `b` and `label`, "" where they are
+    to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
+    leaves params.yaml as it is where an entry would not be valid.
     """
     values = read(FILE)
     if not NAME.fullmatch(name):
         raise BadConfig(f"new: {name!r} cannot be a name; use letters, digits, _ and -")
-    gpu = torch.cuda.is_available()
-    if not minutes and not gpu:
-        minutes = 20.0
-    encoder = encoder or ("small" if gpu else "mini")
-    encoders = values["encoders"]
-    if encoder not in encoders:
-        raise BadConfig(
-            f"--encoder: there is no {encoder} among {', '.join(encoders)}; {nearest(encoder, encoders)}"
-        )
+    for section in WRITTEN:
+        if name in (values.get(section) or ()):
+            raise BadConfig(f"{FILE}: has {section}.{name} already; choose another name")
     if not text and not task:
         raise BadConfig(
             "new: give --text or --task with files of yours, such as --text 'data/*.jsonl'"
         )
-    entries: dict[str, Any] = {}  # section -> the entry NAME in it
-    left_out = ""
+    if start and not text:
+        raise BadConfig("--from: goes on with pre-training, so give --text, too")
+    gpu = torch.cuda.is_available()
+    encoder = encoder or ("small" if gpu else "mini")
+    encoders = values["encoders"]
+    if encoder not in encoders:
+        known = f"there is no {encoder} among {', '.join(encoders)}"
+        raise BadConfig(f"--encoder: {known}; {nearest(encoder, encoders)}")
+    entries: Entries = {}
+    notes: list[str] = []
     if text:
-        entries, left_out = _text_entries(name, text, encoder, values, minutes)
+        if start:
+            entries, note = continue_from(Path(start), name, values)
+        else:
+            entries = {"models": {name: {"encoder": encoder}}}
+            note = f"{encoder}: the encoder that is pre-trained"
+        notes.append(note)
+        add_text(entries, notes, name, text, encoding, values, minutes or (0 if gpu else 20))
         model = name
+    elif not model:
+        model, note = choose_model(values)
+        notes.append(note)
     if task:
-        width = _width(values, encoder if text else model)
-        entries |= _task_entries(name, task, columns, model, width)
-    for section in entries:
-        if name in values.get(section, ()):
-            raise BadConfig(f"{FILE}: has {section}.{name} already; choose another name")
-    _add(name, entries)
-    added = ", ".join(f"{section}.{name}" for section in entries)
-    lines = [left_out] if left_out else []
-    lines += [f"{FILE} has {added} now. Next:", f"  electra check {name}"]
+        add_task(
+            entries,
+            notes,
+            name,
+            task,
+            columns,
+            model,
+            width_of(merge(dict(values), entries), model),
+        )
+        if start:
+            before = {**copy.deepcopy(entries["finetunings"][name]), "model": name + BEFORE}
+            entries["finetunings"][name + BEFORE] = before
+    edit(lambda lines: insert(lines, entries))
+    added: list[str] = []
+    for section, named in entries.items():
+        added += [f"{section}.{entry}" for entry in named]
+    lines = [*notes, f"{FILE} has {', '.join(added)} now. Next:", f"  electra check {name}"]
     if text:
         lines.append(f"  electra estimate {name}")
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
+    if start and task:
+        lines.append(f"  dvc repro pipelines/dvc.yaml:glue@{name}{BEFORE}  # to compare")
     return "\n".join([*lines, ""])
 
 
-def _width(values: Any, model: str) -> int:
-    """Return the hidden size of an encoder or a model by its name; of a published one that is not
-    there, base's.
+def remove_entries(name: str) -> str:
+    """Remove what `add_entries` wrote under a name, and return what was removed."""
+    removed: list[str] = []
+    edit(lambda lines: cut(lines, {name, name + BEFORE}, removed))
+    if not removed:
+        raise BadConfig(f"{FILE}: has no entry {name} that `electra new` writes")
+    return f"{FILE} has {', '.join(removed)} no more; build/ and runs/ are unchanged\n"
+
+
+def choose_model(values: Any) -> tuple[str, str]:
+    """Return what to fine-tune where the user names nothing, and a note: published weights that are
+    here, else `tiny`.
     """
-    entry = values["models"].get(model) or {}
-    if encoder := values["encoders"].get(entry.get("encoder", model)):
-        return int(encoder["hidden"])
-    config = Path(values["published"].get(model, {}).get("folder", "")) / "config.json"
-    return read_config(config.parent)[0].hidden if config.is_file() else 768
+    for name, entry in values["published"].items():
+        if (Path(entry["folder"]) / "config.json").is_file():
+            return name, f"{name}: the published model in {entry['folder']} is fine-tuned"
+    do = "give --text, or fetch weights and give --model electra-small (docs/published.md)"
+    return "tiny", f"warning: tiny is fine-tuned, which knows a made-up world and no language; {do}"
 
 
-def _text_entries(
-    name: str, files: Sequence[str], encoder: str, values: Any, minutes: float
-) -> tuple[dict[str, Any], str]:
-    """Return the entries of a corpus, its rows and a model, and a sentence on files left out."""
+def width_of(values: Any, model: str) -> int:
+    """Return the hidden size of a model by its name, or base's where a published one is not
+    there.
+    """
+    if entry := values["models"].get(model):
+        return int(values["encoders"][entry["encoder"]]["hidden"])
+    folder = Path(values["published"].get(model, {}).get("folder", ""))
+    return read_config(folder)[0].hidden if (folder / "config.json").is_file() else 768
+
+
+def add_text(
+    entries: Entries,
+    notes: list[str],
+    name: str,
+    files: Sequence[str],
+    encoding: str,
+    values: Any,
+    minutes: float,
+) -> None:
+    """Add a corpus and its rows to a model's entries, and complete its pre-training."""
     paths = find_files(tuple(files), "--text")
     size = sum(path.stat().st_size * (4 if path.suffix in COMPRESSIONS else 1) for path in paths)
     pieces, per_token, held_out = next(row[1:] for row in VOCABULARIES if size <= row[0])
-    sources, markup, left_out = infer_sources(files, paths)
-    settings = PRETRAIN[_width(values, encoder) <= NARROW]
-    steps = PASSES * size / per_token / (settings["batch"] * LENGTH)
+    facts = infer_sources(files, paths, encoding)
+    notes += facts.notes
+    corpus: dict[str, Any] = {"sources": facts.sources}
+    if facts.markup:
+        corpus["cleaning"] = {"markup": True}
+    entries["corpora"] = {name: corpus}
+    if "tokenizers" not in entries:
+        tokenizer, note = infer_tokenizer(facts.texts, pieces)
+        entries["tokenizers"] = {name: tokenizer}
+        notes.append(note)
+    pieces = entries["tokenizers"][name].get("vocab_size", VOCABULARIES[-1][1])
+    model = entries["models"][name]
+    encoders = {**values["encoders"], **entries.get("encoders", {})}
+    encoder = encoders[model["encoder"]]
+    settings = {
+        "length": min(LENGTH, encoder.get("positions", LENGTH)),
+        **PRETRAIN[encoder["hidden"] <= NARROW],
+        **model.get("pretrain", {}),
+    }
+    length = settings["length"]
+    steps = PASSES * size / per_token / (settings["batch"] * length)
+    remedy = "more text helps"
     if minutes:
-        timed = {**settings, "length": LENGTH, "steps": 1, "warmup": 0}
-        config = build(
-            ElectraConfig,
-            {"encoder": values["encoders"][encoder], "pretrain": timed},
-            f"models.{name}",
-        )
-        steps = min(
-            steps, 60 * minutes / step_seconds(config, LENGTH, config.pretrain.batch, pieces)
-        )
+        timed = {**model, "encoder": encoder, "pretrain": {**settings, "steps": 1, "warmup": 0}}
+        config = build(ElectraConfig, timed, f"models.{name}")
+        most = 60 * minutes / step_seconds(config, length, settings["batch"], pieces)
+        if most < steps:
+            steps = most
+            remedy = "raise --minutes"
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
     every = max(1, steps // EVALUATIONS)
-    pretrain = {"length": LENGTH, **settings, "steps": steps, "warmup": steps // 20}
-    pretrain |= {"eval_every": every, "save_every": every}
-    tokens = {"corpus": name, "tokenizer": name, "lengths": [LENGTH], "valid_fraction": held_out}
-    return {
-        "corpora": {"sources": sources, **({"cleaning": {"markup": True}} if markup else {})},
-        "tokenizers": {"kind": "train", "vocab_size": pieces},
-        "tokens": {**tokens, "packing": {"rule": "packed"}},  # no row is padded
-        "models": {"tokens": name, "encoder": encoder, "pretrain": pretrain},
-    }, left_out
+    settings |= {"steps": steps, "warmup": steps // 20, "eval_every": every, "save_every": every}
+    read = steps * settings["batch"] * length
+    if read < FEW_TOKENS and "init_from" not in settings:
+        few = f"a discriminator finds little before {FEW_TOKENS / 1e6:g} M; {remedy}"
+        notes.append(f"warning: {steps:,} steps read {read / 1e6:.1f} M tokens; {few}")
+    entries["tokens"] = {
+        name: {
+            "corpus": name,
+            "tokenizer": name,
+            "lengths": [length],
+            "valid_fraction": held_out,
+            "packing": {"rule": "packed"},  # no row is padded
+        }
+    }
+    entries["models"] = {name: {"tokens": name, **model, "pretrain": settings}}
 
 
 def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) -> float:
-    """Return the seconds of a step on such a batch here, from a few steps on rows of random tokens."""
+    """Return the seconds of a step on such a batch here, from a few steps on rows of random
+    tokens: on fewer rows where the network is wide.
+    """
+    is_narrow = config.encoder.hidden <= NARROW
+    few = batch if is_narrow else min(batch, WIDE_BATCH)
+    steps = TIMED if is_narrow else TIMED // 5
     timed: dict[str, Any] = {
         "phases": (),
         "length": length,
-        "batch": batch,
-        "steps": TIMED,
+        "batch": few,
+        "steps": steps,
         "warmup": 1,
+        "log_every": steps // 2,
+        "eval_every": steps,
+        "eval_batches": 1,
+        "init_from": None,
     }
-    timed |= {"log_every": TIMED // 2, "eval_every": TIMED, "eval_batches": 1}
     config = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **timed))
-    rows = MadeUpRows(4 * batch, length, pieces)
+    rows = MadeUpRows(4 * few, length, pieces)
+    counts = torch.ones(pieces) if config.generator.kind == "unigram" else None
     measured = dict[str, float]()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        data = Data(rows, rows, SPECIAL, pieces)
+        data = Data(rows, rows, SPECIAL, pieces, counts)
         pretrain_model(
             config, data, Path(folder), {}, log=lambda step, numbers: measured.update(numbers)
         )
     return rows.tokens / len(rows) * batch / measured["train/tokens_per_second"]
 
 
-def _task_entries(
-    name: str, files: Sequence[str], columns: dict[str, str], model: str, width: int
-) -> dict[str, Any]:
-    """Return the entries of a task and its fine-tuning, by the first file's rows and the model's
-    width.
-    """
+def add_task(
+    entries: Entries,
+    notes: list[str],
+    name: str,
+    files: Sequence[str],
+    columns: dict[str, str],
+    model: str,
+    width: int,
+) -> None:
+    """Add a task and its fine-tuning, by the rows of the first file and the model's width."""
     if len(files) not in {2, 3}:
         raise BadConfig(
             f"--task: names {len(files)} files; give two or three: train, dev and perhaps test"
         )
-    rows = [
-        row
-        for _, row in islice(custom_tasks.records(Path(files[0])), ROWS)
-        if not isinstance(row, Rejected)
-    ]
-    if not rows:
-        raise BadInput(f"{files[0]}: has no row with a text and a label")
-    found = dict(zip(("train", "dev", "test"), files, strict=False))
-    found |= {key: value for key, value in _columns(files[0], rows, columns).items() if value}
-    kind = _kind([row.get(found["label"]) for row in rows])
-    count = sum(1 for _ in custom_tasks.records(Path(files[0])))
-    epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / count)))
+    task, rows, task_notes = infer_task(files[0], columns)
+    notes += task_notes
+    task = dict(zip(("train", "dev", "test"), files, strict=False)) | task
+    epochs = max(EPOCHS[0], min(EPOCHS[1], round(STEPS * 32 / rows)))
     recipe: dict[str, Any] = {"epochs": epochs, "bias_correction": True}
     if width <= NARROW:
         recipe |= FINETUNE
-        if "b" in found:
+        if "b" in task:
             recipe |= {"pooling": "align", "head_layers": "all"}
-        elif kind.get("kind") != "tagging":
+        elif task.get("kind") != "tagging":
             recipe |= {"pooling": "mean"}
     else:
         recipe["learning_rate"] = RATES[min(RATES, key=lambda known: abs(known - width))]
-    return {
-        "tasks": {"kind": "own", "tasks": {name.replace("-", "_"): found | kind}},
-        "recipes": {"defaults": recipe},
-        "finetunings": {
-            "model": model,
-            "tasks": name,
-            "recipe": name,
-            "arms": ["pretrained", "scratch"],
-        },
-    }
+    finetuning = {"model": model, "tasks": name, "recipe": name, "arms": ["pretrained", "scratch"]}
+    entries["tasks"] = {name: {"kind": "own", "tasks": {name.replace("-", "_"): task}}}
+    entries["recipes"] = {name: {"defaults": recipe}}
+    entries["finetunings"] = {name: finetuning}
 
 
-def _columns(file: str, rows: list[Any], given: dict[str, str]) -> dict[str, str]:
-    """Return the columns of texts, label and id: as given, by their usual names, or by their
-    contents.
-    """
-    names = list({key: None for row in rows for key in row})
-    kinds = {name: len({str(row.get(name)) for row in rows}) for name in names}
-    fewest = sorted(names, key=kinds.__getitem__)[:2]
-    most = min(MANY, len(rows) // 2)
-    clear = (
-        len(fewest) == 2 and 2 <= kinds[fewest[0]] <= most and kinds[fewest[0]] < kinds[fewest[1]]
-    )
-    usual = [name for name in LABELS if name in names]
-    label = given.get("label") or next(iter(usual or fewest[:clear]), "")
-    others = [name for name in names if name != label]
-    a = given.get("a") or max(
-        others, key=lambda name: sum(len(str(row.get(name))) for row in rows), default=""
-    )
-    for option, column in {"label": label, "a": a, "b": given.get("b") or label}.items():
-        if column not in names:
-            columns = ", ".join(map(repr, names))
-            raise BadInput(
-                f"{file}: which of its columns ({columns}) is the {option}? Give --{option}"
-            )
-    known = {row.get("id") for row in rows if isinstance(row.get("id"), str | int)}
-    return {
-        "a": a,
-        "b": given.get("b", ""),
-        "label": label,
-        "id": "id" if len(known) == len(rows) else "",
-    }
+# ------------------------------------------------------------------------------------ params.yaml
+# Its lines are edited, so that every other byte, comments too, is unchanged.
 
 
-def _kind(labels: list[Any]) -> dict[str, Any]:
-    """Return the kind of task that the labels show: tagging, regression or classification."""
-    if any(isinstance(label, list) for label in labels):
-        tags = {
-            tag.partition("-")[2] for label in labels if isinstance(label, list) for tag in label
-        }
-        return {"kind": "tagging", "labels": sorted(tags - {""})}
-    try:
-        numbers = {float(label) for label in labels if not isinstance(label, bool)}
-    except (TypeError, ValueError):
-        numbers = set()
-    if len(numbers) > MANY or any(number % 1 for number in numbers):
-        return {"kind": "regression", "scale": max(1.0, *map(abs, numbers))}
-    return {"labels": sorted({label for label in labels if isinstance(label, str | int)}, key=str)}
+def edit(change: Callable[[list[str]], None]) -> None:
+    """Change the lines of params.yaml, one process at a time, unless the result is not valid."""
+    with lock_folder(LOCKS / FILE.name, SECONDS):
+        before = FILE.read_bytes().decode("utf-8")
+        end = "\r\n" if "\r\n" in before else "\n"
+        lines = before.removesuffix(end).split(end)
+        change(lines)
+        after = end.join([*lines, ""])
+        with tempfile.TemporaryDirectory() as folder:
+            trial = Path(folder) / FILE.name
+            trial.write_bytes(after.encode())
+            load(trial)
+        write_through(FILE, after)
 
 
-def _add(name: str, entries: dict[str, Any]) -> None:
-    """Append the entries to their sections; every other byte, comments too, is unchanged."""
-    before = FILE.read_bytes().decode("utf-8")
-    lines, end = before.removesuffix("\n").split("\n"), "\r" if "\r\n" in before else ""
-    for section, entry in entries.items():
+def insert(lines: list[str], entries: Entries) -> None:
+    """Append entries to their sections."""
+    for section, named in entries.items():
         if not any(re.match(rf"{section}\s*:", line) for line in lines):
-            lines += [end, f"{section}:{end}"]
-        start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
-        if "{" in lines[start]:
+            lines += ["", f"{section}:"]
+        start, stop = span_of(lines, section)
+        lines[start] = re.sub(r":\s*\{\s*\}", ":", lines[start])
+        if "{" in lines[start].partition("#")[0]:
             raise BadConfig(f"{FILE}: write the section {section} with one entry per line")
-        last = next(
-            (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at])), len(lines)
-        )
-        while re.match(r"#|\s*$", lines[last - 1]):  # a comment before a section belongs to it
-            last -= 1
-        lines[last:last] = [line + end for line in _written(name, entry)]
-    write_through(FILE, "\n".join([*lines, ""]))
-    try:
-        load()
-    except BadConfig:
-        write_through(FILE, before)
-        raise
+        lines[stop:stop] = dump_yaml({section: lists_first(named)}).splitlines()[1:]
 
 
-def _written(name: str, entry: dict[str, Any]) -> list[str]:
-    """Return an entry's lines as DVC's dumper writes them, which drops a comment that follows a
-    list.
-    """
-    return dump_yaml({"section": {name: _lists_first(entry)}}).splitlines()[1:]
+def cut(lines: list[str], names: set[str], removed: list[str]) -> None:
+    """Remove the entries of these names from all sections, and add their places to `removed`."""
+    for section in WRITTEN:
+        if not any(re.match(rf"{section}\s*:", line) for line in lines):
+            continue
+        start, stop = span_of(lines, section)
+        kept: list[str] = []
+        is_removed = False
+        for line in lines[start + 1 : stop]:
+            if re.match(r" {,2}\S", line):  # the first line of an entry, or a comment before it
+                name = line.partition(":")[0].strip(" '\"")
+                is_removed = name in names
+                if is_removed:
+                    removed.append(f"{section}.{name}")
+            if not is_removed:
+                kept.append(line)
+        lines[start + 1 : stop] = kept
+        if not any(re.match(r"\s*[^\s#]", line) for line in kept):
+            lines[start] = re.sub(r":(?=\s*(#|$))", ": {}", lines[start], count=1)
 
 
-def _lists_first(values: dict[str, Any]) -> dict[str, Any]:
+def span_of(lines: list[str], section: str) -> tuple[int, int]:
+    """Return the line of a section's name and the line behind its last entry."""
+    start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
+    following = (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at]))
+    stop = next(following, len(lines))
+    while re.match(r"#|\s*$", lines[stop - 1]):  # a comment before a section belongs to that one
+        stop -= 1
+    return start, stop
+
+
+def lists_first(values: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry as DVC's dumper keeps it: it drops a comment that follows a list."""
     items = sorted(values.items(), key=lambda item: not isinstance(item[1], list))
-    return {key: _lists_first(value) if isinstance(value, dict) else value for key, value in items}
+    return {key: lists_first(value) if isinstance(value, dict) else value for key, value in items}

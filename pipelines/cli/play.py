@@ -1,8 +1,8 @@
 """`electra play`: a page in the browser that corrupts texts, marks what is detected, and asks
 fine-tuned models.
 
-    electra play            the model that params.yaml `run` names first; or give a name, or a folder of models
-    electra play mini --port 0
+    electra play                  the model that params.yaml `run` names first
+    electra play mini --port 0    a name, or a folder of models
 
 It listens to this machine alone and needs no network. The address takes connections as soon as it
 is printed, and the page (play_page.py) follows: importing Gradio takes 3.4 s of CPU and torch 1.8
@@ -64,7 +64,8 @@ def serve(name: str, port: int) -> None:
             f"127.0.0.1:{port}: {reason}; give another --port, or 0 for any free one"
         ) from None
     print(
-        f"electra play: http://127.0.0.1:{listening.getsockname()[1]}/ in a browser; Ctrl-C ends it",
+        f"electra play: http://127.0.0.1:{listening.getsockname()[1]}/ in a browser; "
+        "Ctrl-C ends it",
         flush=True,
     )
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"

@@ -27,7 +27,7 @@ from electra.finetuning.folder import is_finetuned
 from electra.finetuning.reading import kind_of, read_rows
 from electra.finetuning.task_kind import Row
 from electra.finetuning.tasks import Task
-from electra.inference import Judged, Model
+from electra.inference import Model, ReplacedTokens
 from electra.nn.huggingface import ModelFolder
 from pipelines.report.examples import named
 from pipelines.sources import predict_rows
@@ -44,12 +44,13 @@ COLOURS = {
     "not read": "gray",
 }
 COLOURS |= {"right": "green", "wrong": "red"}
-CSS = ".marked {max-height: 20em; overflow-y: auto !important} .marked .text {overflow-wrap: anywhere}"
+CSS = ".marked {max-height: 20em; overflow-y: auto !important}"
+CSS += " .marked .text {overflow-wrap: anywhere}"
 Marked = list[tuple[str, Any]]  # parts of a text with their marks
 
 
 def read_texts(path: Path) -> list[str]:
-    """Return the held-out texts that pre-training saved as examples, joined from their word pieces."""
+    """Return the held-out texts that pre-training saved as examples, joined from word pieces."""
     if not path.is_file():
         return ["the chef cooked the meal"]
     join = decoders.WordPiece(prefix=CONTINUATION).decode
@@ -59,10 +60,10 @@ def read_texts(path: Path) -> list[str]:
     ]
 
 
-def mark_words(judged: Judged, replaced_N2: Any = None) -> Marked:
+def mark_words(judged: ReplacedTokens, replaced_N2: Any = None) -> Marked:
     """Return the parts of a text, marked by what a discriminator makes of them.
 
-    `replaced_N2` are the places that were replaced, (N, 2) in characters; without them, what it
+    `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, what it
     suspects is marked.
     """
     marks = {(False, True): "suspected"} if replaced_N2 is None else MARKS
@@ -88,14 +89,16 @@ def show_answer(task: Task, texts: Sequence[str], answer: Row, row: Row | None) 
     """Return an answer, whether it is the label of its row or within a point of it, and where in
     the texts it is.
     """
-    said = " ".join(answer["tags"]) if "tags" in answer else answer["prediction"]
-    said = "no answer" if said == "" else said
-    marked: Marked = [(named(task.name, said), "answer")]
+    predicted = " ".join(answer["tags"]) if "tags" in answer else answer["prediction"]
+    predicted = "no answer" if predicted == "" else predicted
+    marked: Marked = [(named(task.name, predicted), "answer")]
     if row:
-        _, label = kind_of(task).show(row)
+        _, label = kind_of(task).display(row)
         labels = [gold["text"] for gold in row.get("answers", [])] or [label]
-        is_right = said in labels or (isinstance(said, float) and abs(said - label) <= 1)
-        marked = [(named(task.name, said), "right" if is_right else "wrong")]
+        is_right = predicted in labels
+        if isinstance(predicted, float):
+            is_right = is_right or abs(predicted - label) <= 1
+        marked = [(named(task.name, predicted), "right" if is_right else "wrong")]
         if not is_right:
             marked.append((f" It should be: {named(task.name, label)}", None))
     if "tags" in answer:
@@ -105,10 +108,10 @@ def show_answer(task: Task, texts: Sequence[str], answer: Row, row: Row | None) 
             *((f"{word} ", None if tag == "O" else tag) for word, tag in words),
         ]
     if answer.get("n_best") and answer["prediction"]:
-        end = answer["start"] + len(said)
+        end = answer["start"] + len(predicted)
         marked += [
             ("\n\n" + texts[1][: answer["start"]], None),
-            (said, "answer"),
+            (predicted, "answer"),
             (texts[1][end:], None),
         ]
     return marked
@@ -124,14 +127,14 @@ def explain() -> Iterator[None]:
 
 
 def show_words(marked: Marked) -> gr.HighlightedText:
-    """Return a box with the parts of a text; a long text scrolls in it."""
+    """Return a box with the parts of a text. A long text scrolls in it."""
     return gr.HighlightedText(
         marked, color_map=COLOURS, combine_adjacent=True, label="Words", elem_classes="marked"
     )
 
 
 def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], tasks: Path) -> Any:
-    """Return the page as Gradio blocks. It opens with answers that are right, where there are any."""
+    """Return the page as Gradio blocks. It opens with right answers, where there are any."""
     discriminator = pair.get("discriminator")
     generator: Any = pair.get("generator")
 
@@ -182,12 +185,12 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
     @explain()
     def show_task(folder: str) -> None:
         model = electra.load(folder)
-        assert model.ready is not None
-        task = model.ready.task
+        assert model.finetuned is not None
+        task = model.finetuned.task
         path = tasks / task.name / "dev.jsonl"
         rows: dict[tuple[str, ...], Row] = {}
         for row in itertools.islice(read_rows(path, task), EXAMPLES) if path.is_file() else []:
-            values, _ = kind_of(task).show(row)
+            values, _ = kind_of(task).display(row)
             rows[tuple(value for value in values if value is not None)] = row
 
         @explain()
@@ -223,7 +226,7 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
 
 
 def make_app(folders: Sequence[Path], tasks: Path) -> fastapi.FastAPI:
-    """Return the page of the models in some folders as an app; `tasks` has the rows that are
+    """Return the page of the models in some folders as an app. `tasks` has the rows that are
     examples.
     """
     finetuned = [folder for folder in folders if is_finetuned(ModelFolder(folder))]

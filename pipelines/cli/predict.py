@@ -6,6 +6,7 @@ model's column names, or `a` and `b`; `words`; `question` and `context`. The tas
 count and are not answered. Nothing is written to `--output` unless all rows were answered.
 """
 
+import itertools
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from electra.inference import answer, no_model
 from electra.nn.huggingface import open_folder
 from pipelines.sources import predict_rows
 from pipelines.sources.prediction_files import read_predictions
-from pipelines.stages import verified_inputs
+from pipelines.stages import inputs
 
 
 def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
@@ -35,21 +36,21 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
         raise no_model(model)
     ready = load_model(open_folder(model))
     form = predict_rows.schema_of(ready.task)
-    lines = (
-        dump_line(line)
-        for name in files
-        for line in answer(ready, predict_rows.read_rows(form, name))
+    answers = itertools.chain.from_iterable(
+        answer(ready, predict_rows.read_rows(form, name)) for name in files
     )
     if output is not None:
-        write_through(output, "".join(lines))
+        write_through(output, "".join(map(dump_line, answers)))
         return
-    for line in lines:
+    for line in map(dump_line, answers):
         sys.stdout.write(line)
         sys.stdout.flush()
 
 
 def score(rows: Path, task: str, path: Path, split: str) -> dict[str, float]:
     """Return every metric of a file of predictions of one split of a task."""
-    verified_inputs.task_rows(rows.name)
-    predictions, found = read_predictions(path), find(rows / task, task)
-    return reading.score(found, read_rows(rows / task / f"{split}.jsonl", found), predictions, path)
+    inputs.task_rows(rows.name)
+    predictions = read_predictions(path)
+    settings = find(rows / task, task)
+    dev = read_rows(rows / task / f"{split}.jsonl", settings)
+    return reading.score(settings, dev, predictions, path)

@@ -14,10 +14,9 @@ from typing import Any
 from electra import stopping
 from electra.storage.manifest import read_notes, write_sealed
 from pipelines import preflight, tracking
-from pipelines.cli import manage_runs
+from pipelines.cli import manage_runs, processes
 from pipelines.config.params import load
-from pipelines.runtime import processes
-from pipelines.stages import STAGES, data_label
+from pipelines.stages import STAGES, data_label, is_main
 from pipelines.stages.summarize import record_results
 
 TIMINGS = Path("runs/timings.json")
@@ -53,7 +52,7 @@ def run(
             return processes.launch([*debug, stage, name], variables, key)
     work = STAGES[stage]
     data = {"data": data_label(f"{stage}@{name}", params)}
-    main = processes.is_main()
+    main = is_main()
     started = time.monotonic()
     record = tracking.open_run(
         stage,

@@ -58,22 +58,46 @@ def new(
     encoder: Annotated[
         str, typer.Option(help="a name under encoders to pre-train (default: mini, on a GPU small)")
     ] = "",
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="go on from published weights: a folder with discriminator and generator in it",
+        ),
+    ] = "",
+    encoding: Annotated[
+        str, typer.Option(help="of text files that are not UTF-8, such as cp1251")
+    ] = "",
     minutes: Annotated[
         float,
         typer.Option(min=0, max=1e6, help="of pre-training here (0: 20, on a GPU no limit)"),
     ] = 0,
     model: Annotated[
         str, typer.Option(help="to fine-tune without --text: a name under models or published")
-    ] = "tiny",
+    ] = "",
+    remove: Annotated[
+        bool, typer.Option("--remove", help="remove the entries of this name instead")
+    ] = False,
 ) -> None:
     """Add your own text or labelled task to params.yaml."""
-    from pipelines.cli.new import add_entries
+    from pipelines.cli.new import add_entries, remove_entries
 
-    columns = {"a": a, "b": b, "label": label}
-    said = add_entries(
-        name, text or [], task or [], columns, encoder=encoder, minutes=minutes, model=model
+    if remove:
+        print(remove_entries(name), end="")
+        return
+    report = add_entries(
+        name,
+        text or [],
+        task or [],
+        {"a": a, "b": b, "label": label},
+        encoder=encoder,
+        minutes=minutes,
+        model=model,
+        start=start,
+        encoding=encoding,
     )
-    print(said, end="")
+    print(report, end="")
 
 
 @command()

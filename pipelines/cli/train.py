@@ -32,7 +32,7 @@ class TakesRunOrNothing(TyperCommand):
 
 
 def add_stage(stage: Stage) -> None:
-    """Add the command of a stage; pre-training has options of its own."""
+    """Add the command of a stage. Pre-training has options of its own."""
     cls = TakesRunOrNothing if stage.name == "pretrain" else None
     help = f"{stage.help[0].upper()}{stage.help[1:]}."
     add = command(stage.name, help=help, cls=cls, hidden=stage.name in HIDDEN)
@@ -57,7 +57,7 @@ def add_stage(stage: Stage) -> None:
 
 
 def run_stage(stage: str, section: str, name: str, **options: Any) -> int:
-    """Run a stage; its imports take seconds."""
+    """Run a stage. Its imports take seconds."""
     from pipelines.cli import run_stage
 
     return run_stage.run(stage, section, name, **options)
@@ -102,7 +102,8 @@ def pretrain(
         typer.Option(
             "--continue",
             metavar="[RUN]",
-            help="start with these settings from the newest checkpoint of this model's other run, or of RUN",
+            help="start with these settings from the newest checkpoint of this model's other run, "
+            "or of RUN",
         ),
     ] = None,
     restart: Restart = False,

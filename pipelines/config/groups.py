@@ -2,84 +2,77 @@
 
 models.M.encoder: E       the contents of encoders.E
 tokens.T.tokenizer: Z     the contents of tokenizers.Z
-ablations.A               `base` flattened; protocols.M of its model, overridden by its own `protocol`
-label                     of an arm, or of a grid's value: an entry of `labels`
-corpora.C.sources         a list; the names by which `dvc exp run -S` reaches its sections are dropped
+ablations.A.protocol      protocols.M of its model, below the ablation's own `protocol`
+corpora.C.sources         a list, without the names by which `dvc exp run -S` reaches its sections
 models.M.pretrain.phases  likewise
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from electra.config import build, merge, nearest
+from electra.config import merge, nearest
 from electra.errors import BadConfig, shown
-from pipelines.config.ablation_config import Entry
 
 NAMED = {"models": ("encoder", "encoders"), "tokens": ("tokenizer", "tokenizers")}
+GROUPS = ("encoders", "tokenizers", "protocols")
+Section = dict[str, Any]
 
 
-def with_groups(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of params.yaml with every name of a group replaced by its contents.
+def with_groups(values: Mapping[str, Any]) -> Section:
+    """Return the values of params.yaml with every name of a group replaced by its contents.
 
-    Groups come first, so that a mistake within one is reported there. Raises BadConfig for a name
-    that is not there.
+    Groups come first, so that a mistake within one is reported there. What is no section stays as
+    it is, since `build` refuses it. Raises BadConfig for a name that is not there.
     """
-    groups = {key: values[key] for key in ("encoders", "tokenizers", "protocols") if key in values}
-    resolved = groups | {key: value for key, value in values.items() if key not in groups}
+    resolved = {key: values[key] for key in GROUPS if key in values} | dict(values)
     for section, (key, group) in NAMED.items():
-        entries, of = values.get(section), groups.get(group, {})
-        if isinstance(entries, dict) and isinstance(of, dict):
-            resolved[section] = {
-                name: _named(entry, key, of, f"{section}.{name}") for name, entry in entries.items()
-            }
-    for section, *path in (("corpora", "sources"), ("models", "pretrain", "phases")):
-        if isinstance(entries := resolved.get(section), dict):
-            resolved[section] = {name: _unnamed(entry, path) for name, entry in entries.items()}
-    if isinstance(ablations := values.get("ablations"), dict):
-        for name, entry in ablations.items():
-            build(Entry, entry, f"ablations.{name}")
-        resolved["ablations"] = {name: spread(entry, values) for name, entry in ablations.items()}
+        contents = resolved.get(group, {})
+        if isinstance(contents, dict):
+            _change(resolved, section, functools.partial(_insert, key, contents))
+    _change(resolved, "corpora", functools.partial(_drop_names, ["sources"]))
+    _change(resolved, "models", functools.partial(_drop_names, ["pretrain", "phases"]))
+    _change(resolved, "ablations", functools.partial(_add_protocol, resolved.get("protocols")))
     return resolved
 
 
-def spread(ablation: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """An ablation (a valid `Entry`) with its base, its model's protocol and its labels in one
-    section.
-    """
-    base: dict[str, Any] = ablation["base"]
-    protocols = values.get("protocols")
-    shared = protocols.get(base["model"]) if isinstance(protocols, dict) else None
-    flat = {key: value for key, value in ablation.items() if key not in {"base", "protocol"}} | base
-    flat |= merge(shared if isinstance(shared, dict) else {}, ablation.get("protocol", {}))
-    labels: dict[str, Any] = {}
-    grid = flat.get("grid", {}).items()
-    axes = {axis: _unlabelled(of, labels) if isinstance(of, dict) else of for axis, of in grid}
-    flat |= {"arms": _unlabelled(flat.get("arms", {}), labels), "grid": axes}
-    return flat | {"labels": labels | flat.get("labels", {})}
+def _change(values: Section, section: str, change: Callable[[Section, str], Section]) -> None:
+    """Apply `change(entry, dotted key)` to each entry of a section."""
+    entries = values.get(section)
+    if isinstance(entries, dict):
+        values[section] = {
+            name: change(entry, f"{section}.{name}") if isinstance(entry, dict) else entry
+            for name, entry in entries.items()
+        }
 
 
-def _unnamed(values: Any, path: list[str]) -> Any:
-    """Return a section with the named sections at `path` as a list."""
-    key, *rest = path
-    if not isinstance(values, dict) or not isinstance(inner := values.get(key), dict):
-        return values
-    return values | {key: _unnamed(inner, rest) if rest else list(inner.values())}
-
-
-def _unlabelled(arms: Mapping[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
-    labels |= {name: settings["label"] for name, settings in arms.items() if "label" in settings}
-    return {
-        name: {key: settings[key] for key in settings if key != "label"}
-        for name, settings in arms.items()
-    }
-
-
-def _named(entry: Any, key: str, group: Mapping[str, Any], where: str) -> Any:
-    if not isinstance(entry, dict) or key not in entry:
-        return entry  # which `build` refuses
+def _insert(key: str, group: Section, entry: Section, where: str) -> Section:
+    """Return an entry with the contents of the group that it names under `key`."""
+    if key not in entry:
+        return entry
     name = entry[key]
     if not isinstance(name, str) or name not in group:
         known = f"there are {', '.join(map(str, group))}" if group else "there are none"
-        do = nearest(str(name), map(str, group)) or known
-        raise BadConfig(f"{where}.{key}: is {shown(name)}, should be a name under {key}s; {do}")
+        advice = nearest(str(name), map(str, group)) or known
+        raise BadConfig(f"{where}.{key}: is {shown(name)}, should be a name under {key}s; {advice}")
     return entry | {key: group[name]}
+
+
+def _drop_names(path: list[str], entry: Section, where: str) -> Section:
+    """Return an entry with the named sections at `path` as a list."""
+    key, *rest = path
+    inner = entry.get(key)
+    if not isinstance(inner, dict):
+        return entry
+    return entry | {key: _drop_names(rest, inner, where) if rest else list(inner.values())}
+
+
+def _add_protocol(protocols: Any, entry: Section, where: str) -> Section:
+    """Return an ablation with its model's protocol below its own."""
+    match entry:
+        case {"base": {"model": str(model)}} if isinstance(protocols, dict):
+            shared = protocols.get(model)
+            changes = entry.get("protocol", {})
+            if isinstance(shared, dict) and isinstance(changes, dict):
+                return entry | {"protocol": merge(shared, changes)}
+    return entry

@@ -9,8 +9,7 @@ recipe) must exist.
 import functools
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import field, fields
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from electra.config import (
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
 from electra.errors import BadConfig, shown
-from electra.finetuning.tasks import GLUE, SQUAD, ArmName
+from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneConfig, SquadConfig
 from electra.nn.config import AnyEncoderConfig
 from electra.pretraining.config import (
     ElectraConfig,
@@ -38,7 +37,7 @@ from electra.pretraining.config import (
     ObjectiveConfig,
     PretrainConfig,
 )
-from pipelines.config.ablation_config import AblationConfig, Protocol
+from pipelines.config.ablation_config import AblationConfig, Protocol, without_label
 from pipelines.config.groups import with_groups
 from pipelines.config.recipes import PaperRecipe
 from pipelines.config.settings_file import one_line, read
@@ -50,17 +49,10 @@ UNREAD = "ELECTRA_ABLATIONS_UNREAD"
 Names = tuple[str, ...]
 # names become folders, DVC stages and parts of dotted keys
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-SECTIONS = (
-    "corpora",
-    "tokens",
-    "tasks",
-    "encoders",
-    "recipes",
-    "models",
-    "published",
-    "finetunings",
+SECTIONS = (  # whose entries' names are held to NAME
+    *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
+    *("ablations", "tokenizers"),
 )
-SEEDS = 1_000  # at most: far above all use, and each layer of each task is checked with them
 PAPER = "paper"  # the recipe that the others change
 
 
@@ -91,7 +83,10 @@ class ModelConfig(Settings):
     def electra(self) -> ElectraConfig:
         """The part that defines the pre-training."""
         return ElectraConfig(
-            **{field.name: getattr(self, field.name) for field in fields(ElectraConfig)}
+            encoder=self.encoder,
+            generator=self.generator,
+            objective=self.objective,
+            pretrain=self.pretrain,
         )
 
 
@@ -134,39 +129,26 @@ class Params(Settings):
     tracking: Literal["mlflow", "none"] = "mlflow"
 
     def __post_init__(self) -> None:
-        for section in (*SECTIONS, "ablations", "tokenizers"):
-            for name in getattr(self, section):
-                fits = NAME.fullmatch(name) is not None
-                require(
-                    fits,
-                    f"{section}.{shown(name)[1:-1]}: should be a name of letters, digits, _ and -",
-                )
+        self._check_names()
         for name, corpus in self.corpora.items():
-            if scored := corpus.cleaning.decontaminate:
-                self.require("tasks", scored.tasks, f"corpora.{name}.cleaning.decontaminate.tasks")
+            if decontaminate := corpus.cleaning.decontaminate:
+                where = f"corpora.{name}.cleaning.decontaminate.tasks"
+                self.require("tasks", decontaminate.tasks, where)
         for name, tokens in self.tokens.items():
             self.require("corpora", tokens.corpus, f"tokens.{name}.corpus")
         for name, model in self.models.items():
             self.require("tokens", model.tokens, f"models.{name}.tokens")
             lengths = self.tokens[model.tokens].lengths
-            listed = f"should be in tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))}); add it there"
+            listed = f"tokens.{model.tokens}.lengths ({', '.join(map(str, lengths))})"
             for length in model.pretrain.lengths:
-                require(length in lengths, f"models.{name}.pretrain.length: is {length}, {listed}")
-        for name in self.published:
-            require(
-                name not in self.models,
-                f"published.{name}: is the name of a model, too; choose another",
-            )
-        for name, recipe in self.recipes.items():
-            _require_few_seeds(recipe, f"recipes.{name}")
-        for name, ablation in self.ablations.items():
-            _require_few_seeds(ablation.finetune, f"ablations.{name}.finetune")
+                sentence = f"is {length}, should be in {listed}; add it there"
+                require(length in lengths, f"models.{name}.pretrain.length: {sentence}")
         require(PAPER in self.recipes, f"recipes.{PAPER}: is missing; the other recipes change it")
         self.finetune.check({})
         for name in self.finetunings:
             self._check_finetuning(name)
-        for name in self.ablations:
-            if UNREAD not in os.environ:
+        if UNREAD not in os.environ:
+            for name in self.ablations:
                 self._check_ablation(name)
         for section in ("models", "ablations"):
             names = getattr(self.run, section)
@@ -176,43 +158,55 @@ class Params(Settings):
         for name in self.run.models:
             self.require("finetunings", name, "run.models")
 
+    def _check_names(self) -> None:
+        for section in SECTIONS:
+            for name in getattr(self, section):
+                where = f"{section}.{shown(name)[1:-1]}"
+                sentence = f"{where}: should be a name of letters, digits, _ and -"
+                require(NAME.fullmatch(name) is not None, sentence)
+        for name in self.published:
+            sentence = f"published.{name}: is the name of a model, too; choose another"
+            require(name not in self.models, sentence)
+
     def _check_finetuning(self, name: str) -> None:
-        config, where = self.finetunings[name], f"finetunings.{name}"
+        config = self.finetunings[name]
+        where = f"finetunings.{name}"
         if config.model not in self.published:
             self.require("models", config.model, f"{where}.model")
         self.require("tasks", config.tasks, f"{where}.tasks")
         self.require("recipes", config.recipe, f"{where}.recipe")
-        recipe, changes, own = (
-            f"recipes.{config.recipe}",
-            self.changes(name),
-            self.own_tasks(config.tasks),
-        )
+        recipe = f"recipes.{config.recipe}"
+        changes = self.changes(name)
+        own = self.own_tasks(config.tasks)
         self.finetune.check(changes, recipe, own)
         if model := self.models.get(config.model):
-            asked = name in self.run.models or "squad" in changes
-            squad = ("squad",) if asked and self.squad_versions(name) else ()
-            tasks = (*self.finetune.selected(changes, recipe, own), *squad)
-            self.require_room(recipe, changes, tasks, own, model.encoder.positions)
+            tasks = self.finetune.selected(changes, recipe, own)
+            asks_squad = name in self.run.models or "squad" in changes
+            if asks_squad and self.squad_versions(name):
+                tasks += ("squad",)
+            self._require_room(recipe, changes, tasks, own, model.encoder.positions)
 
     def _check_ablation(self, name: str) -> None:
-        ablation, where = self.ablations[name], f"ablations.{name}"
-        of = {"models": "model", "protocols": "model", "tasks": "data", "recipes": "recipe"}
-        for section, key in of.items():
-            self.require(section, getattr(ablation, key), f"{where}.base.{key}")
-        model, own = self.models[ablation.model], self.own_tasks(ablation.data)
-        fits = ablation.tokens == model.tokens
-        require(
-            fits,
-            f"{where}.base.tokens: is {ablation.tokens}, should be the model's ({model.tokens})",
-        )
+        ablation = self.ablations[name]
+        base = ablation.base
+        where = f"ablations.{name}"
+        keys = {"models": "model", "protocols": "model", "tasks": "data", "recipes": "recipe"}
+        for section, key in keys.items():
+            self.require(section, getattr(base, key), f"{where}.base.{key}")
+        expected = self.models[base.model].tokens
+        sentence = f"is {base.tokens}, should be the model's ({expected})"
+        require(base.tokens == expected, f"{where}.base.tokens: {sentence}")
+        own = self.own_tasks(base.data)
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
-        self.finetune.check(ablation.finetune, f"{where}.finetune", own)
-        tasks = (*GLUE, *SQUAD.values(), *own)
-        for task in ablation.tasks:
-            do = nearest(task, tasks) or f"the tasks are {', '.join(tasks)}"
-            require(task in tasks, f"{where}.tasks: no task {task}; {do}")
-        changes = merge(self.recipe(ablation.recipe), ablation.finetune)
-        self.require_room(f"{where}.finetune", changes, ablation.tasks, own, shortest)
+        where = f"{where}.protocol"
+        self.finetune.check(ablation.protocol.finetune, f"{where}.finetune", own)
+        known = (*GLUE, *SQUAD.values(), *own)
+        for task in ablation.protocol.tasks:
+            advice = nearest(task, known) or f"the tasks are {', '.join(known)}"
+            require(task in known, f"{where}.tasks: no task {task}; {advice}")
+        changes = self.ablation_changes(name)
+        tasks = ablation.protocol.tasks
+        self._require_room(f"{where}.finetune", changes, tasks, own, shortest)
 
     @functools.cached_property
     def finetune(self) -> PaperRecipe:
@@ -220,62 +214,73 @@ class Params(Settings):
         return build(PaperRecipe, self.recipes[PAPER], f"recipes.{PAPER}")
 
     def recipe(self, name: str) -> dict[str, Any]:
-        """What a recipe changes of the paper's."""
+        """Return what a recipe changes of the paper's."""
         return {} if name == PAPER else self.recipes[name]
 
     def changes(self, finetuning: str) -> dict[str, Any]:
-        """What a fine-tuning changes of the paper's recipe: its own recipe, and its arms."""
+        """Return what a fine-tuning changes of the paper's recipe: its own recipe, and its arms."""
         config = self.finetunings[finetuning]
         return merge(self.recipe(config.recipe), {"defaults": {"arms": list(config.arms)}})
 
-    def require_room(
-        self, where: str, changes: dict[str, Any], tasks: Iterable[str], own: Names, longest: int
+    def ablation_changes(self, ablation: str) -> dict[str, Any]:
+        """Return what the fine-tunings of an ablation change of the paper's recipe."""
+        config = self.ablations[ablation]
+        return merge(self.recipe(config.base.recipe), config.protocol.finetune)
+
+    def task_config(self, finetuning: str, task: str) -> FinetuneConfig:
+        """Return the settings of one task of a fine-tuning; `squad` for SQuAD."""
+        config = self.finetunings[finetuning]
+        where = f"recipes.{config.recipe}"
+        own = self.own_tasks(config.tasks)
+        return self.finetune.resolve(task, self.changes(finetuning), where, own)
+
+    def selected_tasks(self, finetuning: str) -> Names:
+        """Return the tasks of a fine-tuning that the stage `glue` runs, in their order."""
+        config = self.finetunings[finetuning]
+        own = self.own_tasks(config.tasks)
+        return self.finetune.selected(self.changes(finetuning), f"recipes.{config.recipe}", own)
+
+    def squad_versions(self, finetuning: str) -> Names:
+        """Return the versions of SQuAD to run; none if the source has no SQuAD."""
+        source = self.tasks[self.finetunings[finetuning].tasks]
+        if isinstance(source, CustomTasks):
+            return ()
+        if isinstance(source, LocalTasks) and source.squad is None:
+            return ()
+        config = self.task_config(finetuning, "squad")
+        assert isinstance(config, SquadConfig)
+        return config.versions
+
+    def _require_room(
+        self, where: str, changes: dict[str, Any], tasks: Names, own: Names, longest: int
     ) -> None:
         """Raise BadConfig where a task has rows beyond the encoder's positions, or SQuAD windows
         that skip text.
         """
         for task in tasks:
-            squad = (
-                self.finetune.resolve_squad(changes, where) if task.startswith("squad") else None
-            )
-            length = (squad or self.finetune.resolve(task, changes, where, own)).length
-            fits = length <= longest
-            require(
-                fits,
-                f"{where}: has rows of {length} tokens for {task}; the encoder takes at most {longest}",
-            )
+            length = self.finetune.resolve(task, changes, where, own).length
+            sentence = f"has rows of {length} tokens for {task}; the encoder takes at most"
+            require(length <= longest, f"{where}: {sentence} {longest}")
 
-    def own_tasks(self, source: str) -> tuple[str, ...]:
-        """The names of the tasks that a source has beside GLUE's."""
+    def own_tasks(self, source: str) -> Names:
+        """Return the names of the tasks that a source has beside GLUE's."""
         tasks = self.tasks[source]
         return tuple(tasks.tasks) if isinstance(tasks, CustomTasks) else ()
-
-    def squad_versions(self, finetuning: str) -> tuple[str, ...]:
-        """The versions of SQuAD to run; none if the source has no SQuAD."""
-        config = self.finetunings[finetuning]
-        source = self.tasks[config.tasks]
-        if isinstance(source, CustomTasks) or (
-            isinstance(source, LocalTasks) and source.squad is None
-        ):
-            return ()
-        return self.finetune.resolve_squad(
-            self.changes(finetuning), f"recipes.{config.recipe}"
-        ).versions
 
     def require(self, section: str, name: str, where: str = "") -> None:
         """Raise BadConfig unless a section has an entry `name`."""
         names = getattr(self, section)
         if name not in names:
             known = f"there are {', '.join(names)}" if names else "there are none"
-            raise BadConfig(
-                f"{where or section}: no {section} entry {shown(name)}; {nearest(name, names) or known}"
-            )
+            advice = nearest(name, names) or known
+            raise BadConfig(f"{where or section}: no {section} entry {shown(name)}; {advice}")
 
     def arm(self, ablation: str, arm: str) -> ModelConfig:
-        """The model of one arm: the ablation's model with the arm's settings."""
+        """Return the model of one arm: the ablation's model with the arm's settings."""
         where = f"ablations.{ablation}.arms.{arm}"
-        values = plain(self.models[self.ablations[ablation].model])
-        for key, value in self.ablations[ablation].settings[arm].items():
+        config = self.ablations[ablation]
+        values = plain(self.models[config.base.model])
+        for key, value in config.settings[arm].items():
             *path, last = key.split(".")
             section = values
             for part in path:
@@ -285,65 +290,63 @@ class Params(Settings):
             section[last] = value
         return build(ModelConfig, values, where)
 
-    def finetunings_of(self, name: str) -> tuple[str, ...]:
-        """The fine-tunings of a model, and the one with this name."""
+    def finetunings_of(self, name: str) -> Names:
+        """Return the fine-tunings of a model, and the one with this name."""
         return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
 
     def shown(self, name: str) -> dict[str, Any]:
-        """All settings of a name: every arm of an ablation; else a pre-training or folder, and its
-        fine-tunings.
+        """Return all settings of a name: every arm of an ablation; else a pre-training or folder,
+        and its fine-tunings.
         """
         if name in self.ablations:
             return {arm: plain(self.arm(name, arm)) for arm in self.ablations[name].settings}
         if name not in {*self.published, *self.finetunings}:
             self.require("models", name)
-        found: dict[str, Any] = next(
-            (plain(kind[name]) for kind in (self.models, self.published) if name in kind), {}
-        )
-        tuned = {
-            of: plain(self.finetunings[of]) | {"changes": self.changes(of)}
-            for of in self.finetunings_of(name)
+        model = self.models.get(name) or self.published.get(name)
+        settings: dict[str, Any] = plain(model) if model else {}
+        finetunings = {
+            key: plain(self.finetunings[key]) | {"changes": self.changes(key)}
+            for key in self.finetunings_of(name)
         }
-        return found | ({"finetunings": tuned} if tuned else {})
-
-
-def _require_few_seeds(values: dict[str, Any], where: str) -> None:
-    """Refuse a list of seeds, anywhere in the settings of a fine-tuning, that would take minutes to
-    check.
-    """
-    for key, value in values.items():
-        if isinstance(value, dict):
-            _require_few_seeds(value, f"{where}.{key}")
-        elif key == "seeds" and isinstance(value, list) and len(value) > SEEDS:
-            raise BadConfig(
-                f"{where}.seeds: has {len(value):,} entries, should have at most {SEEDS:,}"
-            )
+        if finetunings:
+            settings["finetunings"] = finetunings
+        return settings
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """One hash of all settings that an ablation's results depend on; where they are written and
-    names do not count.
+    """Return one hash of all settings that an ablation's results depend on; where they are written
+    and names do not count.
     """
     config = params.ablations[ablation]
-    changes, own = (
-        merge(params.recipe(config.recipe), config.finetune),
-        params.own_tasks(config.data),
-    )
+    changes = params.ablation_changes(ablation)
+    own = params.own_tasks(config.base.data)
     tasks = {
-        task: written(params.finetune.resolve(task, changes, own=own)) for task in config.tasks
+        task: written(params.finetune.resolve(task, changes, own=own))
+        for task in config.protocol.tasks
     }
-    others = {"recipe", "finetune", "title", "labels", "reference"}
-    settings = {key: value for key, value in written(config).items() if key not in others}
-    return digest(settings, written(params.models[config.model]), tasks)
+    settings = written(config.base) | written(config.protocol)
+    if config.arms:
+        settings["arms"] = _without_labels(config.arms)
+    if config.grid:
+        settings["grid"] = {axis: _without_labels(config.axis(axis)) for axis in config.grid}
+    for key in ("recipe", "finetune"):
+        settings.pop(key, None)
+    return digest(settings, written(params.models[config.base.model]), tasks)
+
+
+def _without_labels(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {arm: without_label(settings) for arm, settings in arms.items()}
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:
     """Read params.yaml, with another file's entries laid over it; what is wrong is a BadConfig that
     names the key.
     """
-    values, file = read(path), path.name
+    values = read(path)
+    file = path.name
     if over is not None:
-        values, file = merge(dict(values), read(over)), f"{file} with {over}"
+        values = merge(values, read(over))
+        file = f"{file} with {over}"
     try:
         return build(Params, with_groups(values), "")
     except BadConfig as error:

@@ -14,7 +14,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from electra.config import Settings, build, merge, nearest, require, require_once
-from electra.errors import BadConfig
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 
 
@@ -54,8 +53,17 @@ class PaperRecipe(Recipe):
         `squad2` for SQuAD.
 
         `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the
-        layer (below `recipes.paper` or below `where`) that holds the faulty key.
+        layer (below `recipes.paper` or below `where`) that holds the faulty key, and for SQuAD's
+        windows that skip text.
         """
+        config = self._resolve(task, changes, where, own)
+        if isinstance(config, SquadConfig):
+            config.check_merged(f"{where}.squad" if changes else "recipes.paper.squad")
+        return config
+
+    def _resolve(
+        self, task: str, changes: Mapping[str, Any], where: str, own: Sequence[str]
+    ) -> FinetuneConfig:
         recipe = build(Recipe, changes, where)
         _require_tasks(recipe.tasks, f"{where}.tasks", own)
         config = _merge(task, [("recipes.paper.", self), (f"{where}.", recipe)])
@@ -63,19 +71,12 @@ class PaperRecipe(Recipe):
             _require_tasks([config.start], f"{where}.tasks.{task}.start", own)
         return config
 
-    def resolve_squad(self, changes: Mapping[str, Any], where: str = "recipes.*") -> SquadConfig:
-        """Return SQuAD's settings; raise BadConfig for windows that skip text too."""
-        config = self.resolve("squad", changes, where)
-        assert isinstance(config, SquadConfig)
-        config.check_merged(f"{where}.squad" if changes else "recipes.paper.squad")
-        return config
-
     def check(
         self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
     ) -> None:
         """Raise BadConfig if anything is wrong with the changes, before anything is trained."""
         for name in (*GLUE, *own, "squad"):
-            self.resolve(name, changes, where, own)
+            self._resolve(name, changes, where, own)
         self.selected(changes, where, own)
 
     def selected(
@@ -95,14 +96,14 @@ class PaperRecipe(Recipe):
             if config.start is None:
                 continue
             start = configs.get(config.start)
-            if start is None or start.start is not None:
-                fits = (
-                    "should be a task that is run as well and starts from no other; add it to `run`"
-                )
-                raise BadConfig(f"{where}.tasks.{name}.start: is {config.start!r}, {fits}")
-            same = config.fresh_layers == start.fresh_layers
-            fits = f"should be {start.fresh_layers} as for {config.start}, whose encoder it starts from"
-            require(same, f"{where}.tasks.{name}.fresh_layers: is {config.fresh_layers}, {fits}")
+            key = f"{where}.tasks.{name}"
+            runs_first = start is not None and start.start is None
+            rule = "should be a task that is run as well and starts from no other; add it to `run`"
+            require(runs_first, f"{key}.start: is {config.start!r}, {rule}")
+            same = start is not None and config.fresh_layers == start.fresh_layers
+            layers = f"is {config.fresh_layers}, should be {start.fresh_layers if start else 0}"
+            rule = f"{layers} as for {config.start}, whose encoder it starts from"
+            require(same, f"{key}.fresh_layers: {rule}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
 
@@ -125,5 +126,5 @@ def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
 def _require_tasks(names: Iterable[str], where: str, own: Sequence[str] = ()) -> None:
     known = (*GLUE, *own)
     for name in names:
-        do = nearest(name, known) or f"the tasks are {', '.join(known)}"
-        require(name in known, f"{where}.{name}: no such task; {do}")
+        advice = nearest(name, known) or f"the tasks are {', '.join(known)}"
+        require(name in known, f"{where}.{name}: no such task; {advice}")

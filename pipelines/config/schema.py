@@ -7,27 +7,18 @@ import json
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.dataclasses import dataclass
 
-from pipelines.config.ablation_config import Entry
 from pipelines.config.groups import NAMED
 from pipelines.config.params import Params
 
 LISTED = (("CorpusConfig", "sources"), ("PretrainConfig", "phases"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written(Params):
-    """All of params.yaml, with ablations as they are written."""
-
-    ablations: dict[str, Entry]  # type: ignore[assignment]
-
-
 def params_schema() -> dict[str, Any]:
     """Return the schema of params.yaml as people write it, before pipelines/config/groups.py
     inserts named groups.
     """
-    schema = TypeAdapter(Written).json_schema()
+    schema = TypeAdapter(Params).json_schema()
     for section, (key, group) in NAMED.items():
         reference = schema["properties"][section]["additionalProperties"]["$ref"]
         entry = schema["$defs"][reference.rpartition("/")[2]]["properties"]

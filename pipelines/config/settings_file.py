@@ -2,60 +2,109 @@
 that JSON lacks.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from electra.errors import BadConfig, for_message, hidden, shown
 
+MOST = 1_000_000  # values, aliases written out: 10,000 corpora have a tenth of that
+DEEPEST = 100  # sections within sections
 
-def read(path: Path) -> Mapping[str, Any]:
-    """The sections of a YAML file; BadConfig names the line or key that is wrong."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+def read(path: Path) -> dict[str, Any]:
+    """Return the sections of a YAML file; BadConfig names the line or key that is wrong."""
     try:
-        values = YAML(typ="safe").load(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise BadConfig(
-            f"{path}: there is no such file; run this in the project's folder"
-        ) from None
+        sentence = "there is no such file; run this in the project's folder"
+        raise BadConfig(f"{path}: {sentence}") from None
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise BadConfig(f"{path}: is not UTF-8 ({error.reason} at byte {error.start:,})") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """Return the sections of a YAML text that stands, or will stand, in a file."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        _require_shallow(text, path)
+        values = YAML(typ="safe").load(text)
+        if _count(values, {}) > MOST:
+            raise BadConfig(f"{path}: has aliases that stand for more than {MOST:,} values")
+        if isinstance(values, dict):
+            require_plain(values, f"{path}: ")
+    except BadConfig:
+        raise
+    except RecursionError:
+        raise BadConfig(f"{path}: is nested too deeply") from None
     except MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadConfig(f"{path}{line}: is not YAML ({one_line(error.problem)})") from None
     # as of the date `2001-99-99`
-    except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (YAMLError, LookupError, TypeError, ValueError) as error:
         raise BadConfig(f"{path}: holds an invalid value ({one_line(error)})") from None
     if not isinstance(values, dict):
         raise BadConfig(f"{path}: should hold sections of keys and values")
-    require_plain(values, f"{path}: ")
     return values
 
 
-def require_plain(value: Any, where: str, dot: str = "") -> None:
-    """Refuse what is no setting: dates, bytes, sets, and URLs with credentials, which would go into
-    records.
+def _require_shallow(text: str, path: Path) -> None:
+    """Raise BadConfig before the YAML library's compiled code recurses so deep that the process
+    dies.
     """
-    if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(value, dict) and not isinstance(key, str):
-                raise BadConfig(
-                    f"{where}: has the key {shown(key)}, which is not text; put it in quotes"
-                )
+    from ruamel.yaml import YAML
+    from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    for event in YAML(typ="safe").parse(text):
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            raise BadConfig(f"{path}: is nested too deeply")
+
+
+def _count(value: Any, counts: dict[int, int]) -> int:
+    """Return how many values there are in one, aliases written out; `counts` holds those of
+    sections and lists by their id, so that each is entered once.
+    """
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in counts:
+        counts[id(value)] = MOST  # while it is entered: what holds itself has no end
+        inner = value.values() if isinstance(value, dict) else value
+        counts[id(value)] = 1 + sum(_count(each, counts) for each in inner)
+    return counts[id(value)]
+
+
+def require_plain(value: Any, where: str, dot: str = "") -> None:
+    """Raise BadConfig for what is no setting: dates, bytes, sets, and URLs with credentials, which
+    would go into records.
+    """
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                sentence = f"has the key {shown(key)}, which is not text; put it in quotes"
+                raise BadConfig(f"{where}: {sentence}")
             require_plain(key, where)
             require_plain(inner, f"{where}{dot}{key}", ".")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            require_plain(inner, f"{where}{dot}{number}", ".")
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and hidden(value) != value:
-        do = "settings hold no login; `dvc import-url` brings a file here (docs/corpora.md, Behind a URL)"
-        raise BadConfig(f"{where}: holds the URL {shown(hidden(value))}; {do}")
+        advice = "settings hold no login; `dvc import-url` brings a file here"
+        page = "(docs/corpora.md, Behind a URL)"
+        raise BadConfig(f"{where}: holds the URL {shown(hidden(value))}; {advice} {page}")
 
 
 def one_line(text: object) -> str:
-    """A text as part of a sentence: without line breaks, at most 1,000 characters."""
+    """Return a text as part of a sentence: without line breaks, at most 1,000 characters."""
     words = for_message(" ".join(str(text).split()))
     return words if len(words) <= 1000 else f"{words[:1000]}..."

@@ -20,8 +20,8 @@ from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, narrow
 from electra.finetuning.reading import kind_of
 from electra.finetuning.squad.answers import Candidates, mean
-from electra.finetuning.squad.kind import judge as judge_squad
-from electra.finetuning.squad.windows import Reading
+from electra.finetuning.squad.kind import QuestionAnswering
+from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.finetuning.training import count_steps, read_outputs, train
@@ -125,112 +125,110 @@ def solve(job: Job) -> Solved:
     """Train on the job's rows, then predict its splits; those with labels are scored, the first of
     them counts.
     """
-    task, config, kind = job.task, job.config, kind_of(job.task)
+    task = job.task
+    config = job.config
+    kind = kind_of(task)
     source = _read(job, "train")
     scored, unlabelled = splits_of(task, config)
-    there = [split for split in (*scored, *unlabelled) if (job.rows / f"{split}.jsonl").is_file()]
-    held_out = {split: _read(job, split, labelled=split in scored) for split in there}
+    present = [name for name in (*scored, *unlabelled) if (job.rows / f"{name}.jsonl").is_file()]
+    held_out = {split: _read(job, split, labelled=split in scored) for split in present}
     # as many as are scored: whether it has learned them at all
     few = source.rows[: len(held_out[scored[0]].rows)]
-    seen = kind.encode(few, reading.tokenizer(job.model, job.tokenizer), config.layout(train=False))
-    encoder, splits = (
-        _encoder(job),
-        [source.examples, *(encoded.examples for encoded in held_out.values())],
-    )
-    beyond = beyond_pretraining(job, *splits)
-    (ready, *narrowed, again), widen = narrow(encoder, [*splits, seen.examples])
+    tokenizer = reading.tokenizer(job.model, job.tokenizer)
+    train_sample = kind.encode(few, tokenizer, config.layout(train=False))
+    splits = [source.examples, *(encoded.examples for encoded in held_out.values())]
+    encoder = build_encoder(job)
+    narrowed, widen = narrow(encoder, [*splits, train_sample.examples])
+    examples, *examples_held_out, examples_of_sample = narrowed
     stream = f"finetune/{task.name}"
     torch.manual_seed(derive(job.seed, f"{stream}/head"))
     network = kind.network(encoder, config).to(job.device)
-    training = train(network, ready, config, seed=job.seed, stream=stream, device=job.device)
+    training = train(network, examples, config, seed=job.seed, stream=stream, device=job.device)
 
     def judge(encoded: Encoded, examples: Examples, *, labelled: bool) -> SplitResult:
         outputs = read_outputs(network, examples, job.device, precision=config.precision)
-        return kind.judge(outputs, encoded, config, labelled=labelled)
+        return kind.score_split(outputs, encoded, config, labelled=labelled)
 
     record: Record = {
         "metrics": {},
         "failed": None,
         "train_rows": len(source.rows),  # examples are these in both orders, or their windows
-        "train_examples": len(ready),
-        "dev_rows": 0,
-        "steps": count_steps(len(ready), config),
+        "train_examples": len(examples),
+        "dev_rows": len(held_out[scored[0]].rows),
+        "steps": count_steps(len(examples), config),
         "loss": [list(point) for point in training.curve],
-    } | beyond
+        **share_beyond_pretraining(job, splits),
+    }
     files: dict[str, Any] = {}
-    for (split, encoded), examples in zip(held_out.items(), narrowed, strict=True):
+    for (split, encoded), split_examples in zip(held_out.items(), examples_held_out, strict=True):
         labelled = split in scored or all(row.get(kind.label) is not None for row in encoded.rows)
-        judged = judge(encoded, examples, labelled=labelled)
-        left = judged.files | (judged.ensemble if job.candidates else {})
-        files |= {f"{split}{suffix}": content for suffix, content in left.items()}
+        result = judge(encoded, split_examples, labelled=labelled)
+        contents = result.files | (result.ensemble if job.candidates else {})
+        files |= {f"{split}{suffix}": content for suffix, content in contents.items()}
         # "", "_mismatched" or "_test"
         suffix = split.removeprefix(scored[0]) if split in scored else f"_{split}"
-        record["metrics"] |= {f"{name}{suffix}": value for name, value in judged.scores.items()}
+        record["metrics"] |= {f"{name}{suffix}": value for name, value in result.scores.items()}
         if split == scored[0]:
-            record["dev_rows"] = len(encoded.rows)
-            record["failed"] = judged.fault if training.finite and judged.finite else NOT_FINITE
+            finite = training.finite and result.finite
+            record["failed"] = result.fault if finite else NOT_FINITE
     if kind.scores_training:
-        record["train_metrics"] = judge(seen, again, labelled=True).scores
+        result = judge(train_sample, examples_of_sample, labelled=True)
+        record["train_metrics"] = result.scores
     widen()
     return Solved(record, files, network)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Figures and files of finished SQuAD jobs answering as one: the dev split by the mean of their
-    probabilities.
+    """Return figures and files of finished SQuAD jobs answering as one: the dev split by the mean
+    of their probabilities.
     """
     task, config, dev = jobs[0].task, jobs[0].config, _read(jobs[0], "dev")
     assert (
-        isinstance(task, SquadTask) and isinstance(config, SquadConfig) and isinstance(dev, Reading)
+        isinstance(task, SquadTask)
+        and isinstance(config, SquadConfig)
+        and isinstance(dev, EncodedQuestions)
     )
     runs = [
         Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again"))
         for job in jobs
     ]
-    judged = judge_squad(mean(runs, config), dev, task.version, config)
+    judged = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
     return judged.scores, {f"dev{suffix}": content for suffix, content in judged.files.items()}
 
 
-def beyond_pretraining(job: Job, *splits: Examples) -> Record:
+def share_beyond_pretraining(job: Job, splits: Sequence[Examples]) -> Record:
     """Return the share of rows that reach positions unused in pre-training, if any do:
     `{beyond_pretraining: ...}`.
 
     Those positions keep their random initial vectors. The scratch arm starts from random vectors
     anyway, so nothing is reported for it.
     """
-    seen, lengths = (
-        open_folder(job.model).trained_positions,
-        np.concatenate([split.length_N for split in splits]),
-    )
-    share = float((lengths > seen).mean())
-    reported = job.arm == "pretrained" and share > 0
-    return {"beyond_pretraining": {"positions": seen, "share": round(share, 4)}} if reported else {}
+    positions = open_folder(job.model).trained_positions
+    lengths = np.concatenate([split.length_N for split in splits])
+    share = float((lengths > positions).mean())
+    if job.arm != "pretrained" or share == 0:
+        return {}
+    return {"beyond_pretraining": {"positions": positions, "share": round(share, 4)}}
 
 
-def _encoder(job: Job) -> Encoder:
+def build_encoder(job: Job) -> Encoder:
+    """Return the encoder that a job starts from, with its new layers."""
+    dropout = job.config.dropout
     if job.start is not None:
-        return load_encoder(job.start.folder / MODEL, dropout=job.config.dropout)
+        return load_encoder(job.start.folder / MODEL, dropout=dropout)
+    stream = f"finetune/{job.task.name}"
     if job.arm == "pretrained":
-        encoder = load_encoder(job.model, dropout=job.config.dropout)
+        encoder = load_encoder(job.model, dropout=dropout)
     else:
         config, vocab_size = read_config(job.model)
-        config = dataclasses.replace(
-            config, dropout=job.config.dropout, attention_dropout=job.config.dropout
-        )
-        encoder = fresh_encoder(
-            config, vocab_size, derive(job.seed, f"finetune/{job.task.name}/scratch")
-        )
-    add_fresh_layers(
-        encoder, job.config.fresh_layers, derive(job.seed, f"finetune/{job.task.name}/fresh layers")
-    )
+        config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
+        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"{stream}/scratch"))
+    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"{stream}/fresh layers"))
     return encoder
 
 
 def _read(job: Job, split: str, *, labelled: bool = True) -> Encoded:
-    tokenizer, layout = (
-        reading.tokenizer(job.model, job.tokenizer),
-        job.config.layout(train=split == "train"),
-    )
-    return reading.read(
-        job.rows / f"{split}.jsonl", job.data, tokenizer, job.task, layout, labelled
-    )
+    tokenizer = reading.tokenizer(job.model, job.tokenizer)
+    layout = job.config.layout(train=split == "train")
+    path = job.rows / f"{split}.jsonl"
+    return reading.read(path, job.data, tokenizer, job.task, layout, labelled)

@@ -1,4 +1,4 @@
-"""What the runs of a task hand in together: GLUE's submission files, and the common answer of
+"""What the runs of a task leave together: GLUE's submission files, and the common answer of
 several seeds.
 """
 
@@ -24,9 +24,9 @@ def score_lines(task: Task, records: Lines) -> dict[str, float]:
     return scores(task, records, answers(task, logits_NC))
 
 
-def tsv(task: Task, lines: Lines) -> str:
-    """`index` and `prediction`: class names as in the training files, scores to three digits within
-    their range.
+def to_tsv(task: Task, lines: Lines) -> str:
+    """Return `index` and `prediction`: class names as in the training files, scores to three digits
+    within their range.
     """
     rows = ["index\tprediction"]
     for line in lines:
@@ -37,16 +37,15 @@ def tsv(task: Task, lines: Lines) -> str:
 
 
 def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
-    """One prediction for each row from those of several runs: mean probabilities, or for regression
-    the mean score.
+    """Return one prediction for each row from those of several runs: mean probabilities, or for
+    regression the mean score.
     """
     first = runs[0]
     for number, run in enumerate(runs[1:], 2):
-        for row, (one, other) in enumerate(zip(first, run, strict=True), 1):
-            if one["id"] != other["id"]:
-                raise BadInput(
-                    f"run {number}, row {row}: predicts {other['id']}; expected {one['id']}, as in the first run"
-                )
+        for row, (expected, line) in enumerate(zip(first, run, strict=True), 1):
+            if line["id"] != expected["id"]:
+                fault = f"predicts {line['id']} instead of {expected['id']}, as in the first run"
+                raise BadInput(f"run {number}, row {row}: {fault}")
     logits_RNC = np.array([[line["logits"] for line in run] for run in runs], dtype=np.float64)
     if not task.regression:
         logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))

@@ -61,46 +61,49 @@ class Plan:
         Raises BadInput or BadConfig at once for what no job could use: absent splits, a length
         beyond the model's positions.
         """
-        config, seeds = self.config, self.config.seeds
+        config = self.config
+        keep = self.keep or config.keep
         encoder, vocab_size = read_config(self.model)
-        task, keep = find(self.rows, self.task), self.keep or config.keep
+        task = find(self.rows, self.task)
         kind_of(task).check_config(config, encoder, keep)
-        splits, files = self._splits(task), verify_folder(self.model)
+        splits = self._splits(task)
+        files = verify_folder(self.model)
         pieces = reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size
         if pieces != vocab_size:
-            raise BadInput(
-                f"{self.model}: holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}; "
-                "pre-train again"
-            )
-        cost = (
-            (self.rows / "train.jsonl").stat().st_size
-            * config.epochs
-            * (2 if config.both_orders else 1)
-        )
-        return [
-            Job(
-                task=task,
-                arm=arm,
-                seed=seed,
-                config=config.of_arm(arm),
-                rows=self.rows,
-                splits=splits,
-                model=self.model,
-                files=files,
-                encoder=encoder,
-                vocab_size=vocab_size,
-                state=self.state,
-                cost=cost,
-                code=self.code,
-                device=self.device,
-                start=self._start(seed) if arm == "pretrained" and config.start else None,
-                keep=arm == "pretrained"
-                and (keep == "all" or (keep == "first" and seed == seeds[0])),
-                candidates=isinstance(task, SquadTask) and config.ensemble and len(seeds) > 1,
-            )
-            for arm in config.arms
-            for seed in seeds
-        ]
+            fault = f"holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}"
+            raise BadInput(f"{self.model}: {fault}; pre-train again")
+        cost = (self.rows / "train.jsonl").stat().st_size * config.epochs
+        if config.both_orders:
+            cost *= 2
+        jobs = []
+        for arm in config.arms:
+            for seed in config.seeds:
+                is_first = seed == config.seeds[0]
+                is_kept = keep == "all" or (keep == "first" and is_first)
+                pretrained = arm == "pretrained"
+                job = Job(
+                    task=task,
+                    arm=arm,
+                    seed=seed,
+                    config=config.of_arm(arm),
+                    rows=self.rows,
+                    splits=splits,
+                    model=self.model,
+                    files=files,
+                    encoder=encoder,
+                    vocab_size=vocab_size,
+                    state=self.state,
+                    cost=cost,
+                    code=self.code,
+                    device=self.device,
+                    start=self._start(seed) if pretrained and config.start else None,
+                    keep=pretrained and is_kept,
+                    candidates=isinstance(task, SquadTask)
+                    and config.ensemble
+                    and len(config.seeds) > 1,
+                )
+                jobs.append(job)
+        return jobs
 
     def _splits(self, task: Task) -> dict[str, str]:
         """Return the sha256 of each split that is there."""
@@ -108,23 +111,20 @@ class Plan:
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):
             if not paths[split].is_file():
-                raise BadInput(
-                    f"{paths[split]}: there is no such file; give the source the {task.name} files and run the tasks "
-                    "stage"
-                )
+                advice = f"give the source the {task.name} files and run the tasks stage"
+                raise BadInput(f"{paths[split]}: there is no such file; {advice}")
         return {split: sha256_once(path) for split, path in paths.items() if path.is_file()}
 
     def _start(self, seed: int) -> Job:
-        """Return the job whose encoder a seed starts from."""
+        """Return the job from whose encoder a seed starts."""
         for job in self.before:
             if job.arm == "pretrained" and job.seed == seed:
                 return job
-        raise BadConfig(
-            f"finetune start of {self.task}: has no seed {seed} in {self.config.start}; let both have the same `seeds`"
-        )
+        fault = f"has no seed {seed} in {self.config.start}; let both have the same `seeds`"
+        raise BadConfig(f"finetune start of {self.task}: {fault}")
 
 
-def finished(job: Job) -> Record | None:
+def read_finished(job: Job) -> Record | None:
     """Return the record of a job that this code has finished, its files intact; else None."""
     whole = manifest.finished(job.folder, job.fingerprint)
     if whole is None or whole.get("made_by") != job.made_by:
@@ -137,23 +137,21 @@ def check_inputs(job: Job) -> None:
     """Raise CorruptFile for files that have changed since the job was planned, which may be hours
     ago.
     """
-    inputs = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
-    for path, sha256 in (
-        inputs | {job.model / name: sha256 for name, sha256 in job.files.items()}
-    ).items():
+    hashes = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
+    hashes |= {job.model / name: sha256 for name, sha256 in job.files.items()}
+    for path, expected in hashes.items():
         with readable(path):
             actual = sha256_once(path)
-            if actual != sha256:
-                raise CorruptFile(
-                    f"{path}: has sha256 {actual}; it had {sha256} when the stage began. Run it again"
-                )
+            if actual != expected:
+                fault = f"has sha256 {actual}; it had {expected} when the stage began"
+                raise CorruptFile(f"{path}: {fault}. Run it again")
 
 
 def run(job: Job) -> Record:
     """Run a job, or read its record if it is finished. Deterministic at one thread; writes all or
     nothing.
     """
-    if record := finished(job):
+    if record := read_finished(job):
         return record
     check_inputs(job)
     solved = solve(job)
@@ -191,23 +189,23 @@ def run_all(
         records[job.folder] = record
         on_done(job, record)
 
-    for wave in (
-        [job for job in jobs if job.start is None],
-        [job for job in jobs if job.start is not None],
-    ):
+    limit = "recipes.paper.workers in params.yaml"
+    for has_start in (False, True):
         waiting: list[Job] = []
+        wave = [job for job in jobs if (job.start is not None) == has_start]
         for job in sorted(wave, key=lambda job: (-job.cost, job.name)):
-            if (record := finished(job)) is not None:
-                note(job, record)
-            else:
+            record = read_finished(job)
+            if record is None:
                 waiting.append(job)
-        limit = "recipes.paper.workers in params.yaml"
-        for index, record in run_units(alone, waiting, workers, preload=(__name__,), limit=limit):
+            else:
+                note(job, record)
+        units = run_units(run_on_one_thread, waiting, workers, preload=(__name__,), limit=limit)
+        for index, record in units:
             note(waiting[index], record)
     return [records[job.folder] for job in jobs]
 
 
-def alone(job: Job) -> Record:
+def run_on_one_thread(job: Job) -> Record:
     """Run a job on one thread, so that its bytes do not depend on the machine's number of cores,
     and on one GPU. `seconds` of its record is how long it took.
     """

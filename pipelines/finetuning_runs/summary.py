@@ -7,14 +7,15 @@ given, too.
 """
 
 import statistics
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any
 
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
 from pipelines.finetuning_runs.job import Record
 
 Summary = dict[str, Any]
+ARMS = ("pretrained", "scratch")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def sd(scores: Sequence[float]) -> float | None:
@@ -33,95 +34,79 @@ def spread(scores: Sequence[float]) -> Summary:
     }
 
 
-def of_task(task: Task, records: Sequence[Record]) -> Summary:
-    """One task: each arm's spread of the metric that counts; `all`: of every metric; `train`: on
+def summarize_task(task: Task, records: Sequence[Record]) -> Summary:
+    """Return each arm's spread of the metric that counts; `all`: of every metric; `train`: on
     training rows.
     """
     metric = task.metrics[0]
-    summary: Summary = {"metric": metric, **_rows(records)}
-    for arm, runs in _by_arm(records).items():
-        every = {
-            name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]
-        }
+    summary: Summary = {"metric": metric}
+    for record in records:
+        for key in ("train_rows", "dev_rows", "beyond_pretraining"):
+            if key in record:
+                summary.setdefault(key, record[key])
+    for arm in ARMS:
+        runs = [record for record in records if record["arm"] == arm]
+        runs.sort(key=lambda record: record["seed"])
+        if not runs:
+            continue
         summary[arm] = {
             **spread([run["metrics"][metric] for run in runs]),
-            "all": every,
-            **_of_runs(runs),
+            "all": {
+                name: [_points(run["metrics"][name]) for run in runs] for name in runs[0]["metrics"]
+            },
+            "seeds": [run["seed"] for run in runs],
+            "steps": runs[0]["steps"],
+            "failed": [f"seed {run['seed']}: {run['failed']}" for run in runs if run["failed"]],
         }
         if all("train_metrics" in run for run in runs):
             summary[arm]["train"] = [_points(run["train_metrics"][metric]) for run in runs]
     return summary
 
 
-def average(tasks: dict[str, Summary], *, sample: bool) -> Summary:
+def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
 
     It is the paper's GLUE average only if its eight tasks are there with all their official
     training rows; then WNLI is left out, as in the paper. Arms and seeds that not every task has do
     not count.
     """
-    official = not sample and all(
-        task in tasks and complete(task, tasks[task]) for task in PAPER_AVERAGE
-    )
-    own = sorted(task for task in tasks if task not in GLUE)
-    counted = list(PAPER_AVERAGE) if official else [*(task for task in GLUE if task in tasks), *own]
-    if official:
+    counted = [task for task in GLUE if task in tasks]
+    counted += sorted(task for task in tasks if task not in GLUE)
+    whole = {task for task in counted if is_complete(task, tasks[task])}
+    if not sample and whole.issuperset(PAPER_AVERAGE):
+        counted = list(PAPER_AVERAGE)
         name = "GLUE average (mean of eight tasks, without WNLI)"
     elif sample:
-        name = f"mean over {_count(len(counted))} tasks (sample world)"
+        count = NUMBERS[len(counted)] if len(counted) < len(NUMBERS) else str(len(counted))
+        name = f"mean over {count} tasks (sample world)"
     else:
-        name = f"mean over {', '.join(_called(task, tasks[task]) for task in counted)}"
+        titles = []
+        for task in counted:
+            title = GLUE[task].title if task in GLUE else task
+            if task not in whole:
+                title += f" (subset of {tasks[task]['train_rows']:,} rows)"
+            titles.append(title)
+        name = f"mean over {', '.join(titles)}"
     result: Summary = {"name": name, "tasks": counted}
-    for arm in ("pretrained", "scratch"):
-        if all(arm in tasks[task] for task in counted):
-            runs = [tasks[task][arm] for task in counted]
-            columns = [dict(zip(run["seeds"], run["scores"], strict=True)) for run in runs]
-            seeds = [seed for seed in columns[0] if all(seed in column for column in columns)]
-            if seeds:
-                result[arm] = {
-                    **spread([statistics.fmean(c[seed] for c in columns) for seed in seeds]),
-                    "seeds": seeds,
-                }
+    for arm in ARMS:
+        if not all(arm in tasks[task] for task in counted):
+            continue
+        columns = []  # of each task, its scores by seed
+        for task in counted:
+            run = tasks[task][arm]
+            columns.append(dict(zip(run["seeds"], run["scores"], strict=True)))
+        seeds = [seed for seed in columns[0] if all(seed in column for column in columns)]
+        if seeds:
+            means = [statistics.fmean(column[seed] for column in columns) for seed in seeds]
+            result[arm] = spread(means) | {"seeds": seeds}
     return result
 
 
-def complete(task: str, summary: Summary) -> bool:
-    """Return whether a task was trained on as many rows as its official split has; a task of one's
-    own has no such.
+def is_complete(task: str, summary: Summary) -> bool:
+    """Return whether a task was trained on as many rows as its official split has; a task of the
+    user's own has no such.
     """
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
-
-
-def _called(task: str, summary: Summary) -> str:
-    title = GLUE[task].title if task in GLUE else task
-    return (
-        title if complete(task, summary) else f"{title} (subset of {summary['train_rows']:,} rows)"
-    )
-
-
-def _count(number: int) -> str:
-    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    return words[number] if number < len(words) else str(number)
-
-
-def _by_arm(records: Iterable[Record]) -> dict[str, list[Record]]:
-    ordered = sorted(records, key=lambda record: (record["arm"], record["seed"]))
-    return {
-        arm: list(runs) for arm, runs in groupby(ordered, key=lambda record: str(record["arm"]))
-    }
-
-
-def _rows(records: Sequence[Record]) -> Summary:
-    keys = ("train_rows", "dev_rows", "beyond_pretraining")  # of the first record that has them
-    return {key: run[key] for key in keys for run in reversed(records) if key in run}
-
-
-def _of_runs(runs: Sequence[Record]) -> Summary:
-    return {
-        "seeds": [run["seed"] for run in runs],
-        "steps": runs[0]["steps"],
-        "failed": [f"seed {run['seed']}: {run['failed']}" for run in runs if run["failed"]],
-    }
 
 
 def _points(score: float) -> float:

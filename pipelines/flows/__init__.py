@@ -16,10 +16,10 @@ from pipelines import ROOT
 
 
 def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType({})) -> int:
-    """Run a flow in this process, on the server that answers or on a temporary one; return the exit
-    code.
+    """Run a flow in this process, on the server that answers or on a temporary one, and return
+    the exit code.
 
-    It takes place in this checkout as it is; with `settings` in a clone of its own, of the last
+    It takes place in this checkout as it is. With `settings` in a clone of its own, of the last
     commit.
     """
     with chosen_server():

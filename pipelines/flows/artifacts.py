@@ -1,6 +1,4 @@
-"""What a stage leaves on Prefect's pages: bars while it runs, for an ablation a table that grows,
-then its numbers.
-"""
+"""What a stage leaves on Prefect's pages: bars while it runs, then its numbers."""
 
 import re
 import time
@@ -10,7 +8,6 @@ from typing import Any
 
 from prefect import artifacts
 
-from electra.errors import UserError
 from electra.files import read_json
 from pipelines.flows import server
 from pipelines.stages import STAGES
@@ -18,71 +15,57 @@ from pipelines.stages.summarize import headline
 from pipelines.tracking import leaves
 
 WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
-Rows = list[dict[str, Any]]
-# as pipelines/runtime/progress_bar.py writes it
+# as pipelines/stages/progress_bar.py writes it
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)
 EVERY = 5.0  # seconds between two updates of a bar
 
 
 def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
-    """A page and a table of a stage's result file, if it has one. `word`: ran or cached; `origin`:
-    Markdown.
+    """Create a page and a table of a stage's numbers, if it has any.
+
+    `word` is `ran` or `cached`, `origin` the lines of the page that say where they come from.
     """
     kind, _, name = stage.partition("@")
-    if kind not in WITH_NUMBERS:
+    if kind not in WITH_NUMBERS or not (folder / STAGES[kind].results(name)).exists():
         return
     path = STAGES[kind].results(name)
-    if (folder / path).exists():
-        values = read_json(folder / path)
-        rows, key = number_rows(values), _key(f"{kind}-{name}")
-        first = ["", *_markdown(number_rows(headline(kind, values))), ""]
-        lines = [
-            f"# {stage}: {word}",
-            *first,
-            *origin,
-            f"- all numbers: `{path}`, and the artifact `{key}-numbers`",
-        ]
-        server.send(
-            artifacts.create_table_artifact,
-            key=f"{key}-numbers",
-            table=rows,
-            description=f"`{path}`",
-        )
-        text = "\n".join(lines)
-        server.send(
-            artifacts.create_markdown_artifact,
-            key=key,
-            markdown=text,
-            description=f"{kind} of {name}",
-        )
-
-
-def number_rows(values: Any) -> Rows:
-    """The scalars of a result file as rows with dotted names; lists (seeds, curves) are left out."""
-    scalars = (
-        (key, value) for key, value in leaves(values) if isinstance(value, int | float | str)
+    values = read_json(folder / path)
+    key = key_of(f"{kind}-{name}")
+    lines = [f"# {stage}: {word}", "", "| | |", "|-|-|"]
+    lines += [
+        f"| {row['number']} | {row['value']} |" for row in number_rows(headline(kind, values))
+    ]
+    lines += ["", *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
+    table = number_rows(values)
+    server.send(
+        artifacts.create_table_artifact, key=f"{key}-numbers", table=table, description=f"`{path}`"
     )
+    server.send(
+        artifacts.create_markdown_artifact,
+        key=key,
+        markdown="\n".join(lines),
+        description=f"{kind} of {name}",
+    )
+
+
+def number_rows(values: Any) -> list[dict[str, Any]]:
+    """Return the scalars of a result file as rows with dotted names. Lists (seeds, curves) are
+    left out.
+    """
     return [
-        {"number": key, "value": f"{of:.4g}" if isinstance(of, float) else str(of)}
-        for key, of in scalars
+        {"number": key, "value": f"{value:.4g}" if isinstance(value, float) else str(value)}
+        for key, value in leaves(values)
+        if isinstance(value, int | float | str)
     ]
 
 
-def _markdown(rows: Rows) -> list[str]:
-    return ["| | |", "|-|-|", *(f"| {row['number']} | {row['value']} |" for row in rows)]
-
-
-def _key(text: str) -> str:
+def key_of(text: str) -> str:
+    """Return a text as a key of an artifact."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())
 
 
-def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Callable[[str], None]:
-    """A `log` that also moves a bar `<what>-progress` for each progress line, and renews an
-    ablation's table.
-    """
-    kind, _, name = stage.partition("@")
-    file = folder / "runs" / f"ablation-{name}" / "progress.json"
-    arms = _arms(file)
+def show_progress(log: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a `log` that also moves a bar `<what>-progress` for each line of a progress bar."""
     bars: dict[str, Any] = {}
     moved: dict[str, float] = {}
 
@@ -90,35 +73,16 @@ def show_progress(stage: str, log: Callable[[str], None], folder: Path) -> Calla
         if what in bars:
             artifacts.update_progress_artifact(bars[what], progress=share)
         else:
-            key = _key(f"{what}-progress")
+            key = key_of(f"{what}-progress")
             bars[what] = artifacts.create_progress_artifact(
                 progress=share, key=key, description=what
             )
 
-    def spoken(lines: str) -> None:
-        nonlocal arms
+    def log_and_move(lines: str) -> None:
         log(lines)
         for what, share in dict(SHARE.findall(lines)).items():
             if share == "100" or time.monotonic() - moved.get(what, -EVERY) >= EVERY:
                 moved[what] = time.monotonic()
                 server.send(move, what, float(share))
-        if kind == "ablation" and (found := _arms(file)) and found != arms:
-            arms = found
-            rows = [
-                {**row, "score": "" if row["score"] is None else f"{row['score']:.1f}"}
-                for row in found
-            ]
-            ended = f"{sum(row['status'] != 'waiting or running' for row in rows)} of {len(rows)} runs have ended"
-            key = _key(f"ablation-{name}-progress")
-            server.send(
-                artifacts.create_table_artifact, key=key, table=rows, description=f"{name}: {ended}"
-            )
 
-    return spoken
-
-
-def _arms(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except UserError:
-        return None
+    return log_and_move

@@ -6,8 +6,9 @@ deploy/automations.
     part/electra              with --team: what `team` hands to workers
 
 What is there already gets this code's flow and queue, and keeps what users have set: schedules,
-whether it is paused, parameters and tags. Deployments of models that params.yaml no longer has are
-deleted.
+whether it is paused, parameters and tags. A tag `clone:<id>` names each clone of the project that
+has deployed it. Deployments of models that params.yaml no longer has are deleted, unless another
+clone has deployed them, too.
 
 The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time,
 of both or of one of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of
@@ -16,12 +17,14 @@ installed code runs the flow, and the stages run the code of the run's commit (d
 """
 
 import sys
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
@@ -30,6 +33,7 @@ from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import parameter_schema
 
 from electra.errors import SourceUnreachable, UserError
+from electra.files import write_atomic
 from pipelines import ROOT
 from pipelines.config.params import Params, load
 from pipelines.config.settings_file import read
@@ -37,7 +41,8 @@ from pipelines.flows import server
 from pipelines.flows.team import team
 from pipelines.flows.training import FLOWS, ablations, part
 
-POOL, LEAD = "electra", "electra-lead"
+POOL = "electra"
+LEAD = "electra-lead"
 SHARE = 4  # runs of one deployment at a time: none takes all workers from the others
 BY_NAME: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (*FLOWS, team, part)}
 RENEWED = ("description", "entrypoint", "work_pool_name", "work_queue_name", "concurrency_limit")
@@ -51,7 +56,7 @@ def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment
         queue = "cpu" if config.pretrain.precision == "fp32" else "gpu"
         for flow in FLOWS:
             if flow is not ablations or any(
-                ablation.model == model for ablation in params.ablations.values()
+                ablation.base.model == model for ablation in params.ablations.values()
             ):
                 yield deployment(
                     flow, model, work_pool_name=POOL, work_queue_name=queue, concurrency_limit=SHARE
@@ -73,11 +78,19 @@ def deployment(flow: Flow[..., Any], model: str, **options: Any) -> RunnerDeploy
         flow,
         f"electra-{model}",
         parameters={"model": model},
-        tags=[f"flow:{flow.name}", f"model:{model}"],
+        tags=[f"flow:{flow.name}", f"model:{model}", clone_tag()],
         enforce_parameter_schema=False,
         entrypoint_type=EntrypointType.MODULE_PATH,
         **options,
     )
+
+
+def clone_tag() -> str:
+    """Return the tag of this clone, by an id that it gets the first time."""
+    file = ROOT / "runs" / "clone-id"
+    if not file.is_file():
+        write_atomic(file, uuid.uuid4().hex[:8])
+    return f"clone:{file.read_text(encoding='utf-8').strip()}"
 
 
 def deploy(*, with_team: bool) -> None:
@@ -92,10 +105,10 @@ def deploy(*, with_team: bool) -> None:
                 continue
         for file in sorted((ROOT / "deploy" / "automations").glob("*.yaml")):
             automate(client, AutomationCore.model_validate(read(file)))
-        for wanted in deployments(params, with_team=with_team):
-            print(register(client, wanted))
+        for planned in deployments(params, with_team=with_team):
+            print(register(client, planned))
         delete_old(
-            client, {str(wanted.full_name) for wanted in deployments(params, with_team=True)}
+            client, {str(planned.full_name) for planned in deployments(params, with_team=True)}
         )
 
 
@@ -110,47 +123,61 @@ def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
         client.update_automation(old.id, automation.model_copy(update={"enabled": old.enabled}))
 
 
-def register(client: SyncPrefectClient, wanted: RunnerDeployment) -> str:
-    """Create or renew a deployment; return its name, and what of a user's settings it keeps."""
-    name = f"{wanted.flow_name}/{wanted.name}"
+def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
+    """Create or renew a deployment, and return its name, and what of a user's settings it
+    keeps.
+    """
+    name = f"{planned.flow_name}/{planned.name}"
     try:
         known = client.read_deployment_by_name(name)
     except ObjectNotFound:
-        wanted.apply()
+        planned.apply()
         return name
-    values = {key: getattr(wanted, key) for key in RENEWED}
-    schema = parameter_schema(BY_NAME[wanted.flow_name or ""]).model_dump(exclude_unset=True)
+    values = {key: getattr(planned, key) for key in RENEWED}
+    values["tags"] = [*known.tags, *(tag for tag in planned.tags if tag not in known.tags)]
+    schema = parameter_schema(BY_NAME[planned.flow_name or ""]).model_dump(exclude_unset=True)
     client.update_deployment(known.id, DeploymentUpdate(**values, parameter_openapi_schema=schema))
     kept = ["paused"] if known.paused else []
     kept += [f"schedule {schedule.slug or schedule.id}" for schedule in known.schedules]
     kept += [
         f"{key}={value}"
         for key, value in known.parameters.items()
-        if wanted.parameters.get(key) != value
+        if planned.parameters.get(key) != value
     ]
-    kept += [f"tag {tag}" for tag in known.tags if tag not in wanted.tags]
+    kept += [
+        f"tag {tag}"
+        for tag in known.tags
+        if tag not in planned.tags and not tag.startswith("clone:")
+    ]
     return f"{name} (kept: {', '.join(kept)})" if kept else name
 
 
-def delete_old(client: SyncPrefectClient, wanted: set[str]) -> None:
-    """Delete deployments that an earlier `deploy` made, of models that params.yaml no longer has."""
+def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
+    """Delete what this clone has deployed for models that params.yaml no longer has. Of what
+    another clone has deployed, too, remove this one's tag.
+    """
     flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
-    offset = 0
-    while page := client.read_deployments(limit=200, offset=offset):
-        offset += len(page)
-        for known in page:
-            name = f"{flows.get(known.flow_id)}/{known.name}"
-            made_here = (
-                known.name.startswith("electra-") and f"model:{known.name[8:]}" in known.tags
-            )
-            if made_here and flows.get(known.flow_id) in BY_NAME and name not in wanted:
-                client.delete_deployment(known.id)
-                offset -= 1
-                print(f"{name} is deleted: params.yaml has no such model")
+    of_clone = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))
+    deployed: list[Any] = []
+    while page := client.read_deployments(
+        deployment_filter=of_clone, limit=200, offset=len(deployed)
+    ):
+        deployed += page
+    for known in deployed:
+        name = f"{flows.get(known.flow_id)}/{known.name}"
+        others = [tag for tag in known.tags if tag != clone_tag()]
+        if name in planned:
+            continue
+        if any(tag.startswith("clone:") for tag in others):
+            client.update_deployment(known.id, DeploymentUpdate(tags=others))
+            print(f"{name} stays: another clone has this model")
+        else:
+            client.delete_deployment(known.id)
+            print(f"{name} is deleted: params.yaml has no such model")
 
 
 def main() -> int:
-    """`python -m pipelines.flows.deployments [--team]`."""
+    """Run `python -m pipelines.flows.deployments [--team]`."""
     refused: UserError
     try:
         deploy(with_team="--team" in sys.argv)

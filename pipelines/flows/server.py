@@ -44,13 +44,13 @@ def is_unreachable(error: BaseException | None) -> bool:
     return False
 
 
-def send(create: Callable[..., object], *arguments: Any, **more: Any) -> None:
+def send(create: Callable[..., object], *arguments: Any, **values: Any) -> None:
     """Create something on the server, unless it has gone: the numbers are in their file, and work
     does not wait.
     """
     try:
         with temporary_settings(PATIENT):
-            create(*arguments, **more)
+            create(*arguments, **values)
     except Exception as error:
         if not (
             is_unreachable(error)
@@ -60,8 +60,8 @@ def send(create: Callable[..., object], *arguments: Any, **more: Any) -> None:
 
 
 def end_if_unreachable() -> None:
-    """End this process, once its work is done, as soon as no server answers; other processes are
-    left alone.
+    """End this process, once its work is done, as soon as no server answers. Other processes
+    are left alone.
     """
     if alone or "PREFECT__FLOW_RUN_ID" in os.environ:
         _in_background(_wait_until_unreachable)
@@ -83,7 +83,7 @@ def _wait_until_unreachable() -> None:
 def end_process() -> NoReturn:
     """Print that the server has gone and end the process, even if threads are left."""
     url = PREFECT_API_URL.value() or "Prefect"
-    done = "the server has gone; stages that had begun were finished, and DVC knows them"
+    done = "the server has gone; stages that had started were finished, and DVC knows them"
     error = SourceUnreachable(
         f"{url}: {done}; start it (`make server`) and the same flow again: it goes on from there"
     )

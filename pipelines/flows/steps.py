@@ -34,8 +34,8 @@ MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"
 
 
 def is_worth_a_retry(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a stage was killed or stopped; an error that only the user can correct is not
-    tried again.
+    """Return whether a stage was killed or stopped. An error that only the user can correct is
+    not tried again.
     """
     error = state.result(raise_on_failure=False)
     return not (
@@ -48,34 +48,28 @@ RESUMED = ONCE | {"retries": 2, "retry_delay_seconds": 5, "retry_condition_fn": 
 STORED_AGAIN: list[float] = [10, 30, 60, 300, 900]  # seconds until the store is tried again
 
 
-class OneSentence(logging.Filter):
-    """Have Prefect's loggers print an error for the user once, as its sentence, and without a
-    traceback.
+_printed: set[str] = set()
+
+
+def keep_sentence(record: logging.LogRecord) -> bool:
+    """Cut what Prefect's loggers print of an error for the user to its sentence, and return
+    whether that is new.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.printed: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is logged, after cutting it to what a user needs."""
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, UserError):
-            sentence = str(error)
-            if sentence in self.printed:
-                return False
-            self.printed.add(sentence)
-            record.exc_info = None
-            record.msg = sentence
-            record.args = ()
-        elif self.printed and str(record.msg).startswith("Finished in state Failed("):
-            record.msg = "Finished in state Failed"
-        return True
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, UserError):
+        is_new = str(error) not in _printed
+        _printed.add(str(error))
+        record.exc_info = None
+        record.msg = str(error)
+        record.args = ()
+        return is_new
+    if _printed and str(record.msg).startswith("Finished in state Failed("):
+        record.msg = "Finished in state Failed"
+    return True
 
 
-_one_sentence = OneSentence()
 for _logger in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
-    logging.getLogger(_logger).addFilter(_one_sentence)
+    logging.getLogger(_logger).addFilter(keep_sentence)
 
 
 @dataclass
@@ -93,7 +87,7 @@ class Run:
 
     @property
     def origin(self) -> list[str]:
-        """Where results come from, as lines of a page."""
+        """Return where results come from, as lines of a page."""
         lines = []
         if self.request.commit:
             name = self.request.name
@@ -121,8 +115,7 @@ def check(model: str, place: Place, stages: Sequence[str]) -> None:
     Only what the `stages` read is looked at. The sentence says how long pre-training would take on
     this machine.
     """
-    kinds = [stage.partition("@")[0] for stage in stages]
-    options = [word for kind in kinds if kind != "report" for word in ("--stage", kind)]
+    options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
     try:
         workspace.ask(place, "check", model, *options)
     except StageFailed as error:
@@ -145,14 +138,15 @@ def require_gpu(model: str, running: Run) -> None:
     except StageFailed:  # in a new clone DVC cannot tell, since its inputs are missing
         runs = True
     if runs:
-        do = f"start a worker on a machine with one, or set models.{model}.pretrain.precision: fp32 to train on a CPU"
+        setting = f"models.{model}.pretrain.precision: fp32"
+        do = f"start a worker on a machine with one, or set {setting} to train on a CPU"
         raise StageFailed(
             f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69
         )
 
 
 def time_here(model: str, place: Place) -> str:
-    """Return how long a model's pre-training would take on this machine, as the end of a sentence."""
+    """Return how long a model's pre-training would take here, as the end of a sentence."""
     with contextlib.suppress(UserError):
         for line in workspace.ask(place, "estimate", model):
             machine, _, time = line.partition(": ")
@@ -184,16 +178,16 @@ def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
 
 @task(name="stage", task_run_name="{stage}", **RESUMED)
 def run_stage(stage: str, running: Run) -> str:
-    """Bring one stage (`glue@base`) up to date by `dvc repro`; return `ran` or `cached`.
+    """Bring one stage (`glue@base`) up to date by `dvc repro`, and return `ran` or `cached`.
 
-    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run in
-    MLflow.
+    Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run
+    in MLflow.
     """
     place = running.place
     if running.parent:
         place = place.also({tracking.PARENT: running.parent})
     target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
-    log = artifacts.show_progress(stage, get_run_logger().info, place.folder)
+    log = artifacts.show_progress(get_run_logger().info)
     outcome = repro(target, place, log, running.seconds)
     running.ran += outcome.ran
     if place.pull:
@@ -236,11 +230,12 @@ def store(target: str, place: Place) -> None:
 def opened_run(
     flow: str, request: Request, hours: float | None, nproc_per_node: int, parent: str | None = None
 ) -> Iterator[Run]:
-    """Open a flow's run: its folder, its settings checked, its run in MLflow; at the end its
+    """Open a flow's run: its folder, its settings checked, its run in MLflow. At the end its
     results are saved.
 
-    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A part
-    of a run hangs below the `parent` of the whole and saves its results to the store alone.
+    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A
+    part of a run hangs below the `parent` of the whole and saves its results to the store
+    alone.
     """
     log = get_run_logger().info
     if hours is not None and not hours > 0:

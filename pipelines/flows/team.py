@@ -1,7 +1,7 @@
 """All stages of one model on as many machines as there are: `prefect deployment run
 team/electra-base`.
 
-    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu) -> all results and the report (cpu)
+    tokens, tasks (cpu) -> pre-training (gpu) -> each GLUE, each SQuAD (gpu) -> the report (cpu)
                         -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go
@@ -62,17 +62,17 @@ def hand_out(
     """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same
     flow run.
     """
-    own = "" if part == WHOLE else part
+    name = "" if part == WHOLE else part
     run: Any = run_deployment(
         PART,
         parameters={
             "model": model,
             "stages": list(stages),
-            "part": own,
+            "part": name,
             "parent": parent,
             "given": given,
         },
-        flow_run_name=f"part {Request(model, given['commit'], given['settings'], own)}",
+        flow_run_name=f"part {Request(model, given['commit'], given['settings'], name)}",
         idempotency_key=f"{flow_run.id} {part}",
         work_queue_name=queue,
         tags=flow_run.tags,
@@ -112,7 +112,7 @@ def team(
     hours: float | None = None,
     nproc_per_node: int = 1,
 ) -> list[str]:
-    """Every stage of a model in flow runs of their own; `hours` limits each stage.
+    """Run every stage of a model in flow runs of their own. `hours` limits each stage.
 
     Models in fp32 are trained by workers of the queue `cpu`, others by those of `gpu`.
     """
@@ -122,7 +122,7 @@ def team(
         given["nproc_per_node"] = nproc_per_node
         pretraining = running.params["models"].get(model, {}).get("pretrain", {})
         queue = "cpu" if pretraining.get("precision") == "fp32" else "gpu"
-        wanted = stages_of("workflow", model, running.params)
+        workflow = stages_of("workflow", model, running.params)
         sent = dict[str, Future]()
 
         def send(part: str, stages: Sequence[str] = ()) -> Future:
@@ -137,11 +137,11 @@ def team(
                 sent[part] = hand_out.submit(*work, wait_for=after, return_state=False)
             return sent[part]
 
-        stages = [stage for stage in wanted if stage != "report"]
+        stages = [stage for stage in workflow if stage != "report"]
         for stage in stages:
             send(stage)
         failed = [stage for stage in stages if not has_succeeded(send(stage))]
-        whole = [stage for stage in stages if stage not in failed] if failed else wanted
+        whole = [stage for stage in stages if stage not in failed] if failed else workflow
         if whole and not has_succeeded(send(WHOLE, whole)):
             raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why", 1)
         if failed:
@@ -153,6 +153,6 @@ def team(
 
 
 def has_succeeded(future: Future) -> bool:
-    """Wait for a part; return whether it has succeeded."""
+    """Wait for a part, and return whether it has succeeded."""
     future.wait()
     return future.state.is_completed()

@@ -24,8 +24,8 @@ Done = dict[str, str]  # stage -> `ran` or `cached`
 
 
 def models() -> list[str]:
-    """Return the models that Prefect's page offers; none where params.yaml is damaged, which the
-    run itself reports.
+    """Return the models that Prefect's page offers. None where params.yaml is damaged, which
+    the run itself reports.
     """
     try:
         values = read(ROOT / "params.yaml")
@@ -42,15 +42,16 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     """Return the stages of a flow in their order, as DVC names them. Raises BadConfig without an
     ablation to run.
     """
-    finetunings, ablations = (
-        [name for name, entry in params[section].items() if entry["model"] == model]
-        for section in ("finetunings", "ablations")
-    )
     first = [f"published@{model}" if model in params["published"] else f"pretrain@{model}"]
-    tuned = first + [f"{stage}@{name}" for name in finetunings for stage in ("glue", "squad")]
-    if flow == "ablations" and not ablations:
+    tuned = list(first)
+    for name, entry in params["finetunings"].items():
+        if entry["model"] == model:
+            tuned += [f"glue@{name}", f"squad@{name}"]
+    compared = [
+        f"ablation@{name}" for name, entry in params["ablations"].items() if entry["model"] == model
+    ]
+    if flow == "ablations" and not compared:
         raise BadConfig(f"ablations: has none of the model {model!r}")
-    compared = [f"ablation@{name}" for name in ablations]
     report = ["report"] if model in params["run"]["models"] else []
     stages = {
         "pretrain": first,
@@ -97,12 +98,12 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         hours: float | None = None,
         nproc_per_node: int = 1,
     ) -> Done:
-        """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for each
-        GPU of the machine.
+        """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for
+        each GPU of the machine.
 
-        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps": 1000}), in
-        a folder of its own (docs/team.md); without a commit it takes place in the checkout as it
-        is.
+        A run is of a `commit` with `settings` of its own ({"models.base.pretrain.steps":
+        1000}), in a folder of its own (docs/team.md). Without a commit it takes place in
+        the checkout as it is.
         """
         if name == "ablations" and nproc_per_node != 1:
             raise BadConfig("nproc_per_node: each arm of an ablation is one process; leave it out")
@@ -139,12 +140,12 @@ FLOWS = (pretrain, finetune, ablations, workflow)
 def part(
     model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]
 ) -> Done:
-    """`stages` (["glue@base"]) one after the other; what other machines have made comes from the
-    store.
+    """Run `stages` (["glue@base"]) one after the other. What other machines have made comes from
+    the store.
 
-    `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and `given`
-    are the whole's commit, settings, hours and nproc_per_node. Without `part` its results are saved
-    as an experiment, as those of a run on one machine are.
+    `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and
+    `given` are the whole's commit, settings, hours and nproc_per_node. Without `part` its
+    results are saved as an experiment, as those of a run on one machine are.
     """
     request = Request.read(model, given["commit"], given["settings"], part)
     with steps.opened_run(

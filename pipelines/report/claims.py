@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
-from typing import Literal
+from typing import Any, Literal
 
 from pipelines.report.comparison import Difference, decided, difference
 from pipelines.report.paper import CLAIMS, Claim
@@ -76,7 +76,7 @@ def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statem
     """Return the statements of all ablations by verdict. Of arms that several share, one is
     enough.
     """
-    unique = {}
+    unique: dict[Any, tuple[Ablation, Statement]] = {}
     for ablation in ablations:
         for statement in statements(ablation):
             unique.setdefault((statement.text, statement.scores), (ablation, statement))

@@ -259,7 +259,7 @@ def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
                 record["other_settings"] = True
             rows = values.get("train_rows") or {}
             subset = any(rows[task] < GLUE[task].train_rows for task in rows if task in GLUE)
-            data = _label(config.data, params, subset=subset)
+            data = _label(config.base.data, params, subset=subset)
             ablations.append(_ablation(reader, name, config, values, data, record, path))
         elif not selected:
             never_run.append(f"ablation {name}: {config.title}: not run")
@@ -282,7 +282,7 @@ def _ablation(
     ablation = Ablation(
         name=name,
         title=config.title,
-        model=config.model,
+        model=config.base.model,
         data=data,
         arms=tuple(_arm(arm, parts[arm]) for arm in order),
         axes=tuple(tuple(config.axis(axis)) for axis in config.grid),

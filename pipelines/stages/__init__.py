@@ -11,6 +11,7 @@ Modules of stages import torch, so none is imported before its stage runs.
 
 import importlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
 from electra.files import lock_folder
-from pipelines.runtime.processes import is_main
+from electra.workers import rank
 from pipelines.versioning.code import digest_of
 
 if TYPE_CHECKING:
@@ -63,10 +64,8 @@ class Stage:
 
     def run(self, name: str, params: "Params", tracker: "Tracker") -> None:
         """Run the stage in the working folder. Raises Busy where another process runs it there."""
-        if not is_main():
-            self.module.run(name, params, tracker)
-            return
-        with lock_folder(LOCKS / f"{self.name}-{name}"):
+        lock = lock_folder(LOCKS / f"{self.name}-{name}") if is_main() else nullcontext()
+        with lock:
             self.module.run(name, params, tracker)
 
     def run_folder(self, name: str, params: "Params") -> Path:
@@ -90,13 +89,19 @@ class Stage:
         return values
 
 
+def is_main() -> bool:
+    """Return whether this process is the only one, or the first of several: it alone writes and
+    prints.
+    """
+    return rank()[0] == 0
+
+
 def ancestors(key: str, params: "Params") -> tuple[str, ...]:
     """Return every stage that a stage (`glue@tiny`) rests on, nearest first."""
     stage, _, name = key.partition("@")
     keys: dict[str, None] = {}
-    for above in STAGES[stage].inputs(params, name):
-        keys[above] = None
-        keys.update(dict.fromkeys(ancestors(above, params)))
+    for parent in STAGES[stage].inputs(params, name):
+        keys.update(dict.fromkeys((parent, *ancestors(parent, params))))
     return tuple(keys)
 
 
@@ -105,8 +110,8 @@ def data_label(key: str, params: "Params") -> str:
     task sources.
     """
     labels: list[str] = []
-    for each in (key, *ancestors(key, params)):
-        stage, _, name = each.partition("@")
+    for source_key in (key, *ancestors(key, params)):
+        stage, _, name = source_key.partition("@")
         if stage in {"corpus", "tasks"}:
             sources = params.corpora[name].sources if stage == "corpus" else (params.tasks[name],)
             is_sample = any(source.kind == "sample" for source in sources)
@@ -114,18 +119,19 @@ def data_label(key: str, params: "Params") -> str:
     return " + ".join(dict.fromkeys(labels))
 
 
-def _nothing(params: "Params", name: str) -> tuple[str, ...]:
+def _no_inputs(params: "Params", name: str) -> tuple[str, ...]:
     return ()
 
 
-def _of_finetuning(params: "Params", name: str) -> tuple[str, ...]:
+def _finetuning_inputs(params: "Params", name: str) -> tuple[str, ...]:
     config = params.finetunings[name]
     source = "published" if config.model in params.published else "pretrain"
     return f"tasks@{config.tasks}", f"{source}@{config.model}"
 
 
-def _of_ablation(params: "Params", name: str) -> tuple[str, ...]:
-    return f"tokens@{params.ablations[name].tokens}", f"tasks@{params.ablations[name].data}"
+def _ablation_inputs(params: "Params", name: str) -> tuple[str, ...]:
+    base = params.ablations[name].base
+    return f"tokens@{base.tokens}", f"tasks@{base.data}"
 
 
 # Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files
@@ -170,99 +176,101 @@ READERS = (
         "pipelines/sources",
         "gigaword glue hub local custom_tasks paths squad streams warc wikipedia",
     ),
-    *_files("pipelines/stages", "tasks"),
+    "pipelines/stages/tasks.py",
 )
 
-_ALL = (
-    Stage(
-        name="corpus",
-        section="corpora",
-        help="collect, clean and deduplicate the documents of a corpus",
-        folder="corpus",
-        inputs=_nothing,
-        restarts=True,
-        code=(
-            *READERS,
-            *_files("pipelines/text", "duplicates near_duplicates ngrams"),
-            *_files("pipelines/sources", "documents language quality"),
-            *_files("pipelines/stages", "benchmark collecting corpus filters"),
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            name="corpus",
+            section="corpora",
+            help="collect, clean and deduplicate the documents of a corpus",
+            folder="corpus",
+            inputs=_no_inputs,
+            restarts=True,
+            code=(
+                *READERS,
+                *_files("pipelines/text", "duplicates near_duplicates ngrams"),
+                *_files("pipelines/sources", "documents language quality"),
+                "pipelines/stages/corpus.py",
+            ),
         ),
-    ),
-    Stage(
-        name="tasks",
-        section="tasks",
-        help="read GLUE, SQuAD or your own tasks from a source",
-        folder="tasks",
-        inputs=_nothing,
-        code=READERS,
-    ),
-    Stage(
-        name="tokens",
-        section="tokens",
-        help="train or load a tokenizer and pack a corpus into rows of tokens",
-        folder="tokens",
-        inputs=lambda params, name: (f"corpus@{params.tokens[name].corpus}",),
-        restarts=True,
-        code=(
-            "electra/data",
-            "electra/seeds.py",
-            "pipelines/stages/tokens.py",
-            "pipelines/text/cleaning.py",
+        Stage(
+            name="tasks",
+            section="tasks",
+            help="read GLUE, SQuAD or your own tasks from a source",
+            folder="tasks",
+            inputs=_no_inputs,
+            code=READERS,
         ),
-    ),
-    Stage(
-        name="pretrain",
-        section="models",
-        help="pre-train a model",
-        folder="models",
-        inputs=lambda params, name: (f"tokens@{params.models[name].tokens}",),
-        restarts=True,
-        has_cards=True,
-        code=(*PRETRAINING, "pipelines/stages/pretrain.py"),
-    ),
-    Stage(
-        name="published",
-        section="published",
-        help="load a model that was pre-trained elsewhere",
-        folder="models",
-        inputs=_nothing,
-        code=(*NETWORKS, *TOKENIZER, "pipelines/stages/published.py"),
-    ),
-    Stage(
-        name="glue",
-        section="finetunings",
-        help="fine-tune a model on the GLUE tasks or your own",
-        folder="glue",
-        inputs=_of_finetuning,
-        has_cards=True,
-        code=(*FINETUNING, *_files("pipelines/stages", "baselines glue")),
-    ),
-    Stage(
-        name="squad",
-        section="finetunings",
-        help="fine-tune a model on SQuAD",
-        folder="squad",
-        inputs=_of_finetuning,
-        has_cards=True,
-        code=(*FINETUNING, *_files("pipelines/stages", "baselines glue squad")),
-    ),
-    Stage(
-        name="ablation",
-        section="ablations",
-        help="pre-train and fine-tune every arm of an ablation",
-        folder="ablation",
-        inputs=_of_ablation,
-        code=(
-            *dict.fromkeys((*PRETRAINING, *FINETUNING)),
-            *_files("pipelines/stages", "ablation arms pretrain"),
+        Stage(
+            name="tokens",
+            section="tokens",
+            help="train or load a tokenizer and pack a corpus into rows of tokens",
+            folder="tokens",
+            inputs=lambda params, name: (f"corpus@{params.tokens[name].corpus}",),
+            restarts=True,
+            code=(
+                "electra/data",
+                "electra/seeds.py",
+                "pipelines/stages/tokens.py",
+                "pipelines/text/cleaning.py",
+            ),
         ),
-    ),
-    Stage(
-        name="report",
-        section="",
-        help="draw the report on what `run` in params.yaml selects",
-        folder="",
-        inputs=_nothing,
-    ),
-)
-STAGES: dict[str, Stage] = {stage.name: stage for stage in _ALL}
+        Stage(
+            name="pretrain",
+            section="models",
+            help="pre-train a model",
+            folder="models",
+            inputs=lambda params, name: (f"tokens@{params.models[name].tokens}",),
+            restarts=True,
+            has_cards=True,
+            code=(*PRETRAINING, "pipelines/stages/pretrain.py"),
+        ),
+        Stage(
+            name="published",
+            section="published",
+            help="load a model that was pre-trained elsewhere",
+            folder="models",
+            inputs=_no_inputs,
+            code=(*NETWORKS, *TOKENIZER, "pipelines/stages/published.py"),
+        ),
+        Stage(
+            name="glue",
+            section="finetunings",
+            help="fine-tune a model on the GLUE tasks or your own",
+            folder="glue",
+            inputs=_finetuning_inputs,
+            has_cards=True,
+            code=(*FINETUNING, *_files("pipelines/stages", "baselines glue")),
+        ),
+        Stage(
+            name="squad",
+            section="finetunings",
+            help="fine-tune a model on SQuAD",
+            folder="squad",
+            inputs=_finetuning_inputs,
+            has_cards=True,
+            code=(*FINETUNING, *_files("pipelines/stages", "baselines glue squad")),
+        ),
+        Stage(
+            name="ablation",
+            section="ablations",
+            help="pre-train and fine-tune every arm of an ablation",
+            folder="ablation",
+            inputs=_ablation_inputs,
+            code=(
+                *dict.fromkeys((*PRETRAINING, *FINETUNING)),
+                *_files("pipelines/stages", "ablation pretrain"),
+            ),
+        ),
+        Stage(
+            name="report",
+            section="",
+            help="draw the report on what `run` in params.yaml selects",
+            folder="",
+            inputs=_no_inputs,
+        ),
+    )
+}

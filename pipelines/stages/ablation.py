@@ -2,60 +2,137 @@
 settings.
 
 Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows
-and share seeds. They run side by side (one for each GPU, or one for each core with one thread), and
-an arm that fails is recorded as failed and stops no other. What an arm leaves
-(pipelines/stages/arms.py) is found by its settings: a second start, or another ablation with the
-same arm, reads it back.
+and share seeds. They run side by side (one for each GPU, or one for each core with one thread). An
+arm that fails is recorded as failed and stops no other.
+
+An arm's folder is named after its settings and data, so ablations that share an arm share its
+training. Once the arm is trained, the folder holds the encoders of its points (the end is 1) and
+arm.json, and the checkpoints are gone.
+
+    runs/arm/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
+    runs/arm/<fingerprint>/point-1/   a Hugging Face folder
+    runs/arm/<fingerprint>/tasks/     fine-tunings (pipelines/finetuning_runs/plan.py)
 """
 
+import math
 import statistics
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from electra.config import merge, plain
-from electra.files import atomic_folder, write_atomic, write_json
-from electra.finetuning.tasks import SQUAD, FinetuneConfig
-from electra.pretraining.config import ElectraConfig, Flops
+import torch
+
+from electra.card import model_card
+from electra.config import digest, plain
+from electra.data.tokenizer import read_files
+from electra.devices import default_device, use_own_gpu
+from electra.errors import BadConfig, NonFinite, UserError
+from electra.files import atomic_folder, remove, write_atomic, write_json
+from electra.finetuning.tasks import FinetuneConfig
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
+from electra.pretraining.config import ElectraConfig, Flops, of_config
 from electra.pretraining.flops import step_flops, training_flops, training_steps
-from electra.storage.manifest import write_manifest
+from electra.pretraining.phases import positions
+from electra.pretraining.trainer import Launch, Trained
+from electra.storage import run_dir
+from electra.storage.manifest import read_sealed, verify_manifest, write_manifest, write_sealed
+from electra.storage.tensors import read_tensors, require_fit
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
+from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import sd
-from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import RESULTS, STAGES, data_label, verified_inputs
-from pipelines.stages.arms import END, Arm, ArmTask, Result, keeping, slots, try_one
+from pipelines.stages import FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
+from pipelines.stages.announce import Announcer
 from pipelines.stages.pretrain import ModelRows, curve_csv
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
+from pipelines.versioning.code import digest_of
 
+Result = dict[str, Any]
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
+END = 1.0
+AGAIN = "run the ablation again"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One pre-training. `points`: fractions of the run whose encoders are kept besides the end."""
+
+    name: str
+    seed: int
+    config: ElectraConfig
+    tokens: str
+    points: tuple[float, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A hash of the settings that bear on the result."""
+        return digest(of_config(self.config), self.config.pretrain.init_from, self.tokens)
+
+    @property
+    def run(self) -> str:
+        """The name of the run's folder while it trains: another ablation may ask for checkpoints at
+        other steps.
+        """
+        return f"run-{self.config.pretrain.save_every}"
+
+    @property
+    def title(self) -> str:
+        """`electra-seed1`."""
+        return f"{self.name}-seed{self.seed}"
+
+    def step(self, point: float) -> int:
+        """Return the step at which a point is taken: of those with a checkpoint the nearest."""
+        steps = self.config.pretrain.steps
+        assert isinstance(steps, int)
+        if point == END:
+            return steps
+        every = self.config.pretrain.save_every
+        return max(1, round(steps * point / every)) * every
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The fine-tunings that follow the pre-training of every arm: tasks with their settings, the
+    folder of their rows, and the fractions of the run at which they start.
+    """
+
+    tasks: dict[str, FinetuneConfig]
+    rows: Path
+    points: tuple[float, ...]
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage."""
+    """Run the stage."""
     ablation = params.ablations[name]
-    rows = ModelRows(params, ablation.tokens, params.models[ablation.model].electra())
-    tracker.dataset(f"tokens/{ablation.tokens}", rows.digest, "pretrain")
+    base = ablation.base
+    rows = ModelRows(params, base.tokens, params.models[base.model].electra())
+    tracker.dataset(f"tokens/{base.tokens}", rows.digest, "pretrain")
     arms = plan_arms(name, params, rows.tokenizer.vocab_size)
-    outcomes = do_all(name, params, arms)
+    outcomes = run_arms(name, params, arms)
     results: dict[str, Result] = {}
-    for arm in ablation.settings:
-        runs = [each for each in arms if each.name == arm]
-        results[arm] = summarise(ablation, runs, outcomes)
-        track(tracker, runs, outcomes, results[arm], plain(params.arm(name, arm)))
+    for name_of_arm in ablation.settings:
+        seeds = [arm for arm in arms if arm.name == name_of_arm]
+        results[name_of_arm] = summarize_arm(ablation, seeds, outcomes)
+        settings = plain(params.arm(name, name_of_arm))
+        track(tracker, seeds, outcomes, results[name_of_arm], settings)
+    good = [outcome for outcome in outcomes.values() if not isinstance(outcome, str)]
     record = {
-        **{
-            key: getattr(ablation, key)
-            for key in ("title", "model", "data", "budget", "tasks", "seeds")
-        },
+        "title": ablation.title,
+        "model": base.model,
+        "data": base.data,
+        "budget": ablation.protocol.budget,
+        "tasks": ablation.protocol.tasks,
+        "seeds": ablation.protocol.seeds,
         "name": name,
         "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
-        "train_rows": next(
-            (of["train_rows"] for of in outcomes.values() if not isinstance(of, str)), {}
-        ),
+        "train_rows": good[0]["train_rows"] if good else {},
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
@@ -72,167 +149,326 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
-    """Every arm with every seed; what the unchanged model spends is everyone's budget."""
+    """Return every arm with every seed; what the unchanged model spends is everyone's budget."""
     ablation = params.ablations[name]
-    base = params.models[ablation.model].electra()
-    if ablation.steps is not None:
-        base = with_steps(base, ablation.steps, vocab_size)
+    protocol = ablation.protocol
+    base = params.models[ablation.base.model].electra()
+    if protocol.steps is not None:
+        base = with_steps(base, protocol.steps, vocab_size)
     # Saved by every arm of the model, so that an ablation with points finds them in the arms of
     # another.
-    others = (other for other in params.ablations.values() if other.model == ablation.model)
-    points = tuple(sorted({point for other in others for point in other.points}))
+    points: set[float] = set()
+    for other in params.ablations.values():
+        if other.base.model == ablation.base.model:
+            points.update(other.protocol.points)
     arms = []
     for arm in ablation.settings:
         config = params.arm(name, arm).electra()
-        if ablation.budget == "equal_steps":
-            config = with_steps(config, training_steps(base, vocab_size), vocab_size)
-        elif ablation.budget == "equal_flops":
-            steps = round(training_flops(base, vocab_size) / step_flops(config, vocab_size))
-            config = with_steps(config, max(1, steps), vocab_size)
+        if protocol.budget == "equal_steps":
+            steps = training_steps(base, vocab_size)
+        elif protocol.budget == "equal_flops":
+            spent = training_flops(base, vocab_size)
+            steps = max(1, round(spent / step_flops(config, vocab_size)))
         else:
-            config = with_steps(config, training_steps(config, vocab_size), vocab_size)
-        for seed in range(1, ablation.seeds + 1):
-            mine = keeping(
-                replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1)), points
-            )
-            arms.append(Arm(arm, seed, mine, ablation.tokens, points))
+            steps = training_steps(config, vocab_size)
+        config = with_checkpoints(with_steps(config, steps, vocab_size), sorted(points))
+        for seed in range(1, protocol.seeds + 1):
+            seeded = replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1))
+            arms.append(Arm(arm, seed, seeded, ablation.base.tokens, tuple(sorted(points))))
     return arms
 
 
 def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> ElectraConfig:
-    """The same training cut to another length: warm-up keeps its share, evaluations and saves their
-    number.
+    """Return the same training cut to another length: warm-up keeps its share, evaluations and
+    saves their number.
     """
     old = config.pretrain
-    count = (
-        steps
-        if isinstance(steps, int)
-        else max(1, round(steps.flops / step_flops(config, vocab_size)))
-    )
-    share = count / training_steps(config, vocab_size)
+    if isinstance(steps, Flops):
+        steps = max(1, round(steps.flops / step_flops(config, vocab_size)))
+    share = steps / training_steps(config, vocab_size)
 
     def scaled(value: int) -> int:
         return max(1, round(value * share))
 
     whole = sum(phase.weight for phase in old.phases)
     phases = [replace(phase, steps=None, share=phase.weight / whole) for phase in old.phases]
-    changes: dict[str, Any] = {
-        key: scaled(getattr(old, key)) for key in ("log_every", "eval_every", "save_every")
-    }
-    # curves that are drawn together have points at the same steps
-    changes |= {"min_eval_interval_minutes": 0.0}
-    warmup = min(config.stage_steps(count), scaled(old.warmup))
-    return replace(
-        config, pretrain=replace(old, steps=count, phases=tuple(phases), warmup=warmup, **changes)
+    pretrain = replace(
+        old,
+        steps=steps,
+        phases=tuple(phases),
+        warmup=min(config.stage_steps(steps), scaled(old.warmup)),
+        log_every=scaled(old.log_every),
+        eval_every=scaled(old.eval_every),
+        save_every=scaled(old.save_every),
+        # curves that are drawn together have points at the same steps
+        min_eval_interval_minutes=0.0,
     )
+    return replace(config, pretrain=pretrain)
 
 
-def plan_tasks(name: str, params: Params) -> tuple[ArmTask, ...]:
-    """The tasks of an ablation with their settings: the model's, changed by the ablation's."""
+def with_checkpoints(config: ElectraConfig, points: Sequence[float]) -> ElectraConfig:
+    """Return the same training with checkpoints at (the nearest step to) every point, all of them
+    kept.
+    """
+    steps = config.pretrain.steps
+    if not points or not isinstance(steps, int):
+        return config
+    every = max(1, round(steps * min(points)))
+    kept = max(2, math.ceil(steps / every) + 1)
+    pretrain = replace(config.pretrain, save_every=every, keep_checkpoints=kept)
+    return replace(config, pretrain=pretrain)
+
+
+def plan_scoring(name: str, params: Params) -> Scoring:
+    """Return the tasks of an ablation with their settings: the model's, changed by the ablation's,
+    with what single runs do not need switched off.
+    """
     ablation = params.ablations[name]
-    changes = merge(params.recipe(ablation.recipe), ablation.finetune)
-    rows = verified_inputs.task_rows(ablation.data)
-    tasks = []
-    for task in ablation.tasks:
-        where = f"ablations.{name}.finetune"
-        config: FinetuneConfig
-        if task in SQUAD.values():
-            config = params.finetune.resolve_squad(changes, where)
-        else:
-            config = params.finetune.resolve(task, changes, where, params.own_tasks(ablation.data))
-        tasks.append(ArmTask(task, config, rows / task, (*ablation.points, END)))
-    return tuple(tasks)
+    changes = params.ablation_changes(name)
+    own = params.own_tasks(ablation.base.data)
+    where = f"ablations.{name}.protocol.finetune"
+    tasks = {}
+    for task in ablation.protocol.tasks:
+        tasks[task] = replace(
+            params.finetune.resolve(task, changes, where, own),
+            test=False,
+            start=None,
+            keep="none",
+            ensemble=False,
+            arms=("pretrained",),
+        )
+    rows = inputs.task_rows(ablation.base.data)
+    return Scoring(tasks, rows, (*ablation.protocol.points, END))
 
 
-def do_all(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
+def run_arms(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
     """Pre-train and fine-tune every arm, those with the same settings once, one seed after the
     other.
     """
     units = {arm.key: arm for arm in sorted(arms, key=lambda arm: arm.seed)}
-    tasks, outcomes = plan_tasks(name, params), dict[str, Result | str]()
-    state = Path("runs") / f"ablation-{name}" / "progress.json"
-    ordered = list(units.values())
+    unique = list(units.values())
+    outcomes: Outcomes = {}
+    file = Path("runs") / f"ablation-{name}" / "progress.json"
 
-    def note() -> None:
-        """What is done so far, for whoever watches (the Prefect flow makes a table of it)."""
+    def note_progress() -> None:
+        """Write what is done so far, for whoever watches (the Prefect flow makes a table of it)."""
         rows = []
         for arm in arms:
             outcome = outcomes.get(arm.key)
-            score = (
-                None if outcome is None or isinstance(outcome, str) else average(outcome["scores"])
-            )
-            status = "waiting or running" if outcome is None else "done"
-            status = f"failed: {outcome}" if isinstance(outcome, str) else status
+            row: Result = {"status": "waiting or running", "score": None}
+            if isinstance(outcome, str):
+                row["status"] = f"failed: {outcome}"
+            elif outcome is not None:
+                row = {"status": "done", "score": average(outcome["scores"])}
             label = params.ablations[name].label(arm.name)
-            rows.append({"arm": label, "seed": arm.seed, "status": status, "score": score})
-        write_json(state, rows)
+            rows.append({"arm": label, "seed": arm.seed, **row})
+        write_json(file, rows)
 
-    with ProgressBar(f"ablation {name}", len(ordered), "arms") as progress:
+    scoring = plan_scoring(name, params)
+    work = [(arm, scoring, params) for arm in unique]
+    # one arm for each GPU, or one for each core
+    workers = torch.cuda.device_count() if torch.cuda.is_available() else worker_count()
+    with ProgressBar(f"ablation {name}", len(unique), "arms") as progress:
         progress.update(0)
-        note()
-        work = [(arm, tasks, params) for arm in ordered]
+        note_progress()
         preload = ("pipelines.finetuning_runs.plan",)
-        for index, outcome in run_units(try_one, work, slots(worker_count()), preload=preload):
-            outcomes[ordered[index].key] = outcome
-            note()
-            last = (
-                "failed" if isinstance(outcome, str) else f"{average(outcome['scores']) or 0:.1f}"
-            )
-            progress.update(len(outcomes), last=f"{ordered[index].title} {last}")
+        for index, outcome in run_units(run_arm_safely, work, workers, preload=preload):
+            outcomes[unique[index].key] = outcome
+            note_progress()
+            score = "failed"
+            if not isinstance(outcome, str):
+                score = f"{average(outcome['scores']) or 0:.1f}"
+            progress.update(len(outcomes), last=f"{unique[index].title} {score}")
     return outcomes
 
 
+def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
+    """Run one arm; a failure of its own (its settings, its numbers, its memory) becomes a sentence.
+
+    A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
+    """
+    started = time.time()
+    try:
+        use_own_gpu()
+        return {**run_arm(*unit), "started": started, "ended": time.time()}
+    except (BadConfig, NonFinite) as error:
+        return str(error)
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
+    """Train and fine-tune here whatever of an arm is not finished; scores by point and task, in
+    points of 100.
+    """
+    rows = ModelRows(params, arm.tokens, arm.config)
+    scores: dict[str, dict[str, float]] = {}
+    faults = []
+    train_rows = {}
+    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as held:
+        record = train(arm, rows, held)
+        for task, config in scoring.tasks.items():
+            for point in scoring.points:
+                plan = Plan(
+                    task,
+                    replace(config, seeds=(arm.seed,)),
+                    rows=scoring.rows / task,
+                    model=held.path / f"point-{point:g}",
+                    state=held.path / "tasks" / f"{point:g}",
+                    device=default_device().type,
+                    code=digest_of(FINETUNING),
+                )
+                (job,) = plan.jobs()
+                (done,) = run_all([job], 1)
+                score = done["metrics"][job.task.metrics[0]]
+                scores.setdefault(f"{point:g}", {})[task] = score
+                train_rows[task] = done["train_rows"]
+                if done["failed"] and point == END:  # before that it need not have learnt anything
+                    faults.append(f"{task}, seed {arm.seed}: {done['failed']}")
+    return {**record, "scores": scores, "faults": faults, "train_rows": train_rows}
+
+
+def arm_folder(arm: Arm, params: Params) -> Path:
+    """Return the folder of the run of an arm's settings and data."""
+    rows = ModelRows(params, arm.tokens, arm.config)
+    return run_dir.folder_of("arm", rows.fingerprint(arm.config))
+
+
+def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
+    """Pre-train an arm and keep its encoders, or read what is there; what other code has finished
+    is archived.
+    """
+    if record := read_finished(arm, held.path):
+        return record
+    if (held.path / "arm.json").exists():
+        why = "finished by other code, or damaged, so it is trained again"
+        print(f"{arm.title}: {why}; the old run is {held.archive()}", file=sys.stderr, flush=True)
+    home = held.path
+    run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
+    launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
+    trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
+    for point in (END, *arm.points):
+        export(arm, home, trained, rows, point)
+    facts = rows.facts(arm.config, trained)
+    record = {key: facts[key] for key in ("steps", "flops", "parameters", "inference_flops")}
+    record["code"] = trained.code
+    record["history"] = trained.history
+    record["points"] = {f"{point:g}": arm.step(point) for point in (*arm.points, END)}
+    write_sealed(home / "arm.json", record)
+    for run in home.glob("run-*"):
+        remove(run)
+    return read_sealed(home / "arm.json")  # in the file's order, as a second start finds it
+
+
+def read_finished(arm: Arm, home: Path) -> Result | None:
+    """Return the record of an arm that is trained by this code, with every point that it should
+    have; else None.
+    """
+    try:
+        record = read_sealed(home / "arm.json")
+        if record["code"][-1][1] != digest_of(PRETRAINING):
+            return None
+        for point in (*arm.points, END):
+            verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
+    except UserError as error:
+        if (home / "arm.json").exists():
+            print(f"warning: {error}; the arm is trained again", file=sys.stderr, flush=True)
+        return None
+    return record
+
+
+@torch.no_grad()
+def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float) -> None:
+    """Write the encoder of one point; for one before the end, its checkpoint is loaded into the
+    trained network.
+    """
+    step = arm.step(point)
+    if point != END:
+        folder = home / arm.run / f"step-{step}"
+        verify_manifest(folder)
+        tensors = read_tensors(folder / "model.safetensors", AGAIN)
+        weights = {name: weight.data for name, weight in trained.model.named_parameters()}
+        require_fit(weights, tensors, folder, AGAIN)
+        for name, weight in weights.items():
+            weight.copy_(tensors[name])
+    part = f"point-{point:g}"
+    seen = positions(arm.config.pretrain, step, trained.steps)
+    config = config_json(
+        arm.config.encoder,
+        rows.tokenizer.vocab_size,
+        "ElectraModel",
+        pad_token_id=rows.tokenizer.pad_id,
+        trained_positions=seen,
+    )
+    facts = {"data": rows.label, "recipe": plain(arm.config), "step": step}
+    card = model_card(f"{arm.title}: encoder", "embed", facts)
+    tensors = encoder_tensors(trained.model.discriminator.encoder, "")
+    files = read_files(rows.folder, seen)
+    write_folder(home / part, tensors, config, files, card, model=arm.key, part=part)
+
+
 def average(scores: dict[str, dict[str, float]], point: float = END) -> float | None:
-    """The mean over the tasks at a point of the run."""
+    """Return the mean over the tasks at a point of the run."""
     by_task = scores.get(f"{point:g}")
     return statistics.fmean(by_task.values()) if by_task else None
 
 
-def summarise(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
-    """The record of one arm over its seeds; seeds that failed are named and left out."""
+def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
+    """Return the record of one arm over its seeds; seeds that failed are named and left out."""
     name = arms[0].name
-    all_seeds = [(arm, outcomes[arm.key]) for arm in arms]
-    broken = [
-        f"seed {arm.seed}: {outcome}" for arm, outcome in all_seeds if isinstance(outcome, str)
-    ]
-    good = [(arm, outcome) for arm, outcome in all_seeds if not isinstance(outcome, str)]
-    faults = [fault for _, outcome in good for fault in outcome["faults"]]
+    failed = []
+    seeds = []
+    good: list[Result] = []
+    for arm in arms:
+        outcome = outcomes[arm.key]
+        if isinstance(outcome, str):
+            failed.append(f"seed {arm.seed}: {outcome}")
+        else:
+            seeds.append(arm.seed)
+            good.append(outcome)
+    for outcome in good:
+        failed += outcome["faults"]
     record: Result = {
         "label": ablation.label(name),
         "settings": ablation.settings[name],
-        "failed": broken + faults,
+        "failed": failed,
+        "values": list(ablation.values(name)),
     }
-    record["values"] = list(ablation.values(name))
     if not good:
         return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
-    first = good[0][1]
-    glue = {task: [outcome["scores"]["1"][task] for _, outcome in good] for task in ablation.tasks}
+    first = good[0]
     points = []
-    for point in (*ablation.points, END):
-        scores = [
-            mean for _, outcome in good if (mean := average(outcome["scores"], point)) is not None
-        ]
+    for point in (*ablation.protocol.points, END):
+        means = [average(outcome["scores"], point) for outcome in good]
         step = first["points"][f"{point:g}"]
+        scores = [mean for mean in means if mean is not None]
         flops = step * first["flops"] / first["steps"]
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
+    glue = {
+        task: [outcome["scores"]["1"][task] for outcome in good] for task in ablation.protocol.tasks
+    }
     return {
         **record,
         **{key: first[key] for key in ("steps", "flops", "inference_flops", "parameters")},
         "status": "ok",
-        "seeds": [arm.seed for arm, _ in good],
+        "seeds": seeds,
         "pretrain": first["history"][-1],
         "curve": first["history"],
         "glue": glue,
-        "points": points if ablation.points else [],
+        "points": points if ablation.protocol.points else [],
         "average": spread(points[-1]["scores"]),
     }
 
 
 def spread(scores: list[float]) -> Result | None:
-    """Mean and standard deviation over seeds, unrounded; the latter is null from one seed."""
-    return (
-        {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)} if scores else None
-    )
+    """Return mean and standard deviation over seeds, unrounded; the latter is null from one
+    seed.
+    """
+    if not scores:
+        return None
+    return {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)}
 
 
 def track(
@@ -250,9 +486,8 @@ def track(
     with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
         for seed, outcome in good.items():
             for record in outcome["history"]:
-                curve = {
-                    f"valid/{key}/seed{seed}": of for key, of in record.items() if key != "step"
-                }
+                values = {key: value for key, value in record.items() if key != "step"}
+                curve = {f"valid/{key}/seed{seed}": value for key, value in values.items()}
                 child.metrics(record["step"], curve)
         if good:
             child.summary(arm_numbers(result))

@@ -264,9 +264,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     source = params.tasks[config.tasks]
     sample = source.kind == "sample"
     task = SQUAD.get(key, key)
-    recipe = params.finetune.resolve(
-        task, params.changes(name), f"recipes.{config.recipe}", params.own_tasks(config.tasks)
-    )
+    recipe = params.task_config(name, task)
     called = f"{TITLES.get(task, task)}{' in the sample world' if sample else ''}"
     part = ""
     if task in GLUE and not sample and facts["train_rows"] < GLUE[task].train_rows:
@@ -276,7 +274,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     rows = source if rows is None or isinstance(rows, str) else rows
     model = MODELS / config.model
     base = params.models.get(config.model)
-    sources = [params.published[config.model]] if base is None else []
+    sources: list[Any] = [params.published[config.model]] if base is None else []
     languages: Sequence[str] = ()
     if base:
         corpus = params.corpora[params.tokens[base.tokens].corpus]

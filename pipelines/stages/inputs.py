@@ -1,7 +1,8 @@
-"""What DVC looks at before each run: the hashes of the user's own files, and the digests of code.
+"""What stages read: the hashes by which DVC notices a change, checks before anything is read, and
+the verified outputs of earlier stages.
 
-    build/inputs/<section>/<name>.json   of the files that an entry of `corpora` or `tasks` names
-    build/code.json                      stage -> digest of its code; `vocabularies`: tokenizer -> hash of its file
+    build/inputs/<section>/<name>.json   hashes of the files that an entry of corpora or tasks names
+    build/code.json                      digest of each stage's code; hash of each vocabulary's file
 
 DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first,
 every time, for each entry that is needed. The record of the sample world and of a hub is empty. A
@@ -14,42 +15,65 @@ from pathlib import Path
 
 from electra.config import digest, written
 from electra.data.tokenizer import VocabTokenizer
-from electra.errors import UserError
+from electra.errors import CorruptFile, SourceUnreachable, UserError
 from electra.files import sha256_file, write_json
-from electra.storage.manifest import read_notes, write_sealed
-from pipelines.config.params import Params
-from pipelines.sources import CustomTasks, LocalCorpus, LocalTasks
+from electra.finetuning.tasks import SQUAD
+from electra.storage.manifest import (
+    MANIFEST,
+    read_manifest,
+    read_notes,
+    verify_manifest,
+    write_sealed,
+)
+from pipelines import again
+from pipelines.config.params import PAPER, Params
+from pipelines.sources import (
+    CustomTask,
+    CustomTasks,
+    HubCorpus,
+    HubTasks,
+    LocalCorpus,
+    LocalTasks,
+    SourceConfig,
+    TaskSourceConfig,
+    hub,
+)
 from pipelines.sources.glue import official
-from pipelines.sources.paths import find_files
-from pipelines.stages import STAGES
+from pipelines.sources.paths import find_files, require_folder
+from pipelines.stages import BUILD, STAGES
 
-FOLDER = Path("build/inputs")
-CODE = Path("build/code.json")
 NOTES = Path("runs/inputs.json")
 LARGE = 1 << 30  # bytes to hash: a line then says why it takes a while
 
 
-def record(section: str, name: str, params: Params) -> None:
+def record_files(section: str, name: str, params: Params) -> None:
     """Write the hashes of an entry's files."""
     known = read_notes(NOTES).get("files", {})
     files = files_of(section, name, params)
     stamps = {file: _stamp(Path(file)) for file in files}
     changed = [
-        file for file, stamp in stamps.items() if stamp and known.get(file, [None])[0] != stamp
+        file for file in files if stamps[file] and known.get(file, [None])[0] != stamps[file]
     ]
     size = sum(stamps[file][0] for file in changed)
     if size > LARGE:
-        print(
-            f"inputs: {len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once",
-            file=sys.stderr,
-        )
-    hashed = known | {file: [stamps[file], sha256_file(Path(file))] for file in changed}
-    facts = [[Path(file).name, hashed[file][1] if stamps[file] else None] for file in files]
+        fact = f"{len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once"
+        print(f"inputs: {fact}", file=sys.stderr)
+    for file in changed:
+        known[file] = [stamps[file], sha256_file(Path(file))]
+    hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]
     if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
-        facts.append([f"tasks.{scored.tasks}", digest(written(params.tasks[scored.tasks]))])
-    write_json(FOLDER / section / f"{name}.json", facts)
+        hashes.append([f"tasks.{scored.tasks}", digest(written(params.tasks[scored.tasks]))])
+    write_json(BUILD / "inputs" / section / f"{name}.json", hashes)
     if changed:
-        write_sealed(NOTES, {"files": hashed})
+        write_sealed(NOTES, {"files": known})
+
+
+def _stamp(path: Path) -> list[int]:
+    """Return what a change of a file changes; nothing where there is none."""
+    if not path.is_file():
+        return []
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
 def record_code(params: Params) -> None:
@@ -61,20 +85,21 @@ def record_code(params: Params) -> None:
         if isinstance(tokenizer, VocabTokenizer) and Path(tokenizer.file).is_file():
             vocabularies[name] = sha256_file(Path(tokenizer.file))
     digests = {name: stage.digest for name, stage in STAGES.items() if stage.code}
-    write_json(CODE, digests | {"vocabularies": vocabularies})
+    write_json(BUILD / "code.json", digests | {"vocabularies": vocabularies})
 
 
 def files_of(section: str, name: str, params: Params) -> list[str]:
-    """Return the own files of an entry of corpora or tasks; none for the sample world and the hub.
+    """Return the user's files of an entry of corpora or tasks; none for the sample world and the
+    hub.
 
     A corpus whose documents are compared with the texts of tasks has the files of these, too.
     """
+    files: list[str] = []
     if section == "corpora":
         corpus = params.corpora[name]
-        files: list[str] = []
         for source in corpus.sources:
             if isinstance(source, LocalCorpus):
-                files += _files_of(source.files)
+                files += _files_of_patterns(source.files)
         if corpus.cleaning.decontaminate:
             files += files_of("tasks", corpus.cleaning.decontaminate.tasks, params)
         return files
@@ -82,16 +107,12 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
     if isinstance(tasks, LocalTasks):
         return [str(path) for *_, path in official(tasks.glue, tasks.squad)]
     if isinstance(tasks, CustomTasks):
-        return [
-            file
-            for task in tasks.tasks.values()
-            for file in (task.train, task.dev, task.test)
-            if file
-        ]
-    return []
+        for task in tasks.tasks.values():
+            files += _files_of_task(task)
+    return files
 
 
-def _files_of(patterns: tuple[str, ...]) -> list[str]:
+def _files_of_patterns(patterns: tuple[str, ...]) -> list[str]:
     """Return the files of each pattern that names any, less those that are left out."""
     excluded = tuple(pattern for pattern in patterns if pattern.startswith("!"))
     files: list[str] = []
@@ -100,18 +121,97 @@ def _files_of(patterns: tuple[str, ...]) -> list[str]:
             try:
                 files += map(str, find_files((pattern, *excluded), "files"))
             except UserError:
-                continue  # which the stage says
+                continue  # the stage reports it
     return files
 
 
-def _stamp(path: Path) -> list[int]:
-    """Return what a change of a file changes; nothing where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return []
-    return (
-        [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-        if path.is_file()
-        else []
-    )
+def _files_of_task(task: CustomTask) -> tuple[str, ...]:
+    return tuple(filter(None, (task.train, task.dev, task.test)))
+
+
+def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
+    """Raise SourceUnreachable or BadInput unless a source is there; read nothing of it."""
+    if isinstance(source, LocalCorpus):
+        find_files(source.files, where)
+    elif isinstance(source, HubCorpus):
+        hub.resolve(source.dataset, source.revision, where)
+    elif isinstance(source, LocalTasks):
+        for folder in filter(None, (source.glue, source.squad)):
+            require_folder(Path(folder), where)
+    elif isinstance(source, CustomTasks):
+        for task in source.tasks.values():
+            find_files(_files_of_task(task), where)
+    elif isinstance(source, HubTasks):
+        for dataset in filter(None, (source.glue, source.squad1, source.squad2)):
+            hub.resolve(dataset.dataset, dataset.revision, where)
+
+
+def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
+    """Raise SourceUnreachable or BadInput unless a source of tasks is there, with all files that
+    its fine-tunings (or only one) need.
+    """
+    check_source(params.tasks[name], f"tasks.{name}")
+    require_task_files(params, name, finetuning)
+
+
+def require_task_files(params: Params, name: str, finetuning: str = "") -> TaskSourceConfig:
+    """Return a source of tasks; raise SourceUnreachable for a file that its fine-tunings (or only
+    one) need and that is missing. A warning is enough for MNLI's second dev set.
+    """
+    source = params.tasks[name]
+    if not isinstance(source, LocalTasks):
+        return source
+    needed = needed_tasks(params, name, finetuning)
+    for task, split, path in official(source.glue, source.squad):
+        if task not in needed or split.startswith("test") or path.is_file():
+            continue
+        missing = f"tasks.{name}: there is no {path}"
+        if split in {"train", "dev"}:
+            advice = f"put the {split} rows of {task} there, or leave {task} out of {needed[task]}"
+            raise SourceUnreachable(f"{missing}; {advice}")
+        print(f"warning: {missing}; {task} is scored without its {split}", file=sys.stderr)
+    return source
+
+
+def needed_tasks(params: Params, source: str, only: str = "") -> dict[str, str]:
+    """Return task -> the key that selects it, for all fine-tunings on a source of tasks, or for the
+    `only` one.
+    """
+    keys: dict[str, str] = {}
+    for name, config in params.finetunings.items():
+        if config.tasks == source and only in {"", name}:
+            recipe = config.recipe if "run" in params.changes(name) else PAPER
+            for task in params.selected_tasks(name):
+                keys.setdefault(task, f"recipes.{recipe}.run")
+            for version in params.squad_versions(name):
+                keys.setdefault(SQUAD[version], f"recipes.{config.recipe}.squad.versions")
+    return keys or dict.fromkeys(params.finetune.run, f"recipes.{PAPER}.run")
+
+
+def encoder_folder(name: str, params: Params) -> Path:
+    """Return build/models/<name>/encoder, verified, from which fine-tuning starts; warn of a weak
+    pre-training.
+    """
+    from electra.nn.huggingface import verify_folder  # here, since importing torch takes seconds
+
+    model = BUILD / "models" / name
+    advice = again("published" if name in params.published else "pretrain", name)
+    verify_folder(model / "encoder", advice, model=name, part="encoder")
+    if (model / MANIFEST).is_file():
+        weakness = read_manifest(model, advice).get("weakness")
+        if weakness:
+            print(f"warning: models.{name}: {weakness}", file=sys.stderr)
+    return model / "encoder"
+
+
+def task_rows(name: str) -> Path:
+    """Return build/tasks/<name>, verified; since a split that is not there is no fault, one that
+    was put there is.
+    """
+    folder = BUILD / "tasks" / name
+    advice = again("tasks", name)
+    listed = verify_manifest(folder, do=advice, kind="tasks", name=name)["files"]
+    for path in sorted(folder.glob("*/*.json*")):
+        if str(path.relative_to(folder)) not in listed:
+            raise CorruptFile(f"{path}: is not in {MANIFEST}; move it away, or {advice}")
+    return folder

@@ -37,108 +37,104 @@ from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, w
 from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
 from pipelines import again
 from pipelines.config.params import Params
-from pipelines.runtime.announce import Announcer
-from pipelines.runtime.mirror import mirrored
-from pipelines.runtime.out_of_memory import enough_memory
-from pipelines.runtime.processes import is_main
-from pipelines.runtime.progress_bar import ProgressBar
-from pipelines.stages import CURVE, PRETRAINING, RESULTS
+from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
+from pipelines.stages.announce import Announcer
+from pipelines.stages.mirror import mirrored
+from pipelines.stages.out_of_memory import enough_memory
+from pipelines.stages.progress_bar import ProgressBar
 from pipelines.versioning.code import digest_of
 
-EXAMPLES, PROPOSALS = 12, 3
+EXAMPLES = 12  # rows that are kept to be looked at
+PROPOSALS = 3  # of each hidden position
 _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # others are generators
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage: train, or go on from the last checkpoint, then write everything in one go."""
-    model = params.models[name]
-    rows = ModelRows(params, model.tokens, model.electra())
-    tracker.dataset(f"tokens/{model.tokens}", rows.digest, "pretrain")
-    owner = rows.fingerprint(model.electra())
+    """Run the stage: train, or go on from the last checkpoint, then write everything in one go."""
+    tokens = params.models[name].tokens
+    config = params.models[name].electra()
+    rows = ModelRows(params, tokens, config)
+    tracker.dataset(f"tokens/{tokens}", rows.digest, "pretrain")
+    owner = rows.fingerprint(config)
     run = folder_of("pretrain", owner)
     if is_main():
         name_run(run, name, owner)
-    launch = Launch(
-        title=f"pretrain {name}",
-        origin=origin(name, run, params),
-        bar=ProgressBar,
-        announce=Announcer(),
-    )
-    with mirrored(run, bring=launch.origin is None):
-        trained = rows.train(model.electra(), run, log=tracker.metrics, launch=launch, owner=owner)
+    source = find_origin(name, run, params)
+    title = f"pretrain {name}"
+    launch = Launch(title=title, origin=source, bar=ProgressBar, announce=Announcer())
+    with mirrored(run, bring=source is None):
+        trained = rows.train(config, run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
         return
-    facts = rows.facts(model.electra(), trained)
-    folder = Path("build/models") / name
-    write_model(folder, name, model.electra(), trained, rows, facts)
+    facts = rows.facts(config, trained)
+    folder = BUILD / "models" / name
+    write_model(folder, name, config, trained, rows, facts)
     tracker.artifact(folder / CURVE)
 
 
 def run_folder(name: str, params: Params) -> Path:
-    """The folder of the run of a model's present settings and data."""
+    """Return the folder of the run of a model's present settings and data."""
     config = params.models[name].electra()
-    return folder_of(
-        "pretrain", ModelRows(params, params.models[name].tokens, config).fingerprint(config)
-    )
+    rows = ModelRows(params, params.models[name].tokens, config)
+    return folder_of("pretrain", rows.fingerprint(config))
 
 
 def runs_of(name: str) -> dict[str, Path]:
     """Return the pre-training runs of a model, by folder name."""
-    runs = [run for run in sorted((RUNS / "pretrain").glob("[!.]*")) if entry_of(run) == name]
-    return {run.name: run for run in runs if checkpoint.steps(run)}
+    runs = sorted((RUNS / "pretrain").glob("[!.]*"))
+    return {run.name: run for run in runs if entry_of(run) == name and checkpoint.steps(run)}
 
 
-def origin(name: str, run: Path, params: Params) -> Path | None:
-    """The run that the user asks to continue, if it is one of this model's: named by its folder, or
-    by the model.
+def find_origin(name: str, run: Path, params: Params) -> Path | None:
+    """Return the run that the user asks to continue, if it is one of this model's: named by its
+    folder, or by the model.
 
     A model's name means its only other run. Raises BadConfig for anything else.
     """
-    wish, known = os.environ.get(CONTINUE, ""), runs_of(name)
+    wish = os.environ.get(CONTINUE, "")
+    known = runs_of(name)
     if wish in known:
         return known[wish]
     others = [other for folder, other in known.items() if folder != run.name]
     if wish == name:
         if (newest(run) or {}).get("continued"):
-            return None  # the same command has begun it already
+            return None  # the same command has started it already
         if len(others) == 1:
             return others[0]
-    elif (
-        not wish
-        or wish in params.models
-        or wish in {other.name for other in (RUNS / "pretrain").glob("*")}
-    ):
+    elif not wish or wish in params.models or wish in {run.name for run in RUNS.glob("pretrain/*")}:
         return None
     listed = ", ".join(other.name for other in others) or "none has other settings"
-    raise BadConfig(
-        CONTINUE, f"is {wish!r}", f"a run of {name} ({listed})", "`electra runs` lists them"
-    )
+    expected = f"a run of {name} ({listed})"
+    raise BadConfig(f"{CONTINUE}: is {wish!r}; expected {expected}; `electra runs` lists them")
 
 
 class ModelRows:
     """A model's rows, verified, with what training and its record need to know of them."""
 
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
-        self.name, self.folder = tokens, Path("build/tokens") / tokens
-        *others, last = (self.folder / f"rows-{length}" for length in config.pretrain.lengths)
-        of: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
-        listed = read_manifest(self.folder, **of)["files"]
-        read = [
-            each for each in hf.TOKENIZER_FILES if each in listed or each != "vocab.txt"
-        ]  # which byte-level BPE lacks
-        read += [f"{rows.name}/{MANIFEST}" for rows in (*others, last)]  # which hash the rows
-        verify_manifest(self.folder, only=read, **of)
+        self.name = tokens
+        self.folder = BUILD / "tokens" / tokens
+        whose: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
+        listed = read_manifest(self.folder, **whose)["files"]
+        # byte-level BPE lacks vocab.txt; the manifests hash the rows
+        files = [name for name in hf.TOKENIZER_FILES if name in listed or name != "vocab.txt"]
+        files += [f"rows-{length}/{MANIFEST}" for length in config.pretrain.lengths]
+        verify_manifest(self.folder, only=files, **whose)
         self.tokenizer = tokenizers.load(self.folder)
-        identity = self.tokenizer.identity
-        self.train_rows = Rows.open(last, "train", tokenizer=identity)
-        self.valid_rows = Rows.open(last, "valid", tokenizer=identity)
-        opened = (Rows.open(rows, "train", tokenizer=identity) for rows in others)
-        self.others = {rows.length: rows for rows in opened}  # of phases with another length
+        *others, last = config.pretrain.lengths
+        self.train_rows = self._open(last, "train")
+        self.valid_rows = self._open(last, "valid")
+        # of phases with another length
+        self.others = {length: self._open(length, "train") for length in others}
         self.digest = self.train_rows.digest
-        sources = params.corpora[params.tokens[tokens].corpus].sources
-        self.label = " + ".join(
-            dict.fromkeys("sample world" if of.kind == "sample" else tokens for of in sources)
-        )
+        names = []
+        for source in params.corpora[params.tokens[tokens].corpus].sources:
+            names.append("sample world" if source.kind == "sample" else tokens)
+        self.label = " + ".join(dict.fromkeys(names))
+
+    def _open(self, length: int, split: str) -> Rows:
+        folder = self.folder / f"rows-{length}"
+        return Rows.open(folder, split, tokenizer=self.tokenizer.identity)
 
     def train(
         self,
@@ -149,7 +145,9 @@ class ModelRows:
         launch: Launch,
         owner: Fingerprint | None = None,
     ) -> Trained:
-        """Pre-train on these rows in the folder `run`, that of `fingerprint(config)` or of `owner`."""
+        """Pre-train on these rows in the folder `run`, which belongs to `owner` or else to
+        `fingerprint(config)`.
+        """
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
@@ -161,93 +159,74 @@ class ModelRows:
             )
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
-        """What a run's result is a function of, its code apart: settings, rows, tokenizer, first
-        weights.
+        """Return what a run's result is a function of, its code apart: settings, rows, tokenizer,
+        first weights.
         """
-        start = (
-            {"init_from": self._check_start(Path(config.pretrain.init_from))}
-            if config.pretrain.init_from
-            else {}
-        )
-        phases = (
-            {"phases": {str(length): rows.digest for length, rows in self.others.items()}}
-            if self.others
-            else {}
-        )
-        rows = {"train": self.train_rows.digest, "valid": self.valid_rows.digest}
-        return (
-            start
-            | phases
-            | {"config": of_config(config), **rows, "tokenizer": self.tokenizer.identity}
-        )
+        fingerprint: Fingerprint = {
+            "config": of_config(config),
+            "train": self.train_rows.digest,
+            "valid": self.valid_rows.digest,
+            "tokenizer": self.tokenizer.identity,
+        }
+        if config.pretrain.init_from:
+            fingerprint["init_from"] = self._check_start(Path(config.pretrain.init_from))
+        if self.others:
+            others = self.others.items()
+            fingerprint["phases"] = {str(length): rows.digest for length, rows in others}
+        return fingerprint
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
-        """Refuse weights of another tokenizer; returns the hash of every file that training starts
-        from.
+        """Return the hash of every file that training starts from; raise BadInput for weights of
+        another tokenizer.
         """
-        ours, hashes = self.tokenizer.pieces(), dict[str, dict[str, str]]()
+        pieces = self.tokenizer.pieces()
+        hashes: dict[str, dict[str, str]] = {}
         for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
-            if not any((inside / file).is_file() for file in hf.TOKENIZER_FILES[:2]):
-                found = f"holds neither {hf.TOKENIZER_FILES[0]} nor {hf.TOKENIZER_FILES[1]}"
+            names = hf.TOKENIZER_FILES[:2]
+            if not any((inside / name).is_file() for name in names):
+                fault = f"holds neither {names[0]} nor {names[1]}"
+                raise BadInput(f"{inside}: {fault}; put the tokenizer of these weights beside them")
+            start_pieces = tokenizers.load(inside).pieces()
+            if start_pieces != pieces:
+                fault = f"has a tokenizer with {len(start_pieces):,} pieces; expected"
+                expected = f"{len(pieces):,}, as tokens.{self.name} has"
+                for number, (piece, other) in enumerate(zip(pieces, start_pieces, strict=False)):
+                    if piece != other:
+                        fault = f"has a tokenizer with piece {number} {other!r}; expected"
+                        expected = f"{piece!r}, as tokens.{self.name} has"
+                        break
+                advice = "let the model's tokens use the tokenizer that the weights of"
                 raise BadInput(
-                    inside, found, "the tokenizer of these weights", "put it beside them"
-                )
-            theirs = tokenizers.load(inside).pieces()
-            if theirs != ours:
-                place = next(
-                    (
-                        i
-                        for i, pair in enumerate(zip(ours, theirs, strict=False))
-                        if pair[0] != pair[1]
-                    ),
-                    None,
-                )
-                where = (
-                    f"{len(theirs):,} pieces"
-                    if place is None
-                    else f"piece {place} {theirs[place]!r}"
-                )
-                expected = f"{len(ours):,}" if place is None else repr(ours[place])
-                do = "let the model's tokens use the tokenizer that the weights of pretrain.init_from were made with"
-                raise BadInput(
-                    inside,
-                    f"has a tokenizer with {where}",
-                    f"{expected}, as tokens.{self.name} has",
-                    do,
+                    f"{inside}: {fault} {expected}; {advice} pretrain.init_from were made with"
                 )
             hashes[inside.name] = hf.verify_folder(inside)
         return hashes
 
     def _counts(self) -> torch.Tensor:
-        # add one: no token is impossible
-        counts = np.ones(self.tokenizer.vocab_size, dtype=np.int64)
+        """Count the tokens of the training rows, at least one of each: no token is impossible."""
+        ids = self.tokenizer
+        counts = np.ones(ids.vocab_size, dtype=np.int64)
         for start in range(0, len(self.train_rows), 65_536):
-            counts += np.bincount(
-                self.train_rows.ids[start : start + 65_536].reshape(-1), minlength=len(counts)
-            )
-        counts[
-            [
-                self.tokenizer.pad_id,
-                self.tokenizer.cls_id,
-                self.tokenizer.sep_id,
-                self.tokenizer.mask_id,
-            ]
-        ] = 1
+            block = self.train_rows.ids[start : start + 65_536].reshape(-1)
+            counts += np.bincount(block, minlength=len(counts))
+        counts[[ids.pad_id, ids.cls_id, ids.sep_id, ids.mask_id]] = 1
         return torch.from_numpy(counts)
 
     def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
-        """What a stored result carries: data and its hashes, budget, sizes, seed, versions, device,
-        threads.
+        """Return what a stored result carries: data and its hashes, budget, sizes, seed, versions,
+        device, threads.
         """
         vocab_size = self.tokenizer.vocab_size
-        model, settings = trained.model, config.pretrain
-        parts = [(part, part.last - part.first) for part in phases_of(settings, trained.steps)]
-        epochs = sum(
-            n * part.batch / len(self.others.get(part.length, self.train_rows)) for part, n in parts
-        )
-        phases = [{"length": part.length, "batch": part.batch, "steps": n} for part, n in parts]
-        weak = weakness(trained.history[-1], self.train_rows.tokens)
-        return {
+        settings = config.pretrain
+        epochs = 0.0
+        phases = []
+        for phase in phases_of(settings, trained.steps):
+            steps = phase.last - phase.first
+            rows = self.others.get(phase.length, self.train_rows)
+            epochs += steps * phase.batch / len(rows)
+            phases.append({"length": phase.length, "batch": phase.batch, "steps": steps})
+        flops = encoder_flops(config.encoder, settings.length, vocab_size, "authors")
+        facts = {
             "label": self.label,
             "tokens_name": self.name,
             "rows_sha256": self.digest,
@@ -256,32 +235,40 @@ class ModelRows:
             "steps": trained.steps,
             "epochs": round(epochs, 3),
             "padding": round(1 - self.train_rows.tokens / self.train_rows.ids.size, 4),
-            **({"phases": phases} if settings.phases else {}),
-            **({"weakness": weak} if weak else {}),
+            "phases": phases if settings.phases else [],
+            "weakness": weakness(trained.history[-1], self.train_rows.tokens),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
-            "inference_flops": encoder_flops(
-                config.encoder, settings.length, vocab_size, "authors"
-            ),
-            "parameters": parameter_counts(model),
+            "inference_flops": flops,
+            "parameters": count_parameters(trained.model),
             "precision": trained.precision,
-            "device": str(next(model.parameters()).device.type),
+            "device": str(next(trained.model.parameters()).device.type),
             "torch": torch.__version__,
             "code": [{"step": step, "digest": code} for step, code in trained.code],
-            **({"continued": trained.continued} if trained.continued else {}),
+            "continued": trained.continued,
         }
+        for key in ("phases", "weakness", "continued"):
+            if not facts[key]:
+                del facts[key]
+        return facts
 
 
-def parameter_counts(model: Pretraining) -> dict[str, int]:
-    """Numbers of parameters: each network with its head, and both together, shared ones once."""
-
-    def count(module: torch.nn.Module) -> int:
-        return sum(parameter.numel() for parameter in module.parameters())
-
-    main, generator = model.discriminator, model.generator
-    counts = {"encoder": count(main.encoder), "discriminator": count(main), "joint": count(model)}
-    return counts | ({"generator": count(generator)} if isinstance(generator, Generator) else {})
+def count_parameters(model: Pretraining) -> dict[str, int]:
+    """Return numbers of parameters: each network with its head, and both together, shared ones
+    once.
+    """
+    parts: dict[str, torch.nn.Module] = {
+        "encoder": model.discriminator.encoder,
+        "discriminator": model.discriminator,
+        "joint": model,
+    }
+    if isinstance(model.generator, Generator):
+        parts["generator"] = model.generator
+    return {
+        name: sum(parameter.numel() for parameter in part.parameters())
+        for name, part in parts.items()
+    }
 
 
 def write_model(
@@ -295,62 +282,49 @@ def write_model(
     """Write encoder/, generator/, discriminator/ or masked_lm/ (Hugging Face), examples, numbers, a
     manifest.
     """
-    model, vocab_size = trained.model, rows.tokenizer.vocab_size
-    encoder, extras = config.encoder, model.extras()
+    model = trained.model
+    tokenizer = rows.tokenizer
+    seen = list(config.pretrain.lengths)
+    if config.pretrain.init_from:
+        for path in Path(config.pretrain.init_from).glob("*/config.json"):
+            seen.append(hf.open_folder(path.parent).trained_positions)
+    files = tokenizers.read_files(rows.folder, max(seen))
+    common = {"pad_token_id": tokenizer.pad_id, "trained_positions": max(seen)}
     card = {
         "data": rows.label,
         "recipe": plain(config),
         "results": trained.history[-1],
         "facts": facts,
     }
+    extras = model.extras()
+
+    def write(kind: str, tensors: Any, settings: Any, beside: Any) -> None:
+        text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
+        folder = temporary / kind
+        hf.write_folder(
+            folder, tensors, settings, files, text, beside=beside, model=name, part=kind
+        )
+
     with atomic_folder(folder) as temporary:
-        start = (
-            Path(config.pretrain.init_from).glob("*/config.json")
-            if config.pretrain.init_from
-            else ()
-        )
-        seen = max(
-            *config.pretrain.lengths,
-            *(hf.open_folder(path.parent).trained_positions for path in start),
-            0,
-        )
-        files = tokenizers.read_files(rows.folder, seen)
-        more = {"pad_token_id": rows.tokenizer.pad_id, "trained_positions": seen}
-        bare = config_json(encoder, vocab_size, "ElectraModel", **more)
-        networks, parts = (
-            model.networks(),
-            {"encoder": (hf.encoder_tensors(model.discriminator.encoder, ""), bare)},
-        )
-        for kind, (part, head) in networks.items():
-            settings = config_json(part.config, vocab_size, architecture_of(head), **more)
-            parts[kind] = hf.network_tensors(part, head), settings
-        for kind, (tensors, settings) in parts.items():
-            text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
-            beside = (
-                hf.extra_tensors(networks[kind][0], extras.get(kind, {}))
-                if kind in networks
-                else {}
-            )
-            hf.write_folder(
-                temporary / kind,
-                tensors,
-                settings,
-                files,
-                text,
-                beside=beside,
-                model=name,
-                part=kind,
-            )
-        write_json(temporary / "examples.json", examples(model, config, rows))
+        bare = config_json(config.encoder, tokenizer.vocab_size, "ElectraModel", **common)
+        write("encoder", hf.encoder_tensors(model.discriminator.encoder, ""), bare, {})
+        for kind, (encoder, head) in model.networks().items():
+            architecture = architecture_of(head)
+            settings = config_json(encoder.config, tokenizer.vocab_size, architecture, **common)
+            extra = hf.extra_tensors(encoder, extras.get(kind, {}))
+            write(kind, hf.network_tensors(encoder, head), settings, extra)
+        write_json(temporary / "examples.json", show_examples(model, config, rows))
         write_atomic(temporary / CURVE, curve_csv(trained.history))
         write_json(temporary / RESULTS, {**facts, **trained.history[-1]})
         write_manifest(temporary, kind="model", name=name, weakness=facts.get("weakness", ""))
 
 
 @torch.no_grad()
-def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list[dict[str, Any]]:
-    """Held-out rows as the discriminator saw them: proposals, replacements, originals, its verdicts
-    (Figure 2).
+def show_examples(
+    model: Pretraining, config: ElectraConfig, rows: ModelRows
+) -> list[dict[str, Any]]:
+    """Return held-out rows as the discriminator saw them: proposals, replacements, originals, its
+    verdicts (Figure 2).
     """
     if config.objective.name not in {"electra", "electra_15"}:
         return []
@@ -362,57 +336,53 @@ def examples(model: Pretraining, config: ElectraConfig, rows: ModelRows) -> list
     # of compiling.
     compiles = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if compiles else contextlib.nullcontext():
-        outputs, proposed_B = model(batch), proposals(model, batch, pieces)
+        outputs = model(batch)
+        proposals_B = propose(model, batch, pieces)
     assert outputs.logits_BT is not None
-    shown = []
-    for row, (length, proposed) in enumerate(
-        zip(batch.lengths_B.tolist(), proposed_B, strict=True)
-    ):
-        ids, original, replaced, logits = (
-            each[row, :length]
-            for each in (outputs.corrupted_BT, batch.ids_BT, outputs.replaced_BT, outputs.logits_BT)
+    probability_BT = outputs.logits_BT.float().sigmoid()
+    examples = []
+    for row, length in enumerate(batch.lengths_B.tolist()):
+        probabilities = probability_BT[row, :length].tolist()
+        examples.append(
+            {
+                "tokens": spell(outputs.corrupted_BT[row, :length].tolist()),
+                "original": spell(batch.ids_BT[row, :length].tolist()),
+                "replaced": outputs.replaced_BT[row, :length].tolist(),
+                "probability": [round(probability, 4) for probability in probabilities],
+                "proposals": proposals_B[row],
+            }
         )
-        seen = {
-            "tokens": spell(ids.tolist()),
-            "original": spell(original.tolist()),
-            "replaced": replaced.tolist(),
-        }
-        probability = [round(share, 4) for share in logits.float().sigmoid().tolist()]
-        shown.append({**seen, "probability": probability, "proposals": proposed})
-    return shown
+    return examples
 
 
-def proposals(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[dict[str, Any]]]:
-    """What the generator finds likeliest at each hidden place of each row."""
+def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[dict[str, Any]]]:
+    """Return what the generator finds likeliest at each hidden position of each row."""
     assert model.generator is not None
+    config = model.config.objective
     masked = mask(
-        batch.ids_BT,
-        batch.lengths_B,
-        model.special,
-        model.config.objective,
-        batch.noise,
-        model.vocab_size,
+        batch.ids_BT, batch.lengths_B, model.special, config, batch.noise, model.vocab_size
     )
     logits_MV, _ = model.generator(
         masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN
     )
     best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
-    rows: list[list[dict[str, Any]]] = [[] for _ in batch.lengths_B]
-    hidden = zip(
-        masked.positions_BN.view(-1).tolist(),
-        best.indices.tolist(),
-        best.values.tolist(),
-        strict=True,
-    )
-    for slot, (place, ids, shares) in enumerate(hidden):
-        row, number = divmod(slot, masked.positions_BN.shape[1])
-        if masked.weights_BN[row, number]:
-            each = {
-                "pieces": [pieces[i] for i in ids],
-                "probability": [round(share, 4) for share in shares],
-            }
-            rows[row].append({"place": place} | each)
-    return [sorted(row, key=lambda each: int(each["place"])) for row in rows]
+    ids_M = best.indices.tolist()
+    shares_M = best.values.tolist()
+    rows = []
+    per_row = masked.positions_BN.shape[1]
+    for row, positions in enumerate(masked.positions_BN.tolist()):
+        proposals = []
+        for number, position in enumerate(positions):
+            if masked.weights_BN[row, number]:
+                slot = row * per_row + number
+                proposal = {
+                    "place": position,
+                    "pieces": [pieces[i] for i in ids_M[slot]],
+                    "probability": [round(share, 4) for share in shares_M[slot]],
+                }
+                proposals.append(proposal)
+        rows.append(sorted(proposals, key=lambda proposal: int(proposal["place"])))
+    return rows
 
 
 def curve_csv(history: list[dict[str, Any]]) -> str:

@@ -18,38 +18,39 @@ from electra.nn.huggingface import encoder_tensors, open_folder, verify_folder, 
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
 from pipelines.sources.paths import require_folder
+from pipelines.stages import BUILD
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage."""
-    where = f"published.{name}.folder"
-    folder = require_folder(Path(params.published[name].folder), where)
+    """Run the stage."""
+    folder = require_folder(Path(params.published[name].folder), f"published.{name}.folder")
     source = open_folder(folder)
     encoder = source.encoder()
     facts = {"source": verify_folder(folder)}
-    note(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
-    with atomic_folder(Path("build/models") / name) as temporary:
+    warn_of_changes(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
+    with atomic_folder(BUILD / "models" / name) as temporary:
         tokenizer = tokenizers.load(folder)
         tokenizers.save(tokenizer, temporary / "tokenizer")
         files = tokenizers.read_files(temporary / "tokenizer", source.trained_positions)
-        more = {"pad_token_id": tokenizer.pad_id, "trained_positions": source.trained_positions}
-        config = config_json(encoder.config, encoder.vocab_size, "ElectraModel", **more)
-        card, tensors = (
-            f"ELECTRA {name}: encoder of a published model",
-            encoder_tensors(encoder, ""),
+        config = config_json(
+            encoder.config,
+            encoder.vocab_size,
+            "ElectraModel",
+            pad_token_id=tokenizer.pad_id,
+            trained_positions=source.trained_positions,
         )
-        card = model_card(card, "embed", facts)
-        write_folder(
-            temporary / "encoder", tensors, config, files, card, model=name, part="encoder"
-        )
+        card = model_card(f"ELECTRA {name}: encoder of a published model", "embed", facts)
+        tensors = encoder_tensors(encoder, "")
+        target = temporary / "encoder"
+        write_folder(target, tensors, config, files, card, model=name, part="encoder")
         write_manifest(temporary, kind="model", name=name, **facts)
     tracker.summary({"parameters": sum(parameter.numel() for parameter in encoder.parameters())})
 
 
-def note(folder: Path, hashes: dict[str, str], record: Path) -> None:
-    """Remember a foreign folder's hashes when it is first read; say so when they are others later."""
-    known = read_object(record) if record.is_file() else {}
-    for file in sorted({*known, *hashes} if known else ()):
+def warn_of_changes(folder: Path, hashes: dict[str, str], record: Path) -> None:
+    """Remember a foreign folder's hashes when it is first read; warn when they are others later."""
+    known = read_object(record) if record.is_file() else hashes
+    for file in sorted({*known, *hashes}):
         if known.get(file) != hashes.get(file):
             change = f"has sha256 {hashes.get(file)}, and had {known.get(file)} before"
             print(f"warning: {folder / file} {change}", file=sys.stderr)

@@ -9,27 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import plain
-from electra.files import atomic_folder, lock_folder, read_jsonl, write_json
+from electra.files import atomic_folder, read_jsonl, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import Job, answer_together
-from pipelines.stages import RESULTS, verified_inputs
-from pipelines.stages.glue import (
-    FINETUNING,
-    gather,
-    label,
-    of_arms,
-    place,
-    plan,
-    provenance,
-    run_jobs,
-    workers,
-)
+from pipelines.stages import BUILD, RESULTS, glue, inputs
 from pipelines.tracking import flatten
 
-FILES = {
+SUFFIXES = {
     "dev.json": ".json",
     "dev-null-odds.json": "-null-odds.json",
     "dev-nbest.json": "-nbest.json",
@@ -37,61 +26,56 @@ FILES = {
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """The stage: every version, arm and seed; then answers and scores. Nothing where a source has
-    no SQuAD.
+    """Run the stage: every version, arm and seed; then answers and scores. Nothing where a source
+    has no SQuAD.
     """
     config = params.finetunings[name]
-    rows, encoder = (
-        verified_inputs.task_rows(config.tasks),
-        verified_inputs.encoder(config.model, params),
-    )
-    jobs = []
-    for version in (wanted := params.squad_versions(name)):
-        settings = params.finetune.resolve_squad(params.changes(name), f"recipes.{config.recipe}")
-        jobs += plan(SQUAD[version], settings, rows, encoder)
-    with lock_folder(FINETUNING / f".squad-{name}"):
-        records = run_jobs(jobs, workers(params, config.model), f"squad {name}", tracker)
-        with atomic_folder(Path("build/squad") / name) as folder:
-            gather(jobs, folder, FILES)
-            together = ensembles(jobs, folder)
-            versions = {
-                place(job): summary.of_task(job.task, records[job.task.name]) for job in jobs
-            }
-            for version in wanted:
-                versions[version]["baselines"] = {
-                    "never_answering": never_answering(rows / SQUAD[version])
-                }
-            for version, figures in together.items():
-                versions[version]["ensemble"] = figures
-            result = {
-                **label(params, config.tasks),
-                "versions": versions,
-                "provenance": provenance(jobs),
-            }
-            write_json(folder / RESULTS, result)
-            write_manifest(folder, kind="squad", name=name)
+    rows = inputs.task_rows(config.tasks)
+    encoder = inputs.encoder_folder(config.model, params)
+    jobs: list[Job] = []
+    for version in params.squad_versions(name):
+        jobs += glue.plan_task(SQUAD[version], params.task_config(name, "squad"), rows, encoder)
+    workers = glue.count_workers(params, config.model)
+    records = glue.run_jobs(jobs, workers, f"squad {name}", tracker)
+    versions: dict[str, Any] = {}
+    for version in params.squad_versions(name):
+        task = SQUAD[version]
+        first = next(job for job in jobs if job.task.name == task)
+        versions[version] = summary.summarize_task(first.task, records[task])
+        versions[version]["baselines"] = {"never_answering": never_answering(rows / task)}
+    with atomic_folder(BUILD / "squad" / name) as folder:
+        glue.copy_outputs(jobs, folder, SUFFIXES)
+        for version, figures in write_ensembles(jobs, folder).items():
+            versions[version]["ensemble"] = figures
+        result = {
+            **glue.label(params, config.tasks),
+            "versions": versions,
+            "provenance": glue.provenance(jobs),
+        }
+        write_json(folder / RESULTS, result)
+        write_manifest(folder, kind="squad", name=name)
 
 
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use."""
-    recipe = f"recipes.{params.finetunings[name].recipe}"
-    return flatten(plain(params.finetune.resolve_squad(params.changes(name), recipe)))
+    return flatten(plain(params.task_config(name, "squad")))
 
 
 def never_answering(rows: Path) -> float:
-    """Exact match and F1, in points, of one who leaves every dev question unanswered."""
+    """Return exact match and F1, in points, of one who leaves every dev question unanswered."""
     dev = read_jsonl(rows / "dev.jsonl")
     return round(100 * sum(not row["answers"] for row in dev) / len(dev), 4)
 
 
-def ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
-    """The seeds of each version and arm as one, where the settings ask for it: its files and its
-    dev scores.
+def write_ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
+    """Write the answers of the seeds of each version and arm as one, where the settings ask for it;
+    return their dev scores.
     """
     scores: dict[str, dict[str, Any]] = {}
-    for (_, arm), runs in of_arms([job for job in jobs if job.candidates]):
-        (figures, files), version = answer_together(runs), place(runs[0])
+    for (_, arm), runs in glue.group_by_arm([job for job in jobs if job.candidates]):
+        figures, files = answer_together(runs)
+        version = glue.folder_name(runs[0])
         for name, content in files.items():
-            write_json(folder / version / f"{arm}-ensemble{FILES[name]}", content)
+            write_json(folder / version / f"{arm}-ensemble{SUFFIXES[name]}", content)
         scores.setdefault(version, {})[arm] = {"seeds": [job.seed for job in runs], **figures}
     return scores

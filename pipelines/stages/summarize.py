@@ -3,7 +3,7 @@ keeps.
 
     results/tiny/<stage>.json     results.json of the name's stages, and of all that they rest on
     results/curves/tiny.csv       the curve of pre-training, which `dvc plots show` draws
-    results/summary/tiny.json     the few numbers that `dvc metrics show` and `diff` set side by side
+    results/summary/tiny.json     the few numbers that `dvc metrics show` and `diff` compare
 
 Only what params.yaml `run` selects is copied, so that a table has no empty rows.
 """
@@ -23,64 +23,50 @@ from pipelines.tracking import NOTE, leaves
 
 WITH_SCORES = ("pretrain", "glue", "squad", "ablation")
 
-PRETRAINING = (
-    "mlm_accuracy",
-    "replaced_rate",
-    "disc_auc",
-    "disc_precision",
-    "disc_recall",
-    "flops",
-)
+PRETRAINING = "mlm_accuracy", "replaced_rate", "disc_auc", "disc_precision", "disc_recall", "flops"
+Values = dict[str, Any]
 
 
 def summarize(name: str, params: Params) -> None:
     """Write the files of a name in results/."""
     results = Path("results")
-    target = results / name
     if name in params.ablations:
         keys = [f"ablation@{name}"]
     else:
         params.require("models", name)
         keys = [f"glue@{name}", f"squad@{name}"]
-    for key in keys[:]:
-        keys += ancestors(key, params)
-    for key in dict.fromkeys(keys):
-        stage, _, of = key.partition("@")
-        source = STAGES[stage].results(of)
+    copied: dict[str, Values] = {}
+    for key in dict.fromkeys((*keys, *ancestors(keys[0], params))):
+        stage, _, entry = key.partition("@")
+        source = STAGES[stage].results(entry)
         files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
-        verify_manifest(source.parent, only=files, do=again(stage, of), name=of)
-        write_json(target / f"{stage}.json", read_json(source))
+        verify_manifest(source.parent, only=files, do=again(stage, entry), name=entry)
+        copied[stage] = read_json(source)
+        write_json(results / name / f"{stage}.json", copied[stage])
         if stage == "pretrain":
-            write_atomic(results / "curves" / f"{name}.csv", source.with_name(CURVE).read_bytes())
-    with as_written(f"{target}/*.json"):
+            curve = source.with_name(CURVE).read_bytes()
+            write_atomic(results / "curves" / f"{name}.csv", curve)
+    with as_written(f"{results / name}/*.json"):
         if name in params.ablations:
-            values = of_ablation(read_json(target / "ablation.json"))
+            values = summarize_ablation(copied["ablation"])
         else:
-            values = of_model(
-                *(read_json(target / f"{stage}.json") for stage in ("pretrain", "glue", "squad"))
-            )
+            values = summarize_model(copied["pretrain"], copied["glue"], copied["squad"])
     write_json(results / "summary" / f"{name}.json", values)
 
 
-def of_model(
-    pretrain: dict[str, Any], glue: dict[str, Any], squad: dict[str, Any]
-) -> dict[str, Any]:
+def summarize_model(pretrain: Values, glue: Values, squad: Values) -> Values:
     """Return pre-training as it ended, and mean scores over seeds of both arms, in points."""
-    values: dict[str, Any] = {
-        key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None
-    }
+    values = {key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None}
     for arm in ("pretrained", "scratch"):
-        scores = {task: facts[arm]["mean"] for task, facts in glue["tasks"].items() if arm in facts}
-        for version, facts in squad.get("versions", {}).items():
-            if arm in facts:
-                scores[f"squad{version}_f1"] = facts[arm]["mean"]
-        if arm in glue["average"]:
-            scores["average"] = glue["average"][arm]["mean"]
-        values[arm] = scores
+        facts = dict(glue["tasks"])
+        for version, of_version in squad.get("versions", {}).items():
+            facts[f"squad{version}_f1"] = of_version
+        facts["average"] = glue["average"]
+        values[arm] = {key: score[arm]["mean"] for key, score in facts.items() if arm in score}
     return values
 
 
-def of_ablation(ablation: dict[str, Any]) -> dict[str, Any]:
+def summarize_ablation(ablation: Values) -> Values:
     """Return the mean over tasks of each arm that was trained."""
     return {
         arm: facts["average"]["mean"]
@@ -145,21 +131,20 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
         return
     values = read_json(path)
     tracker.summary(stage_numbers(stage, values))
-    shown = dict(leaves(headline(stage, values), "/"))
-    shown = {key: shown[key] for key in sorted(shown, key=lambda key: "average" not in key)[:4]}
-    note = "; ".join(f"{key} {value:.4g}" for key, value in shown.items())
+    numbers = dict(leaves(headline(stage, values), "/"))
+    # an arm without scores is an empty section
+    first = sorted(filter(numbers.get, numbers), key=lambda key: "average" not in key)
+    note = "; ".join(f"{key} {numbers[key]:.4g}" for key in first[:4])
     tracker.tags({NOTE: f"{values.get('label', '')}: {note}"})
     tracker.artifact(path)
     for card in sorted(path.parent.glob(f"**/{CARD}")):
         tracker.artifact(card, f"cards/{card.parent.relative_to(path.parent)}")
 
 
-def headline(stage: str, values: dict[str, Any]) -> dict[str, Any]:
+def headline(stage: str, values: Values) -> Values:
     """Return the few numbers of one stage's results that a page begins with."""
-    nothing: dict[str, Any] = {"tasks": {}, "average": {}}
     if stage == "ablation":
-        return of_ablation(values)
-    pretrain = values if stage == "pretrain" else {}
-    return of_model(
-        pretrain, values if stage == "glue" else nothing, values if stage == "squad" else {}
-    )
+        return summarize_ablation(values)
+    parts: Values = {"pretrain": {}, "glue": {"tasks": {}, "average": {}}, "squad": {}}
+    parts[stage] = values
+    return summarize_model(parts["pretrain"], parts["glue"], parts["squad"])

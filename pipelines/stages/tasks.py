@@ -17,11 +17,9 @@ from electra.errors import BadInput
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
-from pipelines.runtime.progress_bar import ProgressBar, print_left_out
 from pipelines.sources import (
     CustomTasks,
     HubTasks,
-    LocalTasks,
     SampleTasks,
     TaskSourceConfig,
     custom_tasks,
@@ -30,8 +28,9 @@ from pipelines.sources import (
     squad,
 )
 from pipelines.sources.paths import require_folder
-from pipelines.stages import RESULTS
-from pipelines.stages.required_files import source_of
+from pipelines.stages import BUILD, RESULTS
+from pipelines.stages.inputs import require_task_files
+from pipelines.stages.progress_bar import ProgressBar, print_left_out
 from pipelines.text.cleaning import QuarantineConfig, Rejected
 
 if TYPE_CHECKING:
@@ -43,12 +42,13 @@ Split = tuple[str, str, Iterator[Row | Rejected]]  # task, split, rows
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
-    """The stage: params.yaml `tasks.<name>` → build/tasks/<name>."""
-    folder = Path("build/tasks") / name
-    metrics = gather(source_of(params, name), f"tasks.{name}", folder)
-    bad, key = metrics["quarantined"], f"tasks.{name}"
-    more = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
-    print_left_out(key, bad, metrics["rows"] + bad, "rows", "cannot be read", more)
+    """Run the stage: params.yaml `tasks.<name>` → build/tasks/<name>."""
+    folder = BUILD / "tasks" / name
+    key = f"tasks.{name}"
+    metrics = gather(require_task_files(params, name), key, folder)
+    bad = metrics["quarantined"]
+    advice = f"see {folder / 'quarantine.jsonl'}, and {key}.quarantine to change it"
+    print_left_out(key, bad, metrics["rows"] + bad, "rows", "cannot be read", advice)
     tracker.summary(metrics["tasks"])
     tracker.dataset(f"tasks/{name}", sha256_file(folder / MANIFEST), "tasks")
 
@@ -57,49 +57,43 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     """Write the rows of every task that the source has to `folder`; return the rows kept and
     quarantined.
     """
-    counts: dict[str, dict[str, dict[str, int]]] = {}
+    tasks: dict[str, dict[str, dict[str, int]]] = {}
     quarantine: list[dict[str, str]] = []
-    trained: dict[str, set[int]] = {}
+    training_inputs: set[int] = set()
+    total = 0
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
-            kept, bad = read_split(
-                task, split, _shown(rows, task, progress), where, source.quarantine
-            )
+            shown = _with_progress(rows, task, progress)
+            kept, bad = read_split(task, split, shown, where, source.quarantine)
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
-            counts.setdefault(task, {})[split] = {"rows": len(kept), "quarantined": len(bad)}
             quarantine += bad
+            total += len(kept)
+            counts = {"rows": len(kept), "quarantined": len(bad)}
+            tasks.setdefault(task, {})[split] = counts
             if split == "train":
-                trained = {task: {input_of(row) for row in kept}}
-            elif same := sum(input_of(row) in trained.get(task, ()) for row in kept):
-                counts[task][split]["also_in_train"] = same
-                warning = f"{same:,} of {len(kept):,} rows of {task} {split} are training rows, too"
-                print(f"warning: {where}: {warning}", file=sys.stderr)
+                training_inputs = set(map(hash_input, kept))
+            elif "train" in tasks[task]:
+                repeated = sum(hash_input(row) in training_inputs for row in kept)
+                if repeated:
+                    counts["also_in_train"] = repeated
+                    fact = f"{repeated:,} of {len(kept):,} rows of {task} {split}"
+                    print(f"warning: {where}: {fact} are training rows, too", file=sys.stderr)
         if isinstance(source, CustomTasks):
-            for task, each in source.tasks.items():
-                write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, each)))
-        if not counts:
-            raise BadInput(
-                where,
-                "has none of the tasks",
-                "official files of GLUE or SQuAD",
-                "check the folders",
-            )
+            for task, config in source.tasks.items():
+                write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, config)))
+        if not tasks:
+            sentence = "has none of the tasks; put official files of GLUE or SQuAD in its folders"
+            raise BadInput(f"{where}: {sentence}")
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
-        rows_in_all = sum(split["rows"] for splits in counts.values() for split in splits.values())
-        metrics = {
-            "source": source.kind,
-            "rows": rows_in_all,
-            "quarantined": len(quarantine),
-            "tasks": counts,
-        }
+        bad_rows = len(quarantine)
+        metrics = {"source": source.kind, "rows": total, "quarantined": bad_rows, "tasks": tasks}
         write_json(temporary / RESULTS, metrics)
-        write_manifest(
-            temporary, kind="tasks", name=where.rpartition(".")[2], source=source.kind, tasks=counts
-        )
+        name = where.rpartition(".")[2]
+        write_manifest(temporary, kind="tasks", name=name, source=source.kind, tasks=tasks)
     return metrics
 
 
-def _shown(
+def _with_progress(
     rows: Iterator[Row | Rejected], task: str, progress: ProgressBar
 ) -> Iterator[Row | Rejected]:
     for row in rows:
@@ -107,88 +101,94 @@ def _shown(
         yield row
 
 
-def input_of(row: Row) -> int:
-    """A hash of what a model sees of a row, without regard to case and spaces."""
-    texts = (
-        row["words"]
-        if "words" in row
-        else [row.get(key) or "" for key in ("a", "b", "question", "context")]
-    )
+def hash_input(row: Row) -> int:
+    """Return a hash of what a model sees of a row, without regard to case and spaces."""
+    texts = row.get("words") or [row.get(key) or "" for key in ("a", "b", "question", "context")]
     return hash(tuple(" ".join(text.lower().split()) for text in texts))
 
 
 def read_split(
     task: str, split: str, rows: Iterable[Row | Rejected], where: str, config: QuarantineConfig
 ) -> tuple[list[Row], list[dict[str, str]]]:
-    """The good and the bad rows of a split. Stops when it is empty or has more bad ones than the
-    quarantine tolerates; the sentence shows the first.
+    """Return the good and the bad rows of a split.
+
+    Raises BadInput when it is empty or has more bad rows than the quarantine tolerates; the
+    sentence shows the first.
     """
-    kept, bad = list[Row](), list[dict[str, str]]()
+    kept: list[Row] = []
+    bad: list[dict[str, str]] = []
     for row in rows:
         if isinstance(row, Rejected):
             bad.append(asdict(row))
         else:
             kept.append(row)
     count = len(kept) + len(bad)
-    if len(bad) > config.tolerated(count) or (bad and not kept):
-        found = f"{bad[0]['reason']} (the first of {len(bad):,} bad rows of {count:,} in {task} {split})"
-        do = "fix the file, or raise `quarantine` to leave such rows out"
-        raise BadInput(bad[0]["where"], found, f"at most {config.tolerated(count):,}", do)
+    tolerated = config.tolerated(count)
+    if len(bad) > tolerated or (bad and not kept):
+        first = f"the first of {len(bad):,} bad rows of {count:,} in {task} {split}"
+        fault = f"{bad[0]['reason']} ({first}); expected at most {tolerated:,}"
+        advice = "fix the file, or raise `quarantine` to leave such rows out"
+        raise BadInput(f"{bad[0]['where']}: {fault}; {advice}")
     if not kept:
-        raise BadInput(where, f"has no rows in {task} {split}", "at least one")
+        raise BadInput(f"{where}: has no rows in {task} {split}")
     return kept, bad
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
-    """Every task and split that a source has, with its rows unread."""
-    if isinstance(source, SampleTasks):
+    """Yield every task and split that a source has, with its rows unread; tasks and splits without
+    a file are left out.
+
+    The sample world writes its files to the folder `official`.
+    """
+    if isinstance(source, CustomTasks):
+        for task, config in source.tasks.items():
+            for split in ("train", "dev", "test"):
+                if name := getattr(config, split):
+                    labelled = split != "test"
+                    yield (
+                        task,
+                        split,
+                        custom_tasks.read_rows(Path(name), config, task, labelled=labelled),
+                    )
+    elif isinstance(source, HubTasks):
+        yield from hub_splits(source, where)
+    elif isinstance(source, SampleTasks):
         from pipelines.sources.sample_world import write_tasks
 
         official.mkdir(parents=True)
         write_tasks(official, source.seed)
-        source = LocalTasks(
-            kind="local", glue=str(official / "glue"), squad=str(official / "squad")
-        )
-    if isinstance(source, LocalTasks):  # tasks and splits without a file are left out
-        for key, folder in (("glue", source.glue), ("squad", source.squad)):
-            if folder:
-                require_folder(Path(folder), f"{where}.{key}")
-        for task, split, path in glue.official(source.glue, source.squad):
-            if path.is_file():
-                yield (
-                    task,
-                    split,
-                    squad.read_json(path)
-                    if task in squad.FILES
-                    else glue.read_tsv(path, task, split),
-                )
-    elif isinstance(source, CustomTasks):
-        for task, each in source.tasks.items():
-            for split, name in (("train", each.train), ("dev", each.dev), ("test", each.test)):
-                if name:
-                    yield (
-                        task,
-                        split,
-                        custom_tasks.read_rows(Path(name), each, task, labelled=split != "test"),
-                    )
+        yield from _official_splits(str(official / "glue"), str(official / "squad"))
     else:
-        yield from hub_splits(source, where)
+        for key in ("glue", "squad"):
+            if folder := getattr(source, key):
+                require_folder(Path(folder), f"{where}.{key}")
+        yield from _official_splits(source.glue, source.squad)
+
+
+def _official_splits(glue_folder: str | None, squad_folder: str | None) -> Iterator[Split]:
+    for task, split, path in glue.official(glue_folder, squad_folder):
+        if path.is_file():
+            if task in squad.FILES:
+                yield task, split, squad.read_json(path)
+            else:
+                yield task, split, glue.read_tsv(path, task, split)
 
 
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:
-    """GLUE and SQuAD of the hub, at the commits that the settings name."""
+    """Yield GLUE and SQuAD of the hub, at the commits that the settings name."""
     if source.glue:
-        name, commit = (
-            source.glue.dataset,
-            hub.resolve(source.glue.dataset, source.glue.revision, f"{where}.glue"),
-        )
+        name = source.glue.dataset
+        place = f"{where}.glue"
+        commit = hub.resolve(name, source.glue.revision, place)
         for task, layout in glue.LAYOUTS.items():
-            for split, config, theirs in layout.hub_places(task):
-                rows = hub.read_rows(name, config, theirs, commit, f"{where}.glue")
-                yield task, split, glue.hub_rows(rows, task, f"{name}/{config}/{theirs}")
-    for task, part in (("squad1", source.squad1), ("squad2", source.squad2)):
-        if part:
-            commit = hub.resolve(part.dataset, part.revision, f"{where}.{task}")
-            for split, theirs in (("train", "train"), ("dev", "validation")):
-                rows = hub.read_rows(part.dataset, None, theirs, commit, f"{where}.{task}")
-                yield task, split, squad.hub_rows(rows, task, f"{part.dataset}/{theirs}")
+            for split, config, hub_split in layout.hub_places(task):
+                rows = hub.read_rows(name, config, hub_split, commit, place)
+                yield task, split, glue.hub_rows(rows, task, f"{name}/{config}/{hub_split}")
+    for task in ("squad1", "squad2"):
+        if dataset := getattr(source, task):
+            name = dataset.dataset
+            place = f"{where}.{task}"
+            commit = hub.resolve(name, dataset.revision, place)
+            for split, hub_split in (("train", "train"), ("dev", "validation")):
+                rows = hub.read_rows(name, None, hub_split, commit, place)
+                yield task, split, squad.hub_rows(rows, task, f"{name}/{hub_split}")

@@ -2,8 +2,10 @@
 valid.
 
 1. tokenizer  trained on the corpus, or a published vocabulary
-2. unit       one shard of documents: tokenize once, pack for every length          any process, in any order
-3. collect    join the shards' rows, repeat scarce sources as the weights ask      one process, in the shards' order
+2. unit       one shard of documents: tokenize once, pack for every length (any process, in any
+              order)
+3. collect    join the shards' rows, repeat scarce sources as the weights ask (one process, in the
+              shards' order)
 
 A document is held out (valid) by the hash of its text alone, so neither a repetition nor another
 order can leak it. A killed run goes on with the shards that are missing.
@@ -42,10 +44,10 @@ from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines import again
-from pipelines.runtime.progress_bar import print_left_out
-from pipelines.runtime.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.sources import hub
-from pipelines.stages import RESULTS, STAGES
+from pipelines.stages import BUILD, RESULTS, STAGES
+from pipelines.stages.progress_bar import print_left_out
+from pipelines.stages.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
@@ -54,66 +56,56 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 1 << 20  # text that is tokenized at once
 MUCH_PADDING = 0.2  # of the rows' tokens: more is worth a warning
+COUNTED = ("documents", "lines", "tokens", "characters", "unknown_characters", "documents_valid")
 Counts = dict[str, Any]
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
-    """The stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
+    """Run the stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
     config = params.tokens[name]
-    folder, corpus = Path("build/tokens") / name, Path("build/corpus") / config.corpus
+    folder = BUILD / "tokens" / name
+    corpus = BUILD / "corpus" / config.corpus
     form = params.corpora[config.corpus].cleaning.unicode
     metrics = make_rows(config, f"tokens.{name}", corpus, folder, form=form)
-    tell_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
+    print_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
     tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
 
 
-def tell_losses(config: TokensConfig, where: str, metrics: dict[str, Any], noted: Path) -> None:
-    """What packing cut off or left empty, and what the vocabulary has no pieces for."""
+def print_losses(config: TokensConfig, where: str, metrics: dict[str, Any], results: Path) -> None:
+    """Print what packing cut off or left empty, and what the vocabulary has no pieces for."""
+    keys = "lines: sentences or overflow: carry"
+    if config.packing.lines == "sentences":
+        keys = "overflow: carry"
+    advice = f"see {results}, and {where}.packing ({keys}) to change it"
     for length, splits in metrics["rows"].items():
-        read, lost = (
-            sum(one[key] for one in splits.values()) for key in ("tokens_read", "tokens_discarded")
-        )
-        keys = (
-            "overflow: carry"
-            if config.packing.lines == "sentences"
-            else "lines: sentences or overflow: carry"
-        )
-        why = f"did not fit rows of {length}"
-        print_left_out(
-            where,
-            lost,
-            read,
-            "tokens",
-            why,
-            f"see {noted}, and {where}.packing ({keys}) to change it",
-        )
-        if (padding := splits["train"]["padding"]) > MUCH_PADDING:
-            found = f"{padding:.1%} of its rows of {length} is padding, which is computed and teaches nothing"
+        read = sum(counts["tokens_read"] for counts in splits.values())
+        lost = sum(counts["tokens_discarded"] for counts in splits.values())
+        print_left_out(where, lost, read, "tokens", f"did not fit rows of {length}", advice)
+        padding = splits["train"]["padding"]
+        if padding > MUCH_PADDING:
+            fact = f"{padding:.1%} of its rows of {length} is padding"
+            cost = "which is computed and teaches nothing"
             do = "`packing: {rule: packed}` or shorter rows (lengths) fill them"
-            print(f"warning: {where}: {found}; {do}", file=sys.stderr)
-    unknown, characters = metrics["unknown_characters"], metrics["characters"]
-    more = f"see {noted}, and {where}.tokenizer to change it"
-    print_left_out(where, unknown, characters, "characters", "became [UNK]", more)
+            print(f"warning: {where}: {fact}, {cost}; {do}", file=sys.stderr)
+    unknown = metrics["unknown_characters"]
+    advice = f"see {results}, and {where}.tokenizer to change it"
+    characters = metrics["characters"]
+    print_left_out(where, unknown, characters, "characters", "became [UNK]", advice)
 
 
 def run_folder(name: str, params: "Params") -> Path:
-    """Where the tokenizer and finished shards of these settings and their corpus lie until all are
-    there.
+    """Return where the tokenizer and finished shards of these settings and their corpus lie until
+    all are there.
     """
     config = params.tokens[name]
-    return folder_of(
-        "tokens", _fingerprint(config, _manifest(config, Path("build/corpus") / config.corpus))
-    )
+    manifest = _manifest(config, BUILD / "corpus" / config.corpus)
+    return folder_of("tokens", digest(config, manifest["files"]))
 
 
 def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
     return read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
-
-
-def _fingerprint(config: TokensConfig, manifest: dict[str, Any]) -> str:
-    return digest(config, manifest["files"])
 
 
 def make_rows(
@@ -124,26 +116,26 @@ def make_rows(
     runs: Path = RUNS,
     form: Form = "NFC",
 ) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder`; return the counts; `runs` holds unfinished runs'
-    shards, `form` is the normal form of the corpus.
+    """Write tokenizer and rows to `folder`; return the counts.
+
+    `runs` holds unfinished runs' shards, `form` is the normal form of the corpus.
     """
     manifest = _manifest(config, corpus)
-    of = MadeOf(_fingerprint(config, manifest), STAGES["tokens"].digest)
-    work = folder_of("tokens", of.fingerprint, runs)
-    name_run(work, where.rpartition(".")[2], of.fingerprint)
+    made = MadeOf(digest(config, manifest["files"]), STAGES["tokens"].digest)
+    work = folder_of("tokens", made.fingerprint, runs)
+    name_run(work, where.rpartition(".")[2], made.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
+    tokenizer = work / "tokenizer"
+    prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
-        made = work / "tokenizer"
-        trained = finish_unit(
-            made, of, functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
-        )
+        trained = finish_unit(tokenizer, made, prepare)
         jobs = [
-            PackJob(corpus / name, hashes[name], number, made, config)
+            PackJob(corpus / name, hashes[name], number, tokenizer, config)
             for number, name in enumerate(shards)
         ]
-        counts = finish_units(work, of, pack_shard, jobs, Shown(where, sizes, "tokens"))
+        counts = finish_units(work, made, pack_shard, jobs, Shown(where, sizes, "tokens"))
         facts = {"long_words": trained["long_words"], **mixed_code([trained, *counts])}
         metrics = collect(config, where, manifest, counts, work, folder, facts)
         remove(work)
@@ -159,24 +151,25 @@ def prepare_tokenizer(
     folder: Path,
 ) -> dict[str, Any]:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
-    settings, counts = config.tokenizer, Counter[str](long_words=0)
-    cased: dict[str, Any] = {
+    settings = config.tokenizer
+    counts = Counter[str](long_words=0)
+    case: dict[str, Any] = {
         "lowercase": settings.lowercase,
         "strip_accents": settings.strip_accents,
         "form": form,
     }
     if isinstance(settings, TrainTokenizer):
         lines = SampleLines(corpus, hashes, settings.megabytes << 20)
-        made = wordpiece.train_wordpiece(
-            lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **cased
+        tokenizer = wordpiece.train_wordpiece(
+            lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **case
         )
     elif isinstance(settings, HubTokenizer):
         file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
-        made = wordpiece.load(file, **cased)
+        tokenizer = wordpiece.load(file, **case)
     else:
-        made = wordpiece.load(Path(settings.file), **cased)
-    wordpiece.save(made, folder)
-    return {"identity": made.identity, **counts}
+        tokenizer = wordpiece.load(Path(settings.file), **case)
+    wordpiece.save(tokenizer, folder)
+    return {"identity": tokenizer.identity, **counts}
 
 
 @dataclass(frozen=True)
@@ -200,22 +193,24 @@ class SampleLines:
 
 
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
-    """The texts of a shard of documents, after its bytes were checked."""
-    do = again("corpus", path.parent.name)
-    with readable(path, do):
-        if (found := sha256_once(path)) != sha256:
-            raise CorruptFile(path, f"has sha256 {found}", sha256, do)
+    """Yield the texts of a shard of documents, after its bytes were checked."""
+    advice = again("corpus", path.parent.name)
+    with readable(path, advice):
+        actual = sha256_once(path)
+        if actual != sha256:
+            raise CorruptFile(f"{path}: has sha256 {actual}; expected {sha256}; {advice}")
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
                 yield json.loads(line)["text"]
 
 
 def split_of(text: str, seed: int, valid_fraction: float) -> str:
-    """`valid` for the documents held out: a matter of the text, the seed and the fraction only."""
-    key = hashlib.blake2b(
-        text.encode(), digest_size=8, key=seed.to_bytes(8, "little", signed=True)
-    ).digest()
-    return "valid" if int.from_bytes(key, "little") < valid_fraction * 2**64 else "train"
+    """Return `valid` for a document that is held out: a matter of the text, the seed and the
+    fraction only.
+    """
+    key = seed.to_bytes(8, "little", signed=True)
+    place = hashlib.blake2b(text.encode(), digest_size=8, key=key).digest()
+    return "valid" if int.from_bytes(place, "little") < valid_fraction * 2**64 else "train"
 
 
 @dataclass(frozen=True)
@@ -237,25 +232,29 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
     """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return counts of it and of each row
     set.
     """
-    config, tokenizer = job.config, _load(job.tokenizer)
+    config = job.config
+    tokenizer = _load(job.tokenizer)
     total: Counter[str] = Counter()
-    packers, writers = dict[tuple[int, str], Packer](), dict[tuple[int, str], RowWriter]()
+    packers: dict[tuple[int, str], Packer] = {}
+    writers: dict[tuple[int, str], RowWriter] = {}
     for length, split in itertools.product(config.lengths, SPLITS):
+        rows_folder = folder / f"rows-{length}"
+        rows_folder.mkdir(exist_ok=True)
         seed = derive(config.seed, f"packing/{split}", job.number, length)
         packers[length, split] = Packer(length, tokenizer, config.packing, seed)
-        (folder / f"rows-{length}").mkdir(exist_ok=True)
-        writers[length, split] = RowWriter(folder / f"rows-{length}", split, length, tokenizer)
+        writers[length, split] = RowWriter(rows_folder, split, length, tokenizer)
 
     def pack(texts: list[str]) -> None:
         documents = [lines_of(text, config.packing) for text in texts]
-        every = [line for lines in documents for line in lines]
-        encoded = iter(found := tokenizer.encode_bytes(every))
-        total["characters"] += sum(len(line) - line.count(" ") for line in every)
-        total["unknown_characters"] += tokenizer.unknown_characters(every, found)
-        for text, lines in zip(texts, documents, strict=True):
+        lines = list(itertools.chain.from_iterable(documents))
+        encoded = tokenizer.encode_bytes(lines)
+        total["characters"] += sum(len(line) - line.count(" ") for line in lines)
+        total["unknown_characters"] += tokenizer.unknown_characters(lines, encoded)
+        rest = iter(encoded)
+        for text, document in zip(texts, documents, strict=True):
             split = split_of(text, config.seed, config.valid_fraction)
-            tokens = [next(encoded) for _ in lines]
-            total.update({f"documents_{split}": 1, "documents": 1, "lines": len(lines)})
+            tokens = list(itertools.islice(rest, len(document)))
+            total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
             total["tokens"] += sum(map(len, tokens)) // tokenizer.dtype.itemsize
             for length in config.lengths:
                 packer = packers[length, split]
@@ -270,9 +269,9 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             if key[0] == config.lengths[0]:
                 total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
-    with room(folder), contextlib.ExitStack() as opened:
+    with room(folder), contextlib.ExitStack() as stack:
         for writer in writers.values():
-            opened.enter_context(writer)
+            stack.enter_context(writer)
         batch: list[str] = []
         size = 0
         for text in read_texts(job.path, job.sha256):
@@ -281,36 +280,32 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             if size >= BATCH_CHARACTERS:
                 pack(batch)
                 flush()
-                batch, size = [], 0
+                batch = []
+                size = 0
         pack(batch)
         for packer in packers.values():
             packer.finish()
         flush()
+    rows = {}
     for (length, split), packer in packers.items():
         counts = packer.counts
-        assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], (
-            length,
-            split,
-            counts,
-        )
-    rows = {f"{length}/{split}": dict(packer.counts) for (length, split), packer in packers.items()}
+        assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], counts
+        rows[f"{length}/{split}"] = dict(counts)
     return {**total, "rows": rows}
 
 
 def lines_of(text: str, config: PackingConfig) -> list[str]:
-    """The lines of a document: its paragraphs, or their sentences."""
+    """Return the lines of a document: its paragraphs, or their sentences."""
     lines = text.split("\n")
-    return (
-        lines
-        if config.lines == "paragraphs"
-        else [piece for line in lines for piece in sentences(line)]
-    )
+    if config.lines == "paragraphs":
+        return lines
+    return list(itertools.chain.from_iterable(map(sentences, lines)))
 
 
 def collect(
     config: TokensConfig,
     where: str,
-    manifest: Any,
+    manifest: dict[str, Any],
     counts: list[Counts],
     work: Path,
     folder: Path,
@@ -319,90 +314,77 @@ def collect(
     """Join the finished shards into the tokens folder, in order, and return the metrics, with
     `facts` among them.
     """
-    tokenizer, total = wordpiece.load(work / "tokenizer"), Counter[str]()
+    tokenizer = wordpiece.load(work / "tokenizer")
+    total = Counter[str]()
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
-    units = [work / f"unit-{number:05d}" for number in range(len(counts))]
-    counted = (
-        "documents",
-        "lines",
-        "tokens",
-        "characters",
-        "unknown_characters",
-        "documents_valid",
-    )
-    metrics: dict[str, Any] = {key: total[key] for key in counted}
-    metrics |= {
-        "vocab_size": tokenizer.vocab_size,
-        "tokenizer": tokenizer.identity,
-        "rows": {},
-        **facts,
-    }
     _check_amounts(config, where, total, counts)
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
     with atomic_folder(folder) as temporary:
         wordpiece.save(tokenizer, temporary)
         for length in config.lengths:
             rows_folder = temporary / f"rows-{length}"
             rows_folder.mkdir()
-            of_splits: dict[str, dict[str, int]] = {}
-            metrics["rows"][str(length)] = {}
+            splits = rows[str(length)] = {}
+            written = {}
             for split in SPLITS:
                 parts = [count["rows"][f"{length}/{split}"] for count in counts]
-                copies = (
-                    source_copies(manifest, parts)
-                    if split == "train"
-                    else [1.0] * len(manifest["weights"])
-                )
+                copies = [1.0] * len(manifest["weights"])
+                if split == "train":
+                    copies = source_copies(manifest, parts)
                 with RowWriter(rows_folder, split, length, tokenizer) as writer:
                     for source, factor in enumerate(copies):
-                        pairs = zip(units, manifest["shards"], strict=True)
-                        mine = [
-                            unit / f"rows-{length}"
-                            for unit, shard in pairs
+                        folders = [
+                            work / f"unit-{number:05d}" / f"rows-{length}"
+                            for number, shard in enumerate(manifest["shards"])
                             if shard["source"] == source
                         ]
-                        append_rows(writer, mine, split, factor, config.seed, source)
-                of_splits[split] = {"rows": writer.rows, "tokens": writer.tokens}
-                read, kept = (
-                    sum(part.get(key, 0) for part in parts)
-                    for key in ("tokens_read", "tokens_kept")
-                )
-                padding = round(1 - writer.tokens / max(1, writer.rows * length), 4)
-                found = {"tokens_read": read, "tokens_discarded": read - kept, "padding": padding}
-                metrics["rows"][str(length)][split] = {**of_splits[split], **found}
-            seal(rows_folder, length, tokenizer, of_splits)
-        first = metrics["rows"][str(config.lengths[0])]
-        kept = sum(
-            first[split]["tokens_read"] - first[split]["tokens_discarded"] for split in SPLITS
-        )
-        metrics["unknown_rate"] = round(total["unknown"] / max(1, kept), 6)
-        write_json(temporary / RESULTS, metrics)
-        whose = {
-            "kind": "tokens",
-            "name": where.rpartition(".")[2],
+                        append_rows(writer, folders, split, factor, config.seed, source)
+                read = sum(part.get("tokens_read", 0) for part in parts)
+                written[split] = {"rows": writer.rows, "tokens": writer.tokens}
+                splits[split] = {
+                    **written[split],
+                    "tokens_read": read,
+                    "tokens_discarded": read - sum(part.get("tokens_kept", 0) for part in parts),
+                    "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
+                }
+            seal(rows_folder, length, tokenizer, written)
+        first = rows[str(config.lengths[0])].values()
+        kept = sum(split["tokens_read"] - split["tokens_discarded"] for split in first)
+        metrics = {
+            **{key: total[key] for key in COUNTED},
+            "vocab_size": tokenizer.vocab_size,
             "tokenizer": tokenizer.identity,
+            "rows": rows,
+            "unknown_rate": round(total["unknown"] / max(1, kept), 6),
+            **facts,
         }
-        write_manifest(temporary, lengths=list(config.lengths), **whose)
+        write_json(temporary / RESULTS, metrics)
+        write_manifest(
+            temporary,
+            kind="tokens",
+            name=where.rpartition(".")[2],
+            lengths=list(config.lengths),
+            tokenizer=tokenizer.identity,
+        )
     return metrics
 
 
-def source_copies(manifest: Any, parts: list[Counts]) -> list[float]:
-    """How often each source's rows are taken, so that tokens are shared by weight: the most
+def source_copies(manifest: dict[str, Any], parts: list[Counts]) -> list[float]:
+    """Return how often each source's rows are taken, so that tokens are shared by weight: the most
     abundant's once.
     """
-    weights: list[float | None] = manifest["weights"]
+    weights = manifest["weights"]
+    if None in weights:
+        return [1.0] * len(weights)
     tokens = [0] * len(weights)
     for shard, part in zip(manifest["shards"], parts, strict=True):
         tokens[shard["source"]] += part.get("tokens_kept", 0)
-    if None in weights:
-        return [1.0] * len(weights)
-    wanted = [
-        weight / max(1, count)
-        for weight, count in zip(weights, tokens, strict=True)
-        if weight is not None
+    ratios = [
+        weight / count if count else 0.0 for weight, count in zip(weights, tokens, strict=True)
     ]
-    least = min(ratio for ratio, count in zip(wanted, tokens, strict=True) if count)
-    return [ratio / least if count else 0.0 for ratio, count in zip(wanted, tokens, strict=True)]
+    least = min(filter(None, ratios))
+    return [ratio / least for ratio in ratios]
 
 
 def append_rows(
@@ -411,44 +393,46 @@ def append_rows(
     """Append the rows of `folders` to the writer, `copies` times over; a fraction takes a random
     part of them.
     """
-    counts = [shard_paths(folder, split)[1].stat().st_size // 4 for folder in folders]
+    files = [shard_paths(folder, split) for folder in folders]
+    counts = [bounds.stat().st_size // 4 for _, bounds in files]
     for _ in range(int(copies)):
-        for folder, count in zip(folders, counts, strict=True):
-            writer.append_files(*shard_paths(folder, split), count)
+        for paths, count in zip(files, counts, strict=True):
+            writer.append_files(*paths, count)
     rows = sum(counts)
-    extra, key, start = round((copies - int(copies)) * rows), derive(seed, "weights", source), 0
-    for folder, count in zip(folders, counts, strict=True):
-        # row i is taken if a permutation of all rows moves it below `extra`: exactly so many are
-        if extra:
-            here = permute(np.arange(start, start + count, dtype=np.int64), rows, key) < extra
-            writer.append_files(*shard_paths(folder, split), count, np.flatnonzero(here))
+    extra = round((copies - int(copies)) * rows)
+    if not extra:
+        return
+    # row i is taken if a permutation of all rows moves it below `extra`: exactly so many are
+    key = derive(seed, "weights", source)
+    start = 0
+    for paths, count in zip(files, counts, strict=True):
+        is_taken = permute(np.arange(start, start + count, dtype=np.int64), rows, key) < extra
+        writer.append_files(*paths, count, np.flatnonzero(is_taken))
         start += count
 
 
 def _check_amounts(
     config: TokensConfig, where: str, total: Counter[str], counts: list[Counts]
 ) -> None:
-    """Refuse rows that nothing could be trained on, with the number that is missing."""
-    length = config.lengths[0]
-    for split, advice in (
-        ("train", "use a larger corpus"),
-        ("valid", "raise valid_fraction or use more documents"),
-    ):
+    """Raise BadInput for rows that nothing could be trained on, with the number that is missing."""
+    documents = total["documents"]
+    advice = {
+        "train": "use a larger corpus",
+        "valid": "raise valid_fraction or use more documents",
+    }
+    for split in SPLITS:
         if not total[f"documents_{split}"]:
-            raise BadInput(
-                where,
-                f"has {total['documents']:,} documents, none for {split}",
-                "at least one",
-                advice,
-            )
-    train = sum(count["rows"][f"{length}/train"].get("tokens_read", 0) for count in counts)
-    if train < max(config.lengths):
-        found, expected = (
-            f"has {train:,} tokens to train on",
-            f"enough for one row of {max(config.lengths):,}",
-        )
-        raise BadInput(where, found, expected, "use a larger corpus or shorter rows")
-    if total["unknown"] > config.maximum_unknown * total["tokens"]:
-        found = f"knows too little of the text: {total['unknown'] / total['tokens']:.1%} of its tokens are [UNK]"
-        do = "use a vocabulary of the text's language, or train one"
-        raise BadInput(f"{where}.tokenizer", found, f"at most {config.maximum_unknown:.1%}", do)
+            fault = f"has {documents:,} documents, none for {split}"
+            raise BadInput(f"{where}: {fault}; {advice[split]}")
+    key = f"{config.lengths[0]}/train"
+    train = sum(count["rows"][key].get("tokens_read", 0) for count in counts)
+    longest = max(config.lengths)
+    if train < longest:
+        fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
+        raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
+    unknown = total["unknown"]
+    if unknown > config.maximum_unknown * total["tokens"]:
+        fault = f"knows too little of the text: {unknown / total['tokens']:.1%} of its tokens are"
+        limit = f"[UNK]; expected at most {config.maximum_unknown:.1%}"
+        advice_text = "use a vocabulary of the text's language, or train one"
+        raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice_text}")

@@ -1,19 +1,19 @@
 """The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its
 output on.
 
-The child stays in this process group, so that a signal to the group (from a worker or a terminal)
-reaches it. It has its own deadline, since a task's time-out is a signal and does not reach threads.
-However `run` is left, nothing that it started survives: every descendant carries a mark in its
-environment and is recognised by it, even when its parent is dead. If this process is killed itself,
-a watcher that waits for the end of a pipe does the same.
+The child leads a process group of its own, and so does all that it starts. However `run` is left,
+the group is asked to stop and has time to save, also if whoever stops this process has less
+patience. It has its own deadline, since a task's time-out is a signal and does not reach threads.
+If this process is killed itself, a shell that waits for the end of a pipe asks the group.
 """
 
 import contextlib
 import os
 import re
+import signal
 import sys
 import threading
-import uuid
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +24,8 @@ import psutil
 from electra.errors import UserError
 
 DVC = [sys.executable, "-m", "dvc"]
-MARK = "ELECTRA_REPRO"
+# asks a group to stop once the pipe has no writer any more
+WATCH = ["sh", "-c", 'cat; kill -s TERM -- "-$1"', "watch"]
 # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 PATIENCE = 300.0
 # What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and
@@ -32,11 +33,13 @@ PATIENCE = 300.0
 DAMAGED = re.compile(
     r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)"
 )
-REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo, which it remakes"
+REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo"
+REMADE += ", which it remakes"
 # What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
 ADVICE = re.compile(
-    r"To track the changes with git|\s+git add |To enable auto staging|\s+dvc config core\.autostage"
-    r"|Use `dvc push` to send|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
+    r"To track the changes with git|\s+git add |To enable auto staging"
+    r"|\s+dvc config core\.autostage|Use `dvc push` to send"
+    r"|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
 )
 
 
@@ -63,8 +66,8 @@ class StageFailed(UserError):
 
     @property
     def for_the_user(self) -> bool:
-        """Whether only the user can correct it (settings, input, a source, a time limit): retrying
-        does not help.
+        """Return whether only the user can correct it (settings, input, a source, a time
+        limit): retrying does not help.
         """
         return self.timed_out or self.exit_code in {64, 65, 69, 77}
 
@@ -78,7 +81,7 @@ class Outcome:
     exit_code: int = 0
 
     def read(self, line: str) -> bool:
-        """Learn from one line of DVC's output; return whether it is for the log."""
+        """Take note of a line of DVC's output, and return whether it is for the log."""
         if match := re.match(r"Running stage '(?:.*:)?(.+)':", line):
             self.ran.append(match[1])
         if match := re.search(r"exited with (-?\d+)", line):
@@ -119,11 +122,11 @@ def run(
     """
     outcome = Outcome()
     late = threading.Event()
-    with child(command, place) as (process, mark):
+    with child(command, place) as process:
 
         def stop() -> None:
             late.set()
-            end(family(process.pid, mark))
+            end(process.pid)
 
         timer = threading.Timer(threading.TIMEOUT_MAX if seconds is None else seconds, stop)
         timer.start()
@@ -157,74 +160,50 @@ def text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], place: Place) -> Iterator[tuple[Popen[bytes], str]]:
-    """Start a child in this group, with its family's mark; the whole family is gone when the block
-    is left.
-    """
-    mark = uuid.uuid4().hex
+def child(command: Sequence[str], place: Place) -> Iterator[Popen[bytes]]:
+    """Start a child in a process group of its own, which is gone when the block is left."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1", MARK: mark}
-    with watcher(mark):
-        process = Popen(
-            command, cwd=place.folder, env=values, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT
-        )
-        try:
-            yield process, mark
-        finally:
-            end(family(process.pid, mark))
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-
-
-@contextlib.contextmanager
-def watcher(mark: str) -> Iterator[None]:
-    """Start a process in its own group that asks all who carry the mark to stop if this one dies
-    within the block.
-    """
-    values = {key: value for key, value in os.environ.items() if key != MARK}
-    values["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(__file__).parents[2]), values.get("PYTHONPATH", "")])
-    )
-    command = [sys.executable, "-m", "pipelines.versioning.dvc_runner", mark]
+    values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1"}
     process = Popen(
-        command, env=values, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+        command,
+        cwd=place.folder,
+        env=values,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=STDOUT,
+        start_new_session=True,
     )
-    try:
-        yield
-    finally:
-        process.kill()  # before the pipe's end could wake it
-        process.communicate()
+    watcher = Popen(
+        [*WATCH, str(process.pid)],
+        stdin=PIPE,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        start_new_session=True,
+    )
+    with watcher, process:
+        try:
+            yield process
+        finally:
+            end(process.pid)
+            watcher.kill()
 
 
-def family(pid: int | None, mark: str) -> list[psutil.Process]:
-    """Return a process, if one is given, with its descendants, and every process that carries the
-    mark.
+def end(group: int, patience: float = PATIENCE) -> None:
+    """Ask the processes of a group to stop, wait, and end those that did not."""
+    deadline = time.monotonic() + patience
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGTERM)
+        while is_alive(group) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.killpg(group, signal.SIGKILL)
+
+
+def is_alive(group: int) -> bool:
+    """Return whether a process of a group runs. One that has ended and waits for its parent
+    does not.
     """
-    members: set[psutil.Process] = set()
-    if pid is not None:
-        with contextlib.suppress(psutil.Error):
-            leader = psutil.Process(pid)
-            members.update([leader, *leader.children(recursive=True)])
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == mark:
-                members.add(process)
-    return sorted(members, key=lambda process: process.pid)
-
-
-def end(processes: list[psutil.Process], patience: float | None = None) -> None:
-    """Ask processes to stop, wait, and end those that did not."""
-    for process in processes:
-        with contextlib.suppress(psutil.Error):
-            process.terminate()
-    _, left = psutil.wait_procs(processes, timeout=PATIENCE if patience is None else patience)
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(left, timeout=5)
-
-
-if __name__ == "__main__":
-    sys.stdin.buffer.read()  # ends when the process that holds the other end does
-    end(family(None, sys.argv[1]))
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False

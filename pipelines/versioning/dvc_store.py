@@ -27,9 +27,9 @@ def push(target: str, place: Place, log: Callable[[str], None]) -> None:
 def forget_missing(place: Place, log: Callable[[str], None]) -> None:
     """Make DVC run again the stages whose outputs neither the cache nor the store has.
 
-    Lock files come from git, and may promise what was never pushed to this store; `dvc repro --pull
-    --allow-missing` believes them. So these stages are removed from the lock files. Raises
-    StageFailed for a store that does not answer.
+    Lock files come from git, and may promise what was never pushed to this store. `dvc repro
+    --pull --allow-missing` believes them. So these stages are removed from the lock files.
+    Raises StageFailed for a store that does not answer.
     """
     printed: list[str] = []
     run(
@@ -73,8 +73,8 @@ def restore_entries(folder: Path, committed: Callable[[Path], str]) -> None:
 
 
 def share(ours: Path, theirs: Path) -> bool:
-    """Give a run's folder the cache and the remotes of a checkout; return whether there is a
-    default remote.
+    """Give a run's folder the cache and the remotes of a checkout, and return whether there is
+    a default remote.
 
     DVC puts files there as links where the file system can, so what a run reads takes no disk.
     """
@@ -97,8 +97,8 @@ def share(ours: Path, theirs: Path) -> bool:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return a YAML file with its comments and order, which `write_yaml` keeps; empty where there
-    is no file.
+    """Return a YAML file with its comments and order, which `write_yaml` keeps. Empty where
+    there is no file.
     """
     return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

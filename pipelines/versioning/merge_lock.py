@@ -4,7 +4,9 @@ conflict.
 Stages are united by name. Of a stage that both have changed ours stays: an entry says what was made
 of what, so DVC sees whether it still holds, and takes the other's result from its cache.
 
-    git config merge.dvc-lock.driver "python3 pipelines/versioning/merge_lock.py %O %A %B"      (`make setup` does)
+    git config merge.dvc-lock.driver "python3 pipelines/versioning/merge_lock.py %O %A %B"
+
+`make setup` does that.
 
 It needs Python's own library alone, since git may call it where no environment is active.
 """
@@ -15,8 +17,8 @@ from pathlib import Path
 
 
 def merge(base: str, ours: str, theirs: str) -> str:
-    """Return the text of the merged lock file; each entry keeps its bytes."""
-    old, mine, other = split(base), split(ours), split(theirs)
+    """Return the text of the merged lock file. Each entry keeps its bytes."""
+    old, mine, other = map(split, (base, ours, theirs))
     merged: dict[str, str] = {}
     for name in {**mine, **other}:
         unchanged = mine.get(name) == old.get(name)

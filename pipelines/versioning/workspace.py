@@ -1,9 +1,12 @@
 """A run's own clone. A run is (commit, model, settings), and its folder is named after the three:
 
-    runs/flows/base-1a2b3c4d5e6f-9f8e7d6c/      a clone that shares this checkout's git objects and its DVC cache
+    runs/flows/base-1a2b3c4d5e6f-9f8e7d6c/    a clone that shares git objects and DVC's cache
 
-    1. the commit, with links to your own files that it names and git does not track; the settings in its params.yaml
-    2. the flow's stages                    3. an experiment of that commit, pushed                   4. removed
+    1. the commit, with links to your own files that it names and git does not track
+    2. the settings in its params.yaml
+    3. the flow's stages
+    4. an experiment of that commit, pushed
+    5. the folder is removed
 
 No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same
 three waits. A run that failed or was killed leaves its folder with its checkpoints, and the same
@@ -73,7 +76,8 @@ class Request:
         sha = resolve(commit) if commit else ""
         if flat and not sha:
             raise BadConfig(
-                "settings: need a commit, in a checkout that has its .git; without one, edit params.yaml"
+                "settings: need a commit, in a checkout that has its .git; "
+                "without one, edit params.yaml"
             )
         for key, value in flat.items():
             text = json.dumps(value, default=str)
@@ -89,8 +93,8 @@ class Request:
 
     @property
     def name(self) -> str:
-        """The name of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a digest of
-        settings, if any.
+        """Return the name of the folder and of the experiment: `base-1a2b3c4d5e6f`, with a
+        digest of settings, if any.
         """
         parts = [self.model, self.commit[:12]]
         if self.settings:
@@ -101,7 +105,7 @@ class Request:
 
     @property
     def changes(self) -> list[str]:
-        """The settings in short, `steps=1000`; of many, the first."""
+        """Return the settings in short, `steps=1000`. Of many, the first."""
         short = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings.items()]
         return (
             short
@@ -114,11 +118,12 @@ class Request:
 
 
 def resolve(commit: str) -> str:
-    """Return the hash of a commit, a tag or a branch; a branch is the remote's where there is a
+    """Return the hash of a commit, a tag or a branch. A branch is the remote's where there is a
     remote.
 
-    "HEAD" is this checkout's commit; of a container's clone, the newest of its origin. It is empty
-    without git. Raises BadConfig for a commit that is not known, and UserError where git fails.
+    "HEAD" is this checkout's commit. Of a container's clone, the newest of its origin. It is
+    empty without git. Raises BadConfig for a commit that is not known, and UserError where git
+    fails.
     """
     if not has_git():
         if commit == "HEAD":
@@ -143,7 +148,8 @@ def resolve(commit: str) -> str:
         return commit  # not in this clone yet: it is fetched
     if not sha:
         raise BadConfig(
-            f"commit: {commit!r} is not known here; push it, or `git fetch` in the worker's checkout"
+            f"commit: {commit!r} is not known here; push it, "
+            "or `git fetch` in the worker's checkout"
         )
     return sha
 
@@ -166,11 +172,11 @@ def has_git() -> bool:
 def opened(
     request: Request, log: Log, variables: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Place]:
-    """Open the place where a run's stages run, with these variables; its folder is removed at the
-    end.
+    """Open the place where a run's stages run, with these variables. Its folder is removed at
+    the end.
 
-    The folder stays if the block raises, and until MLflow has received everything: then the next
-    run removes it.
+    The folder stays if the block raises, and until MLflow has received everything: then the
+    next run removes it.
     """
     if not request.commit:
         yield Place(ROOT, variables)
@@ -204,11 +210,12 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
     """
     if git("status", "--porcelain", "--untracked-files=no"):
         log(
-            f"the checkout has uncommitted changes: this run is of {request.commit[:12]}, without them"
+            "the checkout has uncommitted changes: "
+            f"this run is of {request.commit[:12]}, without them"
         )
     prefix = git("rev-parse", "--show-prefix")
-    beside = folder.with_name(f".{folder.name}.new")
-    remove(beside)
+    trial = folder.with_name(f".{folder.name}.new")
+    remove(trial)
     try:
         git(
             "clone",
@@ -216,24 +223,24 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
             "--shared",
             "--no-checkout",
             git("rev-parse", "--show-toplevel"),
-            str(beside),
+            str(trial),
         )
-        if not git("cat-file", "-t", request.commit, folder=beside, check=False):
-            git("fetch", "--quiet", _origin(), request.commit, folder=beside)
+        if not git("cat-file", "-t", request.commit, folder=trial, check=False):
+            git("fetch", "--quiet", _origin(), request.commit, folder=trial)
         if folder.exists():
-            git("update-ref", "--no-deref", "HEAD", request.commit, folder=beside)
-            git("reset", "--quiet", folder=beside)
+            git("update-ref", "--no-deref", "HEAD", request.commit, folder=trial)
+            git("reset", "--quiet", folder=trial)
             remove(folder / ".git")
-            rename(beside / ".git", folder / ".git")
+            rename(trial / ".git", folder / ".git")
             return
-        git("checkout", "--quiet", "--detach", request.commit, folder=beside)
+        git("checkout", "--quiet", "--detach", request.commit, folder=trial)
         if request.settings:
-            write_settings(beside / prefix / "params.yaml", request.settings)
-            place = Place(beside / prefix, {**_variables(beside / prefix), **variables})
+            write_settings(trial / prefix / "params.yaml", request.settings)
+            place = Place(trial / prefix, {**_variables(trial / prefix), **variables})
             ask(place, "params")  # the commit's own code refuses what it does not know
-        rename(beside, folder)
+        rename(trial, folder)
     finally:
-        remove(beside)
+        remove(trial)
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
@@ -366,8 +373,8 @@ def params(place: Place, *arguments: str) -> dict[str, Any]:
 
 
 def git(*arguments: str, folder: Path | None = None, check: bool = True) -> str:
-    """Return git's output; no hook runs. A failure raises UserError or, without `check`, gives an
-    empty text.
+    """Return git's output. No hook runs. A failure raises UserError or, without `check`, gives
+    an empty text.
     """
     where = folder or ROOT
     command = ["git", "-C", str(where), "-c", f"core.hooksPath={os.devnull}", *arguments]

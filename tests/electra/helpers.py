@@ -35,13 +35,12 @@ class MadeUpRows:
 
 
 def state(run):
-    """Hashes of everything that a finished run leaves: weights, optimizer, running sums, progress,
-    numbers.
+    """Return hashes of everything that a finished run leaves: weights, optimizer, running sums,
+    progress, numbers.
     """
     newest = run / f"step-{checkpoint.steps(run)[-1]}"
-    return {
-        path.name: sha256_file(path) for path in [*sorted(newest.iterdir()), run / "metrics.jsonl"]
-    }
+    files = [*sorted(newest.iterdir()), run / "metrics.jsonl"]
+    return {path.name: sha256_file(path) for path in files}
 
 
 def data():
@@ -54,33 +53,12 @@ MODERN |= {"positions": 32, "window": 6}
 
 def config(**changes):
     """A network that trains a step in milliseconds; `changes` are dotted keys with __ for the dot."""
-    values = {
-        "encoder": {
-            "layers": 2,
-            "hidden": 32,
-            "heads": 2,
-            "ffn": 64,
-            "embedding": 16,
-            "positions": 32,
-        },
-        "generator": {"width": 0.5},
-        "objective": {},
-        "pretrain": {
-            "length": 24,
-            "batch": 8,
-            "steps": 20,
-            "warmup": 2,
-            "learning_rate": 5e-3,
-            "threads": 1,
-        }
-        | {
-            "log_every": 5,
-            "eval_every": 10,
-            "eval_batches": 2,
-            "save_every": 6,
-            "precision": "fp32",
-        },
-    }
+    encoder = {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "embedding": 16, "positions": 32}
+    pretrain = {"length": 24, "batch": 8, "steps": 20, "warmup": 2, "learning_rate": 5e-3}
+    pretrain |= {"threads": 1, "log_every": 5, "eval_every": 10, "eval_batches": 2}
+    pretrain |= {"save_every": 6, "precision": "fp32"}
+    values = {"encoder": encoder, "generator": {"width": 0.5}, "objective": {}}
+    values["pretrain"] = pretrain
     for key, value in changes.items():
         *path, last = key.split("__")
         section = values

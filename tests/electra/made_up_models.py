@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from electra.card import model_card
+from electra.card import Use, model_card
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.finetuning.folder import write_model
@@ -55,7 +55,7 @@ def write_encoder(
     seed: int = 7,
     **fields: str,
 ) -> Path:
-    """A tokenizer, and beside it the folder of a fresh encoder."""
+    """Write a tokenizer and the folder of an untrained encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
     files = tokenizers.read_files(root / "tokenizer", config.positions)
     tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, seed))
@@ -67,27 +67,28 @@ def write_encoder(
 def write_base(
     root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str
 ) -> None:
-    """The same of one layer, with a tokenizer of these words."""
-    tokenizer = tokenizers.from_pieces(
-        [*tokenizers.SPECIALS, *words], lowercase=True, strip_accents=None
-    )
+    """Write the same of one layer, with a tokenizer of these words."""
+    tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words])
     config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
     write_encoder(config, root, tokenizer, folder, 1, **fields)
 
 
 def write_pretrained(root: Path) -> None:
-    """discriminator, generator and encoder, as pre-training leaves them; no weight is where it
-    started.
+    """Write discriminator, generator and encoder, as pre-training leaves them. No weight is where
+    it started.
     """
-    pieces = list(
-        dict.fromkeys(
-            [*tokenizers.SPECIALS, *TEXT.split(), *LETTERS, *(f"##{letter}" for letter in LETTERS)]
-        )
-    )
-    tokenizer = tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
+    continuations = [f"##{letter}" for letter in LETTERS]
+    pieces = [*tokenizers.SPECIALS, *TEXT.split(), *LETTERS, *continuations]
+    tokenizer = tokenizers.from_pieces(list(dict.fromkeys(pieces)))
     tokenizers.save(tokenizer, root / "tokenizer")
     files = tokenizers.read_files(root / "tokenizer", SEEN)
     size = tokenizer.vocab_size
+
+    def write(name: str, tensors: Any, architecture: str, use: Use) -> None:
+        settings = config_json(ENCODER, size, architecture, trained_positions=SEEN)
+        card = model_card(name, use, {})
+        write_folder(root / name, tensors, settings, files, card, part=name)
+
     torch.manual_seed(1)
     networks = {
         "discriminator": Discriminator(Encoder(ENCODER, size)),
@@ -97,42 +98,21 @@ def write_pretrained(root: Path) -> None:
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
-        settings = config_json(ENCODER, size, architecture_of(network.head), trained_positions=SEEN)
-        card = model_card(name, "replaced" if name == "discriminator" else "corrupt", {})
-        write_folder(
-            root / name,
-            network_tensors(network.encoder, network.head),
-            settings,
-            files,
-            card,
-            part=name,
-        )
-    settings = config_json(ENCODER, size, "ElectraModel", trained_positions=SEEN)
+        tensors = network_tensors(network.encoder, network.head)
+        use: Use = "replaced" if name == "discriminator" else "corrupt"
+        write(name, tensors, architecture_of(network.head), use)
     encoder = encoder_tensors(networks["discriminator"].encoder, "")
-    write_folder(
-        root / "encoder",
-        encoder,
-        settings,
-        files,
-        model_card("encoder", "embed", {}),
-        part="encoder",
-    )
+    write("encoder", encoder, "ElectraModel", "embed")
 
 
 def write_finetuned(root: Path) -> None:
-    """One model a kind of task, beside what `write_pretrained` has written."""
+    """Write one model a kind of task, of the encoder that `write_pretrained` has written."""
     base = root / "encoder"
     config = FinetuneConfig(length=40)
     torch.manual_seed(2)
     for task in (GLUE["cola"], GLUE["rte"], GLUE["stsb"], MOOD):
-        write_model(
-            root / task.name,
-            Classifier(load_encoder(base), len(task.labels), 0.0),
-            task,
-            config,
-            base,
-        )
-    write_model(
-        root / "chunks", Tagger(load_encoder(base), len(CHUNKS.classes), 40), CHUNKS, config, base
-    )
+        network = Classifier(load_encoder(base), len(task.labels), 0.0)
+        write_model(root / task.name, network, task, config, base)
+    tagger = Tagger(load_encoder(base), len(CHUNKS.classes), 40)
+    write_model(root / "chunks", tagger, CHUNKS, config, base)
     write_model(root / "squad2", SpanFinder(load_encoder(base), SQUAD), SQUAD_2, SQUAD, base)

@@ -57,12 +57,8 @@ class Network(Settings):
         require_once(self.parts, "parts", empty=True)
 
 
-NETWORK = {
-    "name": "a",
-    "rate": 1,
-    "parts": [{"kind": "layer"}, {"kind": "table", "rows": 3}],
-    "budget": 7,
-}
+LAYER = {"kind": "layer"}
+NETWORK = {"name": "a", "rate": 1, "parts": [LAYER, {"kind": "table", "rows": 3}], "budget": 7}
 
 
 def test_build_makes_settings_of_plain_values() -> None:
@@ -80,39 +76,30 @@ def test_build_makes_settings_of_plain_values() -> None:
         network.name = "b"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        ({"name": 3}, "m.name: is 3, should be a valid string"),
-        ({"rate": True}, "m.rate: is True, should be a valid number"),
-        ({"rate": "1e-4"}, "m.rate: is '1e-4', should be a valid number"),
-        ({"rate": 1.5}, "m.rate: is 1.5, should be less than or equal to 1"),
-        ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
-        ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
-        (
-            {"parts": [{"kind": "layer", "width": 3}]},
-            "m.parts[0].heads: is 2, should divide width (3)",
-        ),
-        ({"rows": 3}, "m.rows: no such setting; it belongs to another section"),
-        ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
-        (
-            {"parts": [{"kind": "tabel"}]},
-            "m.parts[0].kind: is 'tabel', should be one of 'layer', 'table'",
-        ),
-        ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),
-        ({"parts": [{"kind": "layer"}, {"kind": "layer"}]}, "m.parts: is ["),
-        (
-            {"named": {"x": {"width": 0}}},
-            "m.named.x.width: is 0, should be greater than or equal to 1",
-        ),
-        ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
-        ({"budget": "x"}, "m.budget: is 'x', should be a valid integer or should be an object"),
-    ],
-)
+FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"name": 3}, "m.name: is 3, should be a valid string"),
+    ({"rate": True}, "m.rate: is True, should be a valid number"),
+    ({"rate": "1e-4"}, "m.rate: is '1e-4', should be a valid number"),
+    ({"rate": 1.5}, "m.rate: is 1.5, should be less than or equal to 1"),
+    ({"rate": math.nan}, "m.rate: is nan, should be a finite number"),
+    ({"raet": 1.0}, "m.raet: no such setting; did you mean rate?"),
+    ({"rows": 3}, "m.rows: no such setting; it belongs to another section"),
+    ({"parts": [LAYER | {"width": 3}]}, "m.parts[0].heads: is 2, should divide width (3)"),
+    ({"parts": [{"kind": "table"}]}, "m.parts[0].rows: is missing"),
+    ({"parts": [{"kind": "t"}]}, "m.parts[0].kind: is 't', should be one of 'layer', 'table'"),
+    ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),
+    ({"parts": [LAYER, LAYER]}, "m.parts: is ["),
+    ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
+    ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
+    ({"budget": "x"}, "m.budget: is 'x', should be a valid integer or be an object"),
+]
+
+
+@pytest.mark.parametrize(("changed", "sentence"), FAULTS, ids=str)
 def test_build_names_the_place_of_a_fault(changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadConfig) as error:
         build(Network, NETWORK | changed, "m")
-    assert str(error.value).startswith(sentence.replace(" or should be", " or be"))
+    assert str(error.value).startswith(sentence)
 
 
 def test_build_names_every_fault_and_a_section_that_is_none() -> None:

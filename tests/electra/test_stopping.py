@@ -59,7 +59,7 @@ def test_outside_of_the_main_thread_nothing_changes():
     ("module", "number"),
     [
         *(
-            ("pipelines.runtime.processes", signal.SIGTERM),
+            ("pipelines.cli.processes", signal.SIGTERM),
             ("pipelines.config.params", signal.SIGINT),
         ),
         *(("pipelines.stages.corpus", signal.SIGTERM), ("numpy", signal.SIGINT)),

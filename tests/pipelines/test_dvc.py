@@ -2,6 +2,7 @@
 copy really runs.
 """
 
+import contextlib
 import functools
 import os
 import re
@@ -33,12 +34,16 @@ from tests.conftest import (
     until,
 )
 
-EVERY = YAML(typ="safe").load((ROOT / "pipelines" / "dvc.yaml").read_text(encoding="utf-8"))[
-    "stages"
-]
+
+def read_yaml(name: str) -> dict[str, Any]:
+    values: dict[str, Any] = YAML(typ="safe").load((ROOT / name).read_text(encoding="utf-8"))
+    return values
+
+
+EVERY = read_yaml("pipelines/dvc.yaml")["stages"]
 LOOKS = {"code", "corpus_files", "tasks_files"}  # stages that always run
 PIPELINE = {name: definition["do"] for name, definition in EVERY.items() if name not in LOOKS}
-SELECTION = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+SELECTION = read_yaml("dvc.yaml")["stages"]
 
 
 def stages_run(said: str) -> set[str]:
@@ -50,6 +55,24 @@ def stages_run(said: str) -> set[str]:
 def dvc(folder: Path, *words: str, code: int | None = 0) -> str:
     done = run(folder, "-m", "dvc", *words, code=code)
     return done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def killed_repro(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `dvc repro`, and kill it at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro", *words],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_every_stage_of_the_list_is_a_dvc_stage() -> None:
@@ -67,16 +90,14 @@ def test_every_stage_of_the_list_is_a_dvc_stage() -> None:
 def test_dvc_knows_what_a_stage_reads() -> None:
     """The folders of its inputs are deps, for a name of each stage."""
     params = load(ROOT / "params.yaml")
+    written = read_yaml("params.yaml")
     for name, do in PIPELINE.items():
         for entry in getattr(params, STAGES[name].section):
-            written = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
             item = written[STAGES[name].section][entry]
             deps = {filled(dep, entry, item) for dep in do.get("deps", [])}
-            inputs = [key.partition("@") for key in STAGES[name].inputs(params, entry)]
-            assert {f"build/{STAGES[stage].folder}/{of}" for stage, _, of in inputs} <= deps, (
-                name,
-                entry,
-            )
+            for key in STAGES[name].inputs(params, entry):
+                stage, _, of = key.partition("@")
+                assert f"build/{STAGES[stage].folder}/{of}" in deps, (name, entry)
 
 
 def filled(template: str, key: str, item: dict[str, Any]) -> str:
@@ -132,18 +153,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = copy_project(tmp_path_factory.mktemp("dvc") / "project")
     params = (folder / "params.yaml").read_text().replace("steps: 20", "steps: 200")
     (folder / "params.yaml").write_text(params)
-    command, quiet = [sys.executable, "-m", "dvc", "repro", TARGET], subprocess.DEVNULL
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(folder),
-        stdout=quiet,
-        stderr=quiet,
-        start_new_session=True,
-    )
-    until(lambda: process.poll() is not None or list((folder / "runs/pretrain").glob("*/step-*")))
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with killed_repro(folder, TARGET):
+        until(lambda: list((folder / "runs/pretrain").glob("*/step-*")))
     assert not (folder / "build/models/smoke").exists()
     return folder, dvc(folder, "repro", TARGET)
 
@@ -194,17 +205,15 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
 
 @pytest.mark.slow
 def test_settings_put_back_train_nothing(project: Path) -> None:
-    def made() -> dict[str, bytes]:
-        return files_of(project / "build/models")
-
-    params, first = (project / "params.yaml").read_text(), made()
+    params = (project / "params.yaml").read_text()
+    first = files_of(project / "build/models")
     (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
     assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
-    assert first != made()
+    assert first != files_of(project / "build/models")
     (project / "params.yaml").write_text(params)
     said = dvc(project, "repro", TARGET)
     assert not stages_run(said) and "pretrain@smoke' is cached - skipping run" in said
-    assert first == made()
+    assert first == files_of(project / "build/models")
 
 
 @pytest.mark.slow
@@ -217,16 +226,17 @@ def test_own_text_that_changes_is_seen(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> None:
-    stage, corpus = project / "pipelines/stages/pretrain.py", project / "pipelines/stages/corpus.py"
+def test_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> None:
+    stage = project / "pipelines/stages/pretrain.py"
+    corpus = project / "pipelines/stages/corpus.py"
     before = stage.read_text()
     stage.write_text(f"# A comment.\n{before}")
-    corpus.write_text(corpus.read_text().replace('"""The stage: ', '"""Collect: '))
+    corpus.write_text(corpus.read_text().replace('"""Run the stage: ', '"""Collect: '))
     assert not stages_run(dvc(project, "repro", TARGET))
-    stage.write_text(before.replace("EXAMPLES, PROPOSALS = 12, 3", "EXAMPLES, PROPOSALS = 11, 3"))
-    said = dvc(project, "repro", TARGET)
-    assert stages_run(said) == {"pretrain@smoke"}
-    assert "resuming at step 200 of 200" in said, (
+    stage.write_text(before.replace("EXAMPLES = 12", "EXAMPLES = 11"))
+    output = dvc(project, "repro", TARGET)
+    assert stages_run(output) == {"pretrain@smoke"}
+    assert "resuming at step 200 of 200" in output, (
         "the training code is the same: only the export runs again"
     )
     stage.write_text(before)
@@ -254,21 +264,14 @@ def test_a_second_model_runs_beside_the_first(project: Path) -> None:
     params = (project / "params.yaml").read_text()
     slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000", 1)
     (project / "params.yaml").write_text(slow.replace("tokens: absent", "tokens: smoke"))
-    command = [sys.executable, "-m", "dvc", "repro", "-s", TARGET]
     before = len(list((project / "runs/pretrain").glob("*")))
-    first = subprocess.Popen(command, cwd=project, env=environment(project), start_new_session=True)
-    try:
+    with killed_repro(project, "-s", TARGET) as first:
         until(lambda: len(list((project / "runs/pretrain").glob("*/step-*"))) > before)
-        assert stages_run(dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")) == {
-            "pretrain@base"
-        }
-        refused = dvc(project, "repro", TARGET, code=None)
-        assert "busy" in refused and first.poll() is None
+        base = dvc(project, "repro", "-s", "pipelines/dvc.yaml:pretrain@base")
+        assert stages_run(base) == {"pretrain@base"}
+        assert "busy" in dvc(project, "repro", TARGET, code=None) and first.poll() is None
         again = run(project, "-m", "pipelines", "pretrain", "smoke", code=73)
         assert "is in use by pid" in again.stderr and again.stderr.count("\n") == 1
-    finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
 
 
 @pytest.mark.slow
@@ -354,17 +357,8 @@ def test_a_stopped_stage_leaves_git_clean(reported: Path) -> None:
     (reported / "params.yaml").write_text(
         params.replace("1.0e-3", "5.0e-3").replace("steps: 20", "steps: 2000")
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro"],
-        cwd=reported,
-        env=environment(reported),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
     finished = len(list((reported / "runs/pretrain").glob("*")))
-    until(lambda: len(list((reported / "runs/pretrain").glob("*"))) > finished)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with killed_repro(reported):
+        until(lambda: len(list((reported / "runs/pretrain").glob("*"))) > finished)
     assert git(reported, "status", "--porcelain").split() == ["M", "params.yaml"]
     (reported / "params.yaml").write_text(params)

@@ -300,9 +300,14 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     more = f"models:\n  more: {{tokens: smoke, encoder: smoke, pretrain: {own_model}}}\n"
     params.write_text(before.replace("models:\n", more, 1))
     assert "pretrain/electra-more" in server.deploy()
+    shared = server.ask("/deployments/name/workflow/electra-more")
+    also = {"tags": [*shared["tags"], "clone:other"]}
+    server.ask(f"/deployments/{shared['id']}", also, "PATCH")
     params.write_text(before)
     printed = server.deploy()
     assert "pretrain/electra-more is deleted" in printed and "team/" not in printed
+    assert "workflow/electra-more stays: another clone has this model" in printed
+    assert "clone:other" in server.ask("/deployments/name/workflow/electra-more")["tags"]
     (line,) = [line for line in printed.splitlines() if line.startswith(name)]
     assert all(word in line for word in ("paused", "schedule", "hours=3", "tag nightly"))
     after = server.ask(f"/deployments/name/{name}")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from electra.finetuning.heads import OutputArrays
 from electra.finetuning.predictions import finite, rounded, softmax
-from electra.finetuning.squad.windows import Reading
+from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.tasks import SquadConfig
 
 
@@ -47,12 +47,6 @@ class Answer:
         """The best span's text, "" if there is none."""
         return self.spans[0].text if self.spans else ""
 
-    def given(self, threshold: float | None) -> str:
-        """Return the answer as handed in: left empty where the null score is above the threshold
-        (None: never).
-        """
-        return self.best if threshold is None or self.null <= threshold else ""
-
 
 @dataclass(frozen=True)
 class Candidates:
@@ -67,124 +61,123 @@ class Candidates:
     null_W: NDArray[np.float64]
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a file."""
+        """Return the arrays as a file has them."""
         return {name: torch.from_numpy(values) for name, values in vars(self).items()}
 
     @classmethod
     def of_tensors(cls, tensors: dict[str, Tensor]) -> "Candidates":
-        """From a file."""
+        """Return the arrays of a file."""
         return cls(**{name: values.numpy() for name, values in tensors.items()})
 
 
 def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> list[dict[str, Any]]:
-    """The n best spans in the official form; a span's logits are its log-probabilities, which add
-    up to its score.
+    """Return the n best spans in the official form; a span's logits are its log-probabilities,
+    which add up to its score.
     """
     result: list[dict[str, Any]] = []
-    shares_S = softmax(np.array([span.score for span in answer.spans]))
-    for span, share in zip(answer.spans, shares_S, strict=True):
+    share_S = softmax(np.array([span.score for span in answer.spans]))
+    for span, share in zip(answer.spans, share_S, strict=True):
         window = candidates.window_C[span.candidate]
         beam = int((outputs["start"][window] == candidates.start_C[span.candidate]).argmax())
         start = float(outputs["start_score"][window, beam])
-        end = float(candidates.score_C[span.candidate]) - start
-        numbers = {"probability": share, "start_logit": start, "end_logit": end}
         result.append(
-            {"text": span.text, **{name: rounded(value) for name, value in numbers.items()}}
+            {
+                "text": span.text,
+                "probability": rounded(share),
+                "start_logit": rounded(start),
+                "end_logit": rounded(float(candidates.score_C[span.candidate]) - start),
+            }
         )
     return result
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
-    """The candidates of several runs with their mean probabilities; one that a run's beam left out
-    has none there.
+    """Return the candidates of several runs with their mean probabilities; one that a run's beam
+    left out has none there.
 
     Null scores: the mean probability that there is no answer, as a logit again (without the
     answerability head: the mean probability of the span [CLS], as its logarithm).
     """
-    window_C, start_C, end_C = (
-        np.concatenate([getattr(run, name) for run in runs])
-        for name in ("window_C", "start_C", "end_C")
+    places_C3 = np.concatenate(
+        [np.stack([run.window_C, run.start_C, run.end_C], 1) for run in runs]
     )
-    spans_C3, place_C = np.unique(
-        np.stack([window_C, start_C, end_C], 1), axis=0, return_inverse=True
-    )
+    spans_C3, span_C = np.unique(places_C3, axis=0, return_inverse=True)
     score_C = np.full(len(spans_C3), -np.inf)
-    np.logaddexp.at(score_C, place_C.reshape(-1), np.concatenate([run.score_C for run in runs]))
+    np.logaddexp.at(score_C, span_C.reshape(-1), np.concatenate([run.score_C for run in runs]))
     null_RW = np.stack([run.null_W for run in runs])
     if config.answerability:  # log mean sigmoid(x) - log mean sigmoid(-x)
-        null_W = np.logaddexp.reduce(-np.logaddexp(0, -null_RW)) - np.logaddexp.reduce(
-            -np.logaddexp(0, null_RW)
-        )
+        no_W = np.logaddexp.reduce(-np.logaddexp(0, -null_RW))
+        null_W = no_W - np.logaddexp.reduce(-np.logaddexp(0, null_RW))
     else:
         null_W = np.logaddexp.reduce(null_RW) - np.log(len(runs))
     window_C, start_C, end_C = np.ascontiguousarray(spans_C3.T)
     return Candidates(window_C, start_C, end_C, score_C - np.log(len(runs)), null_W)
 
 
-def choose(reading: Reading, found: Candidates, config: SquadConfig) -> list[Answer]:
+def choose(questions: EncodedQuestions, found: Candidates, config: SquadConfig) -> list[Answer]:
     """Return the answer to every question.
 
     The null score is the least over a question's windows of the answerability logit; without that
     head it is log p([CLS], [CLS]) less the score of the best span, as BERT has it.
     """
-    window_C, start_C, end_C, score_C = found.window_C, found.start_C, found.end_C, found.score_C
-    question_W = np.array([window.question for window in reading.windows])
-    null_Q = np.full(len(reading.rows), np.inf)
+    question_W = np.array([window.question for window in questions.windows])
+    null_Q = np.full(len(questions.rows), np.inf)
     np.minimum.at(null_Q, question_W, found.null_W)
-    best: list[list[Span]] = [[] for _ in reading.rows]
-    for index in np.lexsort((end_C, start_C, window_C, -score_C, question_W[window_C])):
-        window = reading.windows[window_C[index]]
+    best: list[list[Span]] = [[] for _ in questions.rows]
+    # by question, the highest score first; equal ones as they stand in the text
+    keys = (found.end_C, found.start_C, found.window_C, -found.score_C)
+    for index in np.lexsort((*keys, question_W[found.window_C])):
+        window = questions.windows[found.window_C[index]]
         spans = best[window.question]
         if len(spans) == config.n_best:
             continue
-        places_P2 = reading.places[window.question]
+        places_P2 = questions.places[window.question]
         shift = window.first - window.offset
-        begin, end = (
-            int(places_P2[start_C[index] + shift, 0]),
-            int(places_P2[end_C[index] + shift, 1]),
-        )
-        text = reading.rows[window.question]["context"][begin:end]
+        begin = int(places_P2[found.start_C[index] + shift, 0])
+        end = int(places_P2[found.end_C[index] + shift, 1])
+        text = questions.rows[window.question]["context"][begin:end]
         if text not in {span.text for span in spans}:
-            spans.append(Span(text, rounded(score_C[index]), begin, int(index)))
+            spans.append(Span(text, rounded(found.score_C[index]), begin, int(index)))
     if not config.answerability:
         null_Q = null_Q - np.array([spans[0].score if spans else -np.inf for spans in best])
-    return [
-        Answer(rounded(null), spans)
-        for null, spans in zip(np.clip(null_Q, -1e9, 1e9), best, strict=True)
-    ]
+    null_Q = np.clip(null_Q, -1e9, 1e9)
+    return [Answer(rounded(null), spans) for null, spans in zip(null_Q, best, strict=True)]
 
 
-def candidates(reading: Reading, outputs: OutputArrays, config: SquadConfig) -> Candidates:
+def candidates(
+    questions: EncodedQuestions, outputs: OutputArrays, config: SquadConfig
+) -> Candidates:
     """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts
     with K ends each.
 
-    A span whose score is not finite is none: -inf stands where a beam has more places than its row,
+    A span without a finite score is none: -inf stands where a beam has more places than its row,
     NaN where training has failed.
     """
-    longest = int(reading.examples.length_N.max())
-    owned_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where an answer may begin
-    inside_WL = np.zeros((len(reading.windows), longest), dtype=bool)  # where it may end
-    for row, window in enumerate(reading.windows):
-        owned_WL[row, window.offset : window.offset + window.count] = window.owned
-        inside_WL[row, window.offset : window.offset + window.count] = True
-    start_WK, end_WKK = outputs["start"], outputs["end"]
-    score_WKK = outputs["start_score"].astype(np.float64)[:, :, None] + outputs["end_score"].astype(
-        np.float64
-    )
-    row_W = np.arange(len(reading.windows))
-    length_WKK = end_WKK - start_WK[:, :, None] + 1
+    shape = (len(questions.windows), int(questions.examples.length_N.max()))
+    may_begin_WL = np.zeros(shape, dtype=bool)
+    may_end_WL = np.zeros(shape, dtype=bool)
+    for row, window in enumerate(questions.windows):
+        context = slice(window.offset, window.offset + window.count)
+        may_begin_WL[row, context] = window.owned
+        may_end_WL[row, context] = True
+    start_WK1 = outputs["start"][:, :, None]
+    end_WKK = outputs["end"]
+    start_score_WK1 = outputs["start_score"].astype(np.float64)[:, :, None]
+    score_WKK = start_score_WK1 + outputs["end_score"].astype(np.float64)
+    row_W11 = np.arange(len(questions.windows))[:, None, None]
+    length_WKK = end_WKK - start_WK1 + 1
     allowed_WKK = (
-        owned_WL[row_W[:, None], start_WK][:, :, None]
-        & inside_WL[row_W[:, None, None], end_WKK]
+        may_begin_WL[row_W11, start_WK1]
+        & may_end_WL[row_W11, end_WKK]
         & (length_WKK >= 1)
         & (length_WKK <= config.answer_length)
         & np.isfinite(score_WKK)
     )
-    window_C, k_C, j_C = np.nonzero(allowed_WKK)
+    chosen = np.nonzero(allowed_WKK)
     return Candidates(
-        window_C,
-        start_WK[window_C, k_C],
-        end_WKK[window_C, k_C, j_C],
-        score_WKK[window_C, k_C, j_C],
+        chosen[0],
+        outputs["start"][chosen[:2]],
+        end_WKK[chosen],
+        score_WKK[chosen],
         finite(outputs["null"]).astype(np.float64),
     )

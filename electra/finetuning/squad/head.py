@@ -2,9 +2,11 @@
 there is one.
 
     start   softmax over positions of  w · h_t
-    end     softmax over positions of  MLP([h_start ; h_t])         (XLNet's; `independent` is BERT's: w' · h_t)
-    null    sigmoid of  MLP([h_CLS ; Σ_t softmax(start)_t h_t])     trained on the question's flag, weight 0.5
+    end     softmax over positions of  MLP([h_start ; h_t])
+    null    sigmoid of  MLP([h_CLS ; Σ_t softmax(start)_t h_t])
 
+The end is XLNet's; that of an `independent` head is BERT's, w' · h_t. `null` is trained on the
+question's flag, with weight 0.5.
 In training the end sees the gold start; in prediction each of the `beam` best starts gets its
 `beam` best ends. Only [CLS], the context and the last [SEP] are possible positions (the others lose
 1000). There is no dropout in the head.
@@ -137,7 +139,7 @@ class SpanFinder(Network):
         }
 
     def _top(self, log_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the K best values and positions; -inf and position 0 where there are fewer than K."""
+        """Return the K best values and positions; -inf and 0 where there are fewer than K."""
         score_BK, position_BK = log_BT.topk(min(self.beam, log_BT.shape[1]), dim=-1)
         missing = self.beam - score_BK.shape[1]
         return F.pad(score_BK, (0, missing), value=float("-inf")), F.pad(position_BK, (0, missing))

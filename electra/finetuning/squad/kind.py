@@ -1,8 +1,7 @@
-"""SQuAD as a kind of task: windows, the span head, answers and the official figures behind one
-door.
-"""
+"""SQuAD as a kind of task: windows, the span head, answers and the official figures."""
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,16 @@ from electra.finetuning.task_kind import (
     TaskKind,
     require_texts,
 )
-from electra.finetuning.tasks import SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
+from electra.finetuning.tasks import SQUAD_1, SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
 from electra.storage.tensors import Tensors, fill
 
-_READ, _CHOSEN = (
-    {"length", "stride", "question_length"},
-    {"beam", "answer_length", "n_best", "null_threshold"},
-)
-_KEPT = _READ | _CHOSEN | {"head", "answerability"}  # settings that a folder's answers depend on
+_KEPT = {  # settings that a folder's answers depend on
+    *("length", "stride", "question_length"),
+    *("beam", "answer_length", "n_best", "null_threshold"),
+    *("head", "answerability"),
+}
 
 
 class QuestionAnswering(TaskKind):
@@ -52,24 +51,23 @@ class QuestionAnswering(TaskKind):
         super().__init__(task)
         self.version = task.version
 
-    def columns(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         return (("question", "context"),)
 
-    def row(self, values: Mapping[str, Any], where: str) -> Row:
+    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         question, context = require_texts(values, where)
         return {"question": question, "context": context, "answers": [], "impossible": True}
 
-    def show(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        return [row["question"], row["context"]], row["answers"][0]["text"] if row[
-            "answers"
-        ] else "no answer"
+    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        texts = [answer["text"] for answer in row["answers"]] or ["no answer"]
+        return [row["question"], row["context"]], texts[0]
 
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         windows.check_row(row, where)
 
     def encode(
         self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig
-    ) -> windows.Reading:
+    ) -> windows.EncodedQuestions:
         assert isinstance(config, SquadConfig)
         return windows.encode(rows, tokenizer, config)
 
@@ -77,32 +75,58 @@ class QuestionAnswering(TaskKind):
         assert isinstance(config, SquadConfig)
         return SpanFinder(encoder, config)
 
-    def judge(
+    def score_split(
         self,
         outputs: OutputArrays,
-        encoded: windows.Reading,
+        encoded: windows.EncodedQuestions,
         config: SquadConfig,
         *,
         labelled: bool,
     ) -> SplitResult:
         candidates = spans.candidates(encoded, outputs, config)
-        judged = judge(candidates, encoded, self.version, config)
-        complete = bool(np.isfinite(outputs["null"]).all())
         return dataclasses.replace(
-            judged, finite=complete, ensemble={"-candidates.safetensors": candidates.tensors()}
+            self.score_candidates(candidates, encoded, config),
+            finite=bool(np.isfinite(outputs["null"]).all()),
+            ensemble={"-candidates.safetensors": candidates.tensors()},
         )
 
+    def score_candidates(
+        self, candidates: spans.Candidates, encoded: windows.EncodedQuestions, config: SquadConfig
+    ) -> SplitResult:
+        """Return every official figure and file of the candidates."""
+        answers = spans.choose(encoded, candidates, config)
+        ids = [row["id"] for row in encoded.rows]
+        best = dict(zip(ids, [answer.best for answer in answers], strict=True))
+        null = dict(zip(ids, [answer.null for answer in answers], strict=True))
+        given = dict(zip(ids, self._given(answers, config), strict=True))
+        n_best = {
+            key: [[span.text, span.score] for span in answer.spans]
+            for key, answer in zip(ids, answers, strict=True)
+        }
+        files = {".json": given, "-null-odds.json": null, "-nbest.json": n_best}
+        scores = official.evaluate(encoded.rows, best, null, self.version, config.null_threshold)
+        fault = None
+        if len(ids) > 1 and len(set(given.values())) == 1:
+            fault = f"{given[ids[0]]!r} was the answer to every question"
+        return SplitResult(files, scores, fault)
+
+    def _given(self, answers: Sequence[spans.Answer], config: SquadConfig) -> list[str]:
+        """Return the answers as handed in: version 2.0 leaves a question unanswered if its null
+        score is above the threshold, 1.1 never does.
+        """
+        threshold = config.null_threshold if self.version == "2.0" else math.inf
+        return [answer.best if answer.null <= threshold else "" for answer in answers]
+
     def answers(
-        self, outputs: OutputArrays, encoded: windows.Reading, config: SquadConfig
+        self, outputs: OutputArrays, encoded: windows.EncodedQuestions, config: SquadConfig
     ) -> Iterator[Row]:
         candidates = spans.candidates(encoded, outputs, config)
-        threshold = config.null_threshold if config.answerability else None
-        for row, answer in zip(
-            encoded.rows, spans.choose(encoded, candidates, config), strict=True
-        ):
+        answers = spans.choose(encoded, candidates, config)
+        given = self._given(answers, config)
+        for row, answer, text in zip(encoded.rows, answers, given, strict=True):
             yield {
                 "id": row["id"],
-                "prediction": answer.given(threshold),
+                "prediction": text,
                 "best": answer.best,
                 "start": answer.spans[0].begin if answer.spans else None,
                 "null_score": answer.null,
@@ -112,8 +136,8 @@ class QuestionAnswering(TaskKind):
     def score(
         self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
     ) -> dict[str, float]:
-        """Exact match and F1 as the official scripts give them; answers are as handed in, empty
-        where there is none.
+        """Return exact match and F1 as the official scripts give them; answers are as handed in,
+        empty where there is none.
         """
         for key, text in answers.items():
             if not isinstance(text, str):
@@ -122,71 +146,55 @@ class QuestionAnswering(TaskKind):
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        task_json = {"squad": {key: value for key, value in plain(config).items() if key in _KEPT}}
+        kept = {key: value for key, value in plain(config).items() if key in _KEPT}
+        task_json = {"squad": {"versions": [self.version], **kept}}
         beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
-        if network.conditional or not network.encoder.config.stock_heads:
+        if network.conditional or not network.encoder.config.has_hf_task_head:
             return Exported("ElectraModel", task_json, beside=beside)
-        parts = [part.state_dict() for part in (network.start, network.end_alone)]
-        pair = {
-            f"qa_outputs.{kind}": torch.cat([part[kind] for part in parts])
-            for kind in ("weight", "bias")
-        }
+        start = network.start.state_dict()
+        end = network.end_alone.state_dict()
+        pair = {f"qa_outputs.{kind}": torch.cat([start[kind], end[kind]]) for kind in start}
         return Exported(self.architecture, task_json, tensors=pair, beside=beside)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        """From the file of the head's own, or from transformers' two rows, which are the
+        """Return a head from the file of its own, or from transformers' two rows, which are the
         independent head.
+
+        A folder from elsewhere is answered as run_squad answers: 0 is the threshold.
         """
-        usual = {"head": "independent", "answerability": False, "length": stored.length}
-        config = build(
-            SquadConfig, stored.task_json.get("squad") or usual, f"{stored.path / TASK}: squad"
-        )
-        network = SpanFinder(stored.encoder, config)
-        pair, head = nn.Linear(network.start.in_features, 2), _head(network)
-        beside = (stored.path / SPANS).is_file()
-        if stored.heads or not beside:
-            stored.fill({"qa_outputs": pair}, stored.heads)
-        rows = {kind: value.chunk(2) for kind, value in pair.state_dict().items()}
-        both = {
-            f"{name}.{kind}": rows[kind][i]
-            for i, name in enumerate(("start", "end_alone"))
-            for kind in rows
+        usual = {
+            "head": "independent",
+            "answerability": False,
+            "null_threshold": 0.0,
+            "question_length": min(64, stored.length // 2),
+            "stride": min(128, stored.length // 4),
         }
-        fill(head, stored.beside(SPANS) if beside else both, stored.path / SPANS, DO)
+        where = f"{stored.path / TASK}: squad"
+        squad = stored.task_json.get("squad")
+        values = squad if isinstance(squad, dict) else usual
+        config = build(SquadConfig, {**values, "length": stored.length}, where)
+        config.check_merged(where)
+        network = SpanFinder(stored.encoder, config)
+        head = _head(network)
+        if (stored.path / SPANS).is_file():
+            tensors = stored.beside(SPANS)
+        else:
+            pair = nn.Linear(network.start.in_features, 2)
+            stored.fill(nn.ModuleDict({"qa_outputs": pair}), stored.heads)
+            tensors = {}
+            for kind, value in pair.state_dict().items():
+                tensors[f"start.{kind}"], tensors[f"end_alone.{kind}"] = value.chunk(2)
+        fill(head, tensors, stored.path / SPANS, DO)
         return network, config
 
     @staticmethod
     def task_of(stored: Stored) -> Task:
-        return SQUAD_2
+        squad = stored.task_json.get("squad")
+        old = isinstance(squad, dict) and squad.get("versions") == ["1.1"]
+        return SQUAD_1 if old else SQUAD_2
 
-    def use(self) -> Use:
+    def card_example(self) -> Use:
         return "question"
-
-
-def judge(
-    candidates: spans.Candidates,
-    encoded: windows.Reading,
-    version: official.Version,
-    config: SquadConfig,
-) -> SplitResult:
-    """Return every official figure and file of the candidates."""
-    ids = [row["id"] for row in encoded.rows]
-    answers = dict(zip(ids, spans.choose(encoded, candidates, config), strict=True))
-    threshold = config.null_threshold if version == "2.0" else None
-    given = {key: answer.given(threshold) for key, answer in answers.items()}
-    best, null = (
-        {key: getattr(a, name) for key, a in answers.items()} for name in ("best", "null")
-    )
-    n_best = {
-        key: [[span.text, span.score] for span in answer.spans] for key, answer in answers.items()
-    }
-    files = {".json": given, "-null-odds.json": null, "-nbest.json": n_best}
-    scores = official.evaluate(encoded.rows, best, null, version, config.null_threshold)
-    first, *others = given.values()
-    alike = bool(others) and all(text == first for text in others)
-    return SplitResult(
-        files, scores, f"{first!r} was the answer to every question" if alike else None
-    )
 
 
 def _head(network: SpanFinder) -> nn.ModuleDict:

@@ -35,10 +35,8 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Reading(Encoded):
-    """Questions: `examples` has a row for each window; `places` has the pieces' (begin, end) in
-    each context.
-    """
+class EncodedQuestions(Encoded):
+    """Questions with their windows: `examples` has a row for each."""
 
     windows: list[Window]
     places: list[NDArray[np.int64]]  # of each question's context, (pieces, 2)
@@ -46,31 +44,32 @@ class Reading(Encoded):
 
 def check_row(row: Row, where: str) -> None:
     """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
-    if not all(isinstance(row.get(key), str) for key in ("question", "context")):
+    context = row.get("context")
+    if not isinstance(context, str) or not isinstance(row.get("question"), str):
         raise BadInput(
-            f'{where}: is {row!r:.80}; expected an object with text under "id", "question" and "context"'
+            f'{where}: is {row!r:.80}; expected an object with text under "id", "question" and '
+            '"context"'
         )
     if not isinstance(row.get("answers"), list) or not isinstance(row.get("impossible"), bool):
         raise BadInput(
-            f'{where}: lacks its answers; expected a list under "answers" and true or false under "impossible"'
+            f'{where}: lacks its answers; expected a list under "answers" and true or false under '
+            '"impossible"'
         )
     for answer in row["answers"]:
-        text, start = answer.get("text"), answer.get("start")
-        found = (
-            row["context"][start : start + len(text)]
-            if isinstance(text, str) and type(start) is int
-            else None
-        )
-        if found is None or start < 0 or found != text or not text:
+        text = answer.get("text")
+        start = answer.get("start")
+        typed = isinstance(text, str) and type(start) is int
+        there = context[start : start + len(text)] if typed else None
+        if not text or there != text or start < 0:
             raise BadInput(
-                f"{where}: has the answer {text!r} at {start!r}, where the context reads {found!r}"
+                f"{where}: has the answer {text!r} at {start!r}, where the context reads {there!r}"
             )
     if row["impossible"] == bool(row["answers"]):
-        found = "no answer" if row["impossible"] is False else "answers though it is impossible"
-        raise BadInput(f"{where}: has {found}; expected answers, or impossible: true")
+        fault = "answers though it is impossible" if row["impossible"] else "no answer"
+        raise BadInput(f"{where}: has {fault}; expected answers, or impossible: true")
 
 
-def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Reading:
+def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> EncodedQuestions:
     """Cut rows into windows. Targets: `start` and `end` (positions in the row), `impossible` (of
     the question).
     """
@@ -79,8 +78,7 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
     questions = tokenizer.encode_lines([row["question"] for row in rows])
     windows: list[Window] = []
     sequences: list[list[int]] = []
-    starts: list[int] = []
-    spans: list[tuple[int, int]] = []
+    span_N2: list[tuple[int, int]] = []
     for number, (row, question) in enumerate(zip(rows, questions, strict=True)):
         ids, places = contexts[row["context"]]
         prefix = [tokenizer.cls_id, *question[: config.question_length], tokenizer.sep_id]
@@ -88,25 +86,19 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Readin
         for first, count, owned in _cuts(len(ids), config.length - len(prefix) - 1, config.stride):
             windows.append(Window(number, first, count, len(prefix), owned))
             sequences.append([*prefix, *ids[first : first + count], tokenizer.sep_id])
-            starts.append(len(prefix))
+            shift = len(prefix) - first
             inside = gold is not None and first <= gold[0] and gold[1] < first + count
-            spans.append(
-                (gold[0] - first + len(prefix), gold[1] - first + len(prefix))
-                if inside and gold
-                else (0, 0)
-            )
-    span_N2 = np.array(spans, dtype=np.int64)
-    impossible_N = np.array(
-        [rows[window.question]["impossible"] for window in windows], dtype=np.float32
-    )
+            span_N2.append((gold[0] + shift, gold[1] + shift) if inside and gold else (0, 0))
+    start_N, end_N = np.array(span_N2, dtype=np.int64).T
+    window_rows = [rows[window.question] for window in windows]
     targets: dict[str, NDArray[Any]] = {
-        "start": span_N2[:, 0],
-        "end": span_N2[:, 1],
-        "impossible": impossible_N,
+        "start": start_N,
+        "end": end_N,
+        "impossible": np.array([row["impossible"] for row in window_rows], dtype=np.float32),
     }
-    names = [rows[window.question]["id"] for window in windows]
-    examples = stack(sequences, starts, targets, names)
-    return Reading(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
+    starts = [window.offset for window in windows]
+    examples = stack(sequences, starts, targets, [row["id"] for row in window_rows])
+    return EncodedQuestions(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
 
 
 def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] | None:
@@ -120,8 +112,8 @@ def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] 
 
 
 def _cuts(pieces: int, room: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """(first, count, owned) of each window over a context of so many pieces; windows overlap by
-    room - stride.
+    """Return (first, count, owned) of each window over a context of so many pieces; windows overlap
+    by room - stride.
     """
     firsts = [0]
     while firsts[-1] + room < pieces:

@@ -56,10 +56,8 @@ def test_a_corpus_line_has_the_librarys_ids_behind_a_space(pair, text):
     _, ours = pair
     line = " ".join(text.split())
     if line:
-        assert (
-            np.frombuffer(ours.encode_bytes([line])[0], ours.dtype).tolist()
-            == ours.encode_lines([f" {line}"])[0]
-        )
+        ids = np.frombuffer(ours.encode_bytes([line])[0], ours.dtype)
+        assert ids.tolist() == ours.encode_lines([f" {line}"])[0]
 
 
 def test_a_token_stands_where_its_letters_stand(pair):
@@ -71,21 +69,24 @@ def test_a_token_stands_where_its_letters_stand(pair):
 
 def test_answers_to_questions_are_found_in_their_context(pair):
     context = "The ship didn't sail; it's in the harbour, near 日本語."
+    answers = ["ship", "in the harbour", "日本語"]
     rows = [
-        {"id": text, "question": "Where?", "context": context, "impossible": False}
-        | {"answers": [{"text": text, "start": context.index(text)}]}
-        for text in ("ship", "in the harbour", "日本語")
+        {
+            "id": text,
+            "question": "Where?",
+            "context": context,
+            "impossible": False,
+            "answers": [{"text": text, "start": context.index(text)}],
+        }
+        for text in answers
     ]
     reading = windows.encode(rows, pair[1], SquadConfig(length=128, stride=32, question_length=16))
-    for row, window, places, first, last in zip(
-        rows,
-        reading.windows,
-        reading.places,
-        *(reading.examples.targets[end] for end in ("start", "end")),
-        strict=True,
-    ):
-        begin, end = places[first - window.offset][0], places[last - window.offset][1]
-        assert context[begin:end] == row["answers"][0]["text"]
+    targets = reading.examples.targets
+    for number, window in enumerate(reading.windows):
+        places = reading.places[number]
+        begin = places[targets["start"][number] - window.offset][0]
+        end = places[targets["end"][number] - window.offset][1]
+        assert context[begin:end] == answers[number]
 
 
 def test_words_of_a_sentence_are_those_of_transformers(pair):

@@ -22,18 +22,14 @@ def tokenizer() -> Tokenizer:
 
 
 def documents(seed: int, count: int = 40, longest: int = 90) -> list[list[list[int]]]:
-    """Documents of lines of ids that are no special tokens; every id of a document is new, as far
-    as ids last.
-    """
+    """Return documents of lines of ids that are no special tokens."""
     rng = random.Random(seed)
-    made = []
-    for _ in range(count):
-        lines = [
-            [rng.randrange(5, 305) for _ in range(rng.choice([0, 1, 3, rng.randrange(1, longest)]))]
-            for _ in range(rng.randrange(0, 12))
-        ]
-        made.append(lines)
-    return made
+
+    def line() -> list[int]:
+        length = rng.choice([0, 1, 3, rng.randrange(1, longest)])
+        return [rng.randrange(5, 305) for _ in range(length)]
+
+    return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(count)]
 
 
 def pack(tokenizer: Tokenizer, texts, length: int, config: PackingConfig, seed: int = 7):
@@ -95,7 +91,6 @@ def test_rows_are_those_of_the_literal_rule(tokenizer: Tokenizer, length: int) -
 SETTINGS = [
     PackingConfig(),
     PackingConfig(overflow="carry"),
-    PackingConfig(late_lines="stay_b"),
     PackingConfig(single_segment_rate=1.0, short_rate=0.5),
     PackingConfig(rule="packed"),
 ]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import random
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,341 +14,286 @@ import torch
 import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
-from electra.files import read_jsonl, write_json, write_jsonl
-from electra.finetuning import folder as folders
-from electra.finetuning.classification import encode
-from electra.finetuning.folder import load_model, write_model
+from electra.files import write_json
+from electra.finetuning.classification import Classification, encode
+from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.labels import iob2
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
-from electra.finetuning.tasks import FACTS, GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.finetuning.training import read_outputs
+from electra.finetuning.tasks import (
+    GLUE,
+    SQUAD_1,
+    SQUAD_2,
+    FinetuneConfig,
+    SquadConfig,
+    Task,
+)
+from electra.finetuning.training import read_outputs, train
 from electra.nn.factory import add_fresh_layers
-from electra.nn.huggingface import FILES, load_encoder, open_folder
+from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
-from pipelines.finetuning_runs.job import MODEL
-from pipelines.finetuning_runs.plan import Plan, run
-from tests.conftest import each_with_some, harm
+from tests.conftest import harm
 
+from .conftest import CONFIG as ENCODER
 from .conftest import WORDS, glue_rows, squad_rows
 
-CONFIG = FinetuneConfig(
-    learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,), arms=("pretrained",)
-)
+CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40)
+SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=5)
 CHUNKS = Task(
-    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1", "accuracy"), tagging=True,
+    name="chunks",
+    title="chunks",
+    labels=("NP", "VP"),
+    metrics=("entity_f1", "accuracy"),
+    tagging=True,
     columns=("words",),
-)  # fmt: skip
+)
 
 
 def tagged_rows(count: int, seed: int) -> list[dict]:
-    """Animals are NP, with the colour before them; verbs are VP."""
-    draw, rows = random.Random(seed), []
+    """Animals are NP, verbs are VP."""
+    draw = random.Random(seed)
+    types = dict.fromkeys(("cat", "dog", "bird", "fish"), "NP")
+    types |= dict.fromkeys(("runs", "sleeps", "sings", "eats"), "VP")
+    rows = []
     for number in range(count):
         words = [draw.choice(WORDS) for _ in range(draw.randint(2, 9))]
-        found = [
-            ("VP", at, at)
-            for at, word in enumerate(words)
-            if word in {"runs", "sleeps", "sings", "eats"}
-        ]
-        found += [
-            ("NP", at, at)
-            for at, word in enumerate(words)
-            if word in {"cat", "dog", "bird", "fish"}
-        ]
-        rows.append({"id": str(number), "words": words, "tags": iob2(found, len(words))})
+        spans = [(types[word], at, at) for at, word in enumerate(words) if word in types]
+        rows.append({"id": str(number), "words": words, "tags": iob2(spans, len(words))})
     return rows
 
 
-def write_task(folder, task, **splits):
-    write_json(folder / FACTS, folders.plain(task))
-    for split, rows in splits.items():
-        write_jsonl(folder / f"{split}.jsonl", rows)
+CLASSIFIERS = {  # name -> (task, new layers, what the head reads)
+    "classes": ("mnli", 0, ()),
+    "number": ("stsb", 0, ()),
+    "new layers": ("cola", 2, ()),
+    "max": ("mnli", 0, ("max",)),
+    "mean": ("stsb", 0, ("mean",)),
+    "pair": ("mrpc", 0, ("pair", "all")),
+    "align": ("rte", 1, ("align", "all")),
+    "cls of all": ("rte", 0, ("cls", "all")),
+}
 
 
-def peer(kind, folder):
-    found, report = kind.from_pretrained(folder, output_loading_info=True)
-    assert (
-        not report["missing_keys"]
-        and not report["unexpected_keys"]
-        and not report["mismatched_keys"]
-    )
-    return found.eval()
+def make_kinds(model, tokenizer):
+    """Yield each kind of fine-tuned network with its task, settings and rows."""
+    for name, (task, fresh, head) in CLASSIFIERS.items():
+        encoder = load_encoder(model, dropout=0.0)
+        add_fresh_layers(encoder, fresh, 1)
+        network = Classifier(encoder, len(GLUE[task].labels), 0.0, *head)
+        torch.nn.init.normal_(network.head.bias)
+        examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)
+        yield name, network, GLUE[task], CONFIG, examples
+    tagger = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
+    yield "tags", tagger, CHUNKS, CONFIG, encode_tags(tokenizer)
+    rows = squad_rows(9, 1, impossible=True)
+    for head, task in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
+        config = dataclasses.replace(SQUAD, head=head)
+        network = SpanFinder(load_encoder(model, dropout=0.0), config)
+        yield head, network, task, config, encode_questions(rows, tokenizer, config).examples
 
 
-@pytest.mark.parametrize(("task", "fresh"), [("mnli", 0), ("stsb", 0), ("cola", 2)])
-def test_classes_and_numbers(task, fresh, model, tokenizer, tmp_path):
-    facts, network, examples, ours = classifier(task, fresh, model, tokenizer)
-    write_model(tmp_path / "m", network, facts, CONFIG, model)
-    theirs = peer(transformers.ElectraForSequenceClassification, tmp_path / "m")
-    batch = examples.batch(np.arange(9))
-    with torch.no_grad():
-        mask = batch.real_tokens().long()
-        found = theirs(
-            batch.ids_BT, attention_mask=mask, token_type_ids=batch.segments_BT
-        ).logits.numpy()
-    assert np.abs(found - ours).max() < 1e-5
-    ready = load_model(open_folder(tmp_path / "m"))
-    assert ready.task.labels == facts.labels and ready.config.length == 40
-    assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
-    config = json.loads((tmp_path / "m/config.json").read_text())
-    assert list(config["id2label"].values()) == (list(facts.labels) or ["score"])
-    assert config["num_hidden_layers"] == 2 + fresh and "pooling" not in config
+def encode_tags(tokenizer):
+    return Tagging(CHUNKS).encode(tagged_rows(6, 1), tokenizer, CONFIG).examples
 
 
-def classifier(task, fresh, model, tokenizer, *head):
-    """A task, a network, rows, and the logits on the label's own scale."""
-    facts, encoder = GLUE[task], load_encoder(model, dropout=0.0)
-    add_fresh_layers(encoder, fresh, 1)
-    torch.manual_seed(1)
-    network = Classifier(encoder, len(facts.labels), 0.0, *head)
-    torch.nn.init.normal_(network.head.bias)
-    examples = encode(glue_rows(task, 9, 1), facts, tokenizer, 40)
-    return facts, network, examples, read_outputs(network, examples)["logits"] * facts.scale
+def load_peer(kind, folder):
+    network, report = kind.from_pretrained(folder, output_loading_info=True)
+    for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not report[fault], (folder, fault)
+    return network.eval()
 
 
-HEADS = [
-    ("mnli", "max", "last"),
-    ("stsb", "mean", "last"),
-    ("cola", "pair", "last"),
-    ("mrpc", "pair", "all"),
-]
+@pytest.mark.parametrize("kind", ["model", "modern_model"])
+def test_a_folder_gives_the_outputs_of_its_network_again(kind, request, tokenizer, tmp_path):
+    """Beside an encoder that stock transformers loads whole and agrees with."""
+    torch.manual_seed(0)
+    model = request.getfixturevalue(kind)
+    for name, network, task, config, examples in make_kinds(model, tokenizer):
+        ours = read_outputs(network, examples)
+        write_model(tmp_path / name, network, task, config, model)
+        loaded = load_model(open_folder(tmp_path / name))
+        assert loaded.task.labels == task.labels and loaded.config.length == 40
+        assert type(loaded.task) is type(task) and loaded.task.name == task.name
+        again = read_outputs(loaded.network, examples)
+        for key, value in ours.items():
+            scale = task.scale if key == "logits" else 1.0
+            assert np.allclose(again[key], value * scale, atol=1e-5), (name, key)
+        batch = examples.batch(np.arange(5))
+        real_BT = batch.real_tokens()
+        inputs = {"attention_mask": real_BT.long()}
+        if kind == "model":
+            inputs["token_type_ids"] = batch.segments_BT
+        peer = transformers.AutoModel.from_pretrained(tmp_path / name).eval()
+        with torch.no_grad():
+            theirs_BTH = peer(batch.ids_BT, **inputs).last_hidden_state
+            ours_BTH = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
+        assert torch.allclose(theirs_BTH[real_BT], ours_BTH[real_BT], atol=1e-5), name
+
+
+def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
+    torch.manual_seed(0)
+    architectures = set()
+    for name, network, task, config, examples in make_kinds(model, tokenizer):
+        write_model(tmp_path / name, network, task, config, model)
+        settings = json.loads((tmp_path / name / "config.json").read_text())
+        peer = load_peer(getattr(transformers, settings["architectures"][0]), tmp_path / name)
+        architectures.add(settings["architectures"][0])
+        if isinstance(peer, transformers.ElectraModel):
+            assert settings.get("pooling", "") == getattr(network, "pooling", ""), name
+            continue
+        batch = examples.batch(np.arange(5))
+        real_BT = batch.real_tokens()
+        # stock models of words are fed segment 0
+        segments_BT = batch.segments_BT * (not task.tagging)
+        inputs = {"attention_mask": real_BT.long(), "token_type_ids": segments_BT}
+        with torch.no_grad():
+            outputs = peer(batch.ids_BT, **inputs)
+            if isinstance(network, SpanFinder):
+                theirs = outputs.start_logits[segments_BT == 1]
+                ours = network._read(batch)[1][segments_BT == 1]
+            else:
+                labels = list(settings["id2label"].values())
+                assert labels == (list(task.classes) or ["score"])
+                theirs = outputs.logits
+                ours = network(batch) * task.scale
+                if task.tagging:
+                    theirs = theirs[real_BT]
+                    ours = ours[real_BT]
+        assert torch.allclose(theirs, ours, atol=1e-5), name
+    assert len(architectures) == 4
+
+
+def test_the_version_of_squad_stays_with_the_model(model, tmp_path):
+    """It decides whether a question may be left unanswered."""
+    for task in (SQUAD_1, SQUAD_2):
+        folder = tmp_path / task.name
+        write_model(folder, SpanFinder(load_encoder(model), SQUAD), task, SQUAD, model)
+        assert load_model(open_folder(folder)).task == task
 
 
 @pytest.mark.parametrize(
-    ("task", "pooling", "layers"), [*HEADS, ("rte", "align", "all"), ("rte", "cls", "all")]
+    ("labels", "task"),
+    [
+        ({}, True),
+        ({"id2label": None}, True),
+        ({"id2label": 5}, True),
+        ({"id2label": {"0": "replaced"}}, False),
+    ],
 )
-def test_heads_of_other_kinds_are_beside_an_encoder_that_stock_transformers_loads(
-    task, pooling, layers, model, tokenizer, tmp_path
-):
-    facts, network, examples, ours = classifier(task, 1, model, tokenizer, pooling, layers)
-    write_model(tmp_path / "m", network, facts, CONFIG, model)
-    theirs = peer(transformers.ElectraModel, tmp_path / "m")
-    assert (
-        theirs.config.pooling == pooling
-        and f'"pooling": "{pooling}"' in (tmp_path / "m/task.json").read_text()
-    )
-    ready = load_model(open_folder(tmp_path / "m"))
-    assert ready.network.head[0].out_features == 2 * len(network.head.weight)
-    assert np.abs(read_outputs(ready.network, examples)["logits"] - ours).max() < 1e-5
-    (tmp_path / "m/MANIFEST.json").unlink()
-    facts_there = json.loads((tmp_path / "m" / FACTS).read_text())
-    for key, known in (("pooling", "cls, mean, max, pair"), ("head_layers", "last, all")):
-        write_json(tmp_path / "m" / FACTS, {**facts_there, key: "min"})
-        with pytest.raises(BadInput, match=f"{key} is 'min'; it should be one of {known}"):
-            load_model(open_folder(tmp_path / "m"))
-
-
-def test_tags_also_with_the_segments_that_stock_models_are_fed(model, tokenizer, tmp_path):
-    rows = tagged_rows(6, 1)
-    torch.manual_seed(1)
-    network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
-    examples = Tagging(CHUNKS).encode(rows, tokenizer, CONFIG).examples
-    write_model(tmp_path / "m", network, CHUNKS, CONFIG, model)
-    theirs = peer(transformers.ElectraForTokenClassification, tmp_path / "m")
-    batch = examples.batch(np.arange(6))
-    assert torch.equal(batch.segments_BT, batch.real_tokens().long())
-    seen = batch.real_tokens().long()
-    ours = read_outputs(network, examples)["tags"]
-    with torch.no_grad():
-        found = (theirs(batch.ids_BT, attention_mask=seen).logits.argmax(-1) * seen).numpy()
-    assert (found == ours[:, : found.shape[1]]).all()
-    assert (
-        read_outputs(load_model(open_folder(tmp_path / "m")).network, examples)["tags"] == ours
-    ).all()
-
-
-@pytest.mark.parametrize("head", ["conditional", "independent"])
-def test_answers(head, model, tokenizer, tmp_path):
-    config = SquadConfig(length=40, stride=12, question_length=10, beam=5, head=head)
-    torch.manual_seed(1)
-    network = SpanFinder(load_encoder(model, dropout=0.0), config)
-    reading = encode_questions(squad_rows(4, 1, impossible=True), tokenizer, config)
-    ours = read_outputs(network, reading.examples)
-    write_model(tmp_path / "m", network, SQUAD_2, config, model)
-    ready = load_model(open_folder(tmp_path / "m"))
-    assert ready.config.head == head and ready.config.beam == 5
-    again = read_outputs(ready.network, reading.examples)
-    assert all(
-        np.allclose(ours[name], again[name], atol=1e-5)
-        for name in ("start_score", "end_score", "null")
-    )
-    if head == "independent":
-        theirs = peer(transformers.ElectraForQuestionAnswering, tmp_path / "m")
-        batch = reading.examples.batch(np.array([0]))
-        ids, segments = batch.ids_BT, batch.segments_BT
-        with torch.no_grad():
-            start = theirs(ids, token_type_ids=segments).start_logits[0]
-        mine = network._read(batch)[1][0]
-        assert torch.allclose(start[segments[0] == 1], mine[segments[0] == 1], atol=1e-5)
-    else:
-        assert peer(transformers.ElectraModel, tmp_path / "m")
-
-
-def test_a_folder_that_others_fine_tuned(model, tokenizer, tmp_path):
-    values = transformers.ElectraConfig.from_pretrained(
-        model, num_labels=3, id2label={0: "no", 1: "yes", 2: "so"}
-    )
-    torch.manual_seed(2)
-    theirs = transformers.ElectraForSequenceClassification(values).eval()
-    theirs.save_pretrained(tmp_path / "m")
-    (tmp_path / "m/tokenizer.json").write_text((model / "tokenizer.json").read_text())
-    ready = load_model(open_folder(tmp_path / "m"))
-    assert ready.task.labels == ("no", "yes", "so")
-    examples = encode([{"id": "0", "a": "the cat runs", "b": None}], ready.task, tokenizer, 40)
-    with torch.no_grad():
-        expected = theirs(torch.tensor(examples.ids_S[None].astype(np.int64))).logits.numpy()
-    assert np.abs(read_outputs(ready.network, examples)["logits"] - expected).max() < 1e-5
-    with pytest.raises(
-        BadInput, match=r"has no classifier\.dense, so it is not a fine-tuned model"
-    ):
-        load_model(open_folder(model))
+def test_a_modern_discriminator_has_one_label(tmp_path, labels, task):
+    settings = {"architectures": ["ModernBertForTokenClassification"], **labels}
+    write_json(tmp_path / "config.json", settings)
+    assert is_finetuned(ModelFolder(tmp_path)) is task
 
 
 @pytest.fixture
 def answerer(model, tmp_path):
     """A fine-tuned folder with a head of its own."""
-    config = SquadConfig(length=40, stride=12, question_length=10)
-    write_model(
-        tmp_path / "m",
-        SpanFinder(load_encoder(model, dropout=0.0), config),
-        SQUAD_2,
-        config,
-        model,
-        seed=1,
-    )
+    network = SpanFinder(load_encoder(model, dropout=0.0), SQUAD)
+    write_model(tmp_path / "m", network, SQUAD_2, SQUAD, model, seed=1)
     return tmp_path / "m"
 
 
-KEPT = [*FILES[:7], "MANIFEST.json"]
+READ = [
+    *("config.json", "model.safetensors", "span_head.safetensors", "task.json"),
+    *("tokenizer.json", "vocab.txt", "tokenizer_config.json"),
+]
+
+
+def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
+    assert {path.name for path in answerer.iterdir()} == {*READ, "MANIFEST.json", "README.md"}
+    for name in [*READ, "MANIFEST.json"]:
+        for how in ("flipped", "cut", "folder", "missing"):
+            damaged = shutil.copytree(answerer, tmp_path / f"{name}-{how}")
+            harm(damaged / name, how)
+            if (name, how) == ("MANIFEST.json", "missing"):  # then it is as one from elsewhere
+                load_model(open_folder(damaged))
+                assert "MANIFEST.json: its bytes were not checked" in capsys.readouterr().err
+                continue
+            with pytest.raises(CorruptFile, match=rf"{name}|has no MANIFEST"):
+                load_model(open_folder(damaged))
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), each_with_some(KEPT, ["flipped", "cut", "folder", "missing"])
-)
-def test_damage_to_a_kept_model_is_one_sentence(answerer, name, how, capsys):
-    assert {path.name for path in answerer.iterdir()} == {*KEPT, "README.md"}
-    harm(answerer / name, how)
-    if (name, how) == ("MANIFEST.json", "missing"):  # then it is as one from elsewhere
-        load_model(open_folder(answerer))
-        assert "has no MANIFEST.json: its bytes were not checked" in capsys.readouterr().err
-        return
-    with pytest.raises(CorruptFile, match=rf"{name}|has no MANIFEST"):
-        load_model(open_folder(answerer))
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "sentence"),
     [
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b"{}", "is of a model of type None; expected electra"),
         ("config.json", b'{"model_type": "electra"', "is malformed"),
         ("config.json", b"\xff\xfe", "is malformed"),
-        ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64 positions"),
-        ("task.json", b'{"length": 40, "squad": {"length": 40, "head": "both"}}', "squad.head: is 'both'"),
-        ("task.json", b'{"length": 40, "squad": {"length": 40, "beam": 1000000000}}', "squad.beam: is 1000000000, should be less than or equal to 200"),
-        ("task.json", b'{"length": 40}', "has no classifier.dense, so it is not a fine-tuned model"),
+        ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64"),
+        ("task.json", b'{"length": 40, "squad": {"head": "both"}}', "squad.head: is 'both'"),
+        ("task.json", b'{"length": 40, "squad": {"beam": 1000}}', "squad.beam: is 1000, should be"),
+        ("task.json", b'{"length": 8, "squad": {}}', "squad.stride: is 128, should be at most"),
+        ("task.json", b'{"length": 40, "squad": 5}', "has no tensor end_alone.weight"),
+        ("task.json", b'{"length": 40}', "has no classifier.dense.weight, so it is not a fine-"),
         ("tokenizer.json", b"[]", "tokenizer.json: is not a tokenizer.json"),
-        ("model.safetensors", b"\xff" * 64, "model.safetensors: is not a whole safetensors file"),
-        ("span_head.safetensors", b'\x02' + bytes(7) + b"{}", "has no tensor start.weight, start.bias, end.both.weight and 7 more"),
+        ("model.safetensors", b"\xff" * 64, "is not a whole safetensors file"),
+        ("span_head.safetensors", b"\x02" + bytes(7) + b"{}", "has no tensor start.weight"),
     ],
-)  # fmt: skip
-def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, told):
+)
+def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, sentence):
     (answerer / "MANIFEST.json").unlink()
     (answerer / name).write_bytes(content)
-    with pytest.raises(UserError, match=re.escape(told)):
+    with pytest.raises(UserError, match=re.escape(sentence)):
         load_model(open_folder(answerer))
 
 
 def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
-    write_model(
-        tmp_path / "c", Classifier(load_encoder(model), 2, 0.0), GLUE["cola"], CONFIG, model
-    )
-    for path, changes, told in (
-        (
-            answerer / "span_head.safetensors",
-            {"start.weight": None},
-            "has no tensor start.weight of this network",
-        ),
-        (
-            answerer / "span_head.safetensors",
-            {"begin": torch.zeros(1)},
-            "has begin, which this network does not have",
-        ),
-        (
-            answerer / "span_head.safetensors",
-            {"start.weight": torch.zeros(1, 5)},
-            "(1, 5) instead of (1, 32)",
-        ),
-        (
-            tmp_path / "c/model.safetensors",
-            {"classifier.out_proj.weight": torch.zeros(3, 32)},
-            "instead of (2, 32)",
-        ),
-        (
-            tmp_path / "c/model.safetensors",
-            {"pooler": torch.zeros(1)},
-            "has pooler, which this network does not have",
-        ),
+    network = Classifier(load_encoder(model), 2, 0.0, "max")
+    write_model(tmp_path / "c", network, GLUE["cola"], CONFIG, model)
+    facts = json.loads((tmp_path / "c/task.json").read_text())
+    for folder in (answerer, tmp_path / "c"):
+        (folder / "MANIFEST.json").unlink()
+    span_head = answerer / "span_head.safetensors"
+    pooled_head = tmp_path / "c/pooled_head.safetensors"
+    for path, changes, sentence in (
+        (span_head, {"start.weight": None}, "has no tensor start.weight of this network"),
+        (span_head, {"begin": torch.zeros(1)}, "has begin, which this network does not have"),
+        (span_head, {"start.weight": torch.zeros(1, 5)}, "(1, 5) instead of (1, 32)"),
+        (pooled_head, {"classifier.out_proj.bias": torch.zeros(3)}, "(3,) instead of (2,)"),
+        (pooled_head, {"pooler": torch.zeros(1)}, "has pooler, which this network does not have"),
     ):
-        (path.parent / "MANIFEST.json").unlink(missing_ok=True)
         good = read_tensors(path, "")
-        write_tensors(
-            path, {name: value for name, value in {**good, **changes}.items() if value is not None}
-        )
-        with pytest.raises(BadInput, match=re.escape(told)):
+        changed = {name: value for name, value in {**good, **changes}.items() if value is not None}
+        write_tensors(path, changed)
+        with pytest.raises(BadInput, match=re.escape(sentence)):
             load_model(open_folder(path.parent))
         write_tensors(path, good)
-    (answerer / "span_head.safetensors").unlink()
+    span_head.unlink()
     with pytest.raises(BadInput, match="has no qa_outputs"):
         load_model(open_folder(answerer))
+    for key, known in (("pooling", "cls, mean, max, pair"), ("head_layers", "last, all")):
+        write_json(tmp_path / "c/task.json", {**facts, key: "min"})
+        with pytest.raises(BadInput, match=f"{key} is 'min'; it should be one of {known}"):
+            load_model(open_folder(tmp_path / "c"))
 
 
-def test_pooling_is_refused_where_each_token_is_read(model, tmp_path):
-    write_task(tmp_path, CHUNKS, train=tagged_rows(3, 1), dev=tagged_rows(3, 1))
+def test_settings_that_do_not_fit_a_task_are_refused():
+    many = Task(name="many", title="many", labels=tuple("abcdefghijklmnopq"), metrics=("accuracy",))
+    with pytest.raises(BadConfig, match="a model of 17 classes, and the encoder has room for 16"):
+        Classification(many).check_config(CONFIG, ENCODER, "first")
+    Classification(many).check_config(CONFIG, ENCODER, "none")
     for key, value, kept in (("pooling", "max", "cls"), ("head_layers", "all", "last")):
         config = dataclasses.replace(CONFIG, **{key: value})
-        with pytest.raises(
-            BadConfig, match=f"{key} {value}; expected {kept}: a tag is read from each token"
-        ):
-            Plan("chunks", config, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
+        with pytest.raises(BadConfig, match=f"{key} {value}; expected {kept}: a tag is read from"):
+            Tagging(CHUNKS).check_config(config, ENCODER, "none")
+    with pytest.raises(BadConfig, match="has length 128; expected at most the model's positions"):
+        Tagging(CHUNKS).check_config(FinetuneConfig(), ENCODER, "none")
 
 
-def test_a_job_on_tags_leaves_scores_predictions_and_a_model(model, tmp_path):
-    rows = tmp_path / "rows"
-    test = [{**row, "tags": None} for row in tagged_rows(5, 3)]
-    write_task(rows, CHUNKS, train=tagged_rows(60, 1), dev=tagged_rows(20, 2), test=test)
-    fast = {
-        "epochs": 20,
-        "dropout": 0.0,
-        "layer_decay": 1.0,
-        "learning_rate": 3e-3,
-        "bias_correction": True,
-    }
-    config = dataclasses.replace(CONFIG, test=True, **fast)
-    (job,) = Plan("chunks", config, rows=rows, model=model, state=tmp_path / "state").jobs()
-    record = run(job)
-    assert set(record["metrics"]) == {"entity_f1", "accuracy"} and record["failed"] is None
-    assert record["metrics"]["entity_f1"] > 60
-    line = read_jsonl(job.folder / "test.jsonl")[0]
-    assert set(line) == {"id", "words", "prediction", "label"} and len(line["prediction"]) == len(
-        line["words"]
+def test_tags_are_learned(model, tokenizer):
+    config = dataclasses.replace(
+        CONFIG, epochs=20, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
     )
-    assert load_model(open_folder(job.folder / MODEL)).task == CHUNKS
-
-
-def test_more_classes_than_a_stock_head_can_hold_are_refused_unless_no_model_is_kept(
-    model, tmp_path
-):
-    many = Task(name="many", title="many", labels=tuple(map(str, range(17))), metrics=("accuracy",))
-    rows = [{"id": "0", "a": "the cat", "b": None, "label": "3"}]
-    write_task(tmp_path, many, train=rows, dev=rows)
-    with pytest.raises(
-        BadConfig, match=r"a model of 17 classes, and the encoder has room for 16; set keep"
-    ):
-        Plan("many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s").jobs()
-    assert Plan(
-        "many", CONFIG, rows=tmp_path, model=model, state=tmp_path / "s", keep="none"
-    ).jobs()
+    torch.manual_seed(0)
+    network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
+    kind = Tagging(CHUNKS)
+    encoded = kind.encode(tagged_rows(60, 1), tokenizer, config)
+    assert train(network, encoded.examples, config, seed=1, stream="t").finite
+    dev = kind.encode(tagged_rows(20, 2), tokenizer, config)
+    result = kind.score_split(read_outputs(network, dev.examples), dev, config, labelled=True)
+    assert result.scores["entity_f1"] > 60 and result.fault is None
+    assert set(result.files[".jsonl"][0]) == {"id", "words", "prediction", "label"}

@@ -24,41 +24,40 @@ def encoder(request):
     return load_encoder(request.getfixturevalue(request.param), dropout=0.0).eval()
 
 
-def align(row, side):
-    """Align one row's tokens with the other text's, a token at a time."""
-    texts = [row[side == number] for number in (0, 1)]
-    distances = []
-    for text, other in (texts, texts[::-1]):
-        cosines = [torch.cosine_similarity(token[None], other) for token in text]
-        likes = torch.stack([(10 * cosine).softmax(0) @ other for cosine in cosines])
-        distances.append((text - likes).abs().mean(0))
-    return torch.cat(distances)
+def test_a_new_head_is_spread_as_glorot_says(encoder):
+    torch.manual_seed(0)
+    head = Classifier(encoder, 40, 0.0).head
+    bound = (6 / (32 + 40)) ** 0.5
+    assert 0.95 * bound < head.weight.abs().max() <= bound and not head.bias.any()
+    assert head.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+
+
+def align(text, other):
+    """Return how far a text's tokens lie from their likes in the other, a token at a time."""
+    cosines = [torch.cosine_similarity(token[None], other) for token in text]
+    likes = torch.stack([(10 * cosine).softmax(0) @ other for cosine in cosines])
+    return (text - likes).abs().mean(0)
 
 
 def test_pooling_reads_each_rows_own_tokens(encoder, examples):
-    for numbers in ([0, 1, 2, 3], [5]):
-        batch = examples.batch(np.array(numbers))
-        rows, sides = [], []
-        for ids, segments, length in zip(
-            batch.ids_BT, batch.segments_BT, batch.lengths_B, strict=True
-        ):
-            rows.append(encoder(ids[None, :length], segments[None, :length])[0])
-            sides.append(segments[:length])
-        texts = [
-            [row[side == number].mean(0) for number in (0, 1)]
-            for row, side in zip(rows, sides, strict=True)
-        ]
-        pair = torch.stack([torch.cat([u, v, (u - v).abs(), u * v]) for u, v in texts])
-        expected = {
-            "cls": torch.stack([row[0] for row in rows]),
-            "mean": torch.stack([row.mean(0) for row in rows]),
-            "max": torch.stack([row.amax(0) for row in rows]),
-            "pair": pair,
-            "align": torch.cat([pair, torch.stack(list(map(align, rows, sides)))], 1),
-        }
-        for pooling, vectors in expected.items():
-            assert torch.allclose(pooled(encoder, batch, pooling), vectors, atol=1e-5), pooling
-            assert pooled_size(encoder, pooling) == vectors.shape[1]
+    batch = examples.batch(np.arange(4))
+    expected: dict[str, list] = {name: [] for name in ("cls", "mean", "max", "pair", "align")}
+    for row, length in enumerate(batch.lengths_B):
+        segments = batch.segments_BT[row, :length]
+        hidden = encoder(batch.ids_BT[row : row + 1, :length], segments[None])[0]
+        first = hidden[segments == 0]
+        second = hidden[segments == 1]
+        u = first.mean(0)
+        v = second.mean(0)
+        pair = torch.cat([u, v, (u - v).abs(), u * v])
+        aligned = torch.cat([pair, align(first, second), align(second, first)])
+        vectors = (hidden[0], hidden.mean(0), hidden.amax(0), pair, aligned)
+        for name, vector in zip(expected, vectors, strict=True):
+            expected[name].append(vector)
+    for pooling, vectors in expected.items():
+        ours = pooled(encoder, batch, pooling)
+        assert torch.allclose(ours, torch.stack(vectors), atol=1e-5), pooling
+        assert pooled_size(encoder, pooling) == ours.shape[1]
 
 
 def test_a_pair_without_a_second_text_has_zeros_in_its_place(encoder, tokenizer):
@@ -74,35 +73,26 @@ def test_all_layers_are_the_embeddings_and_each_layers_states(encoder, examples)
     inputs = (batch.ids_BT, batch.segments_BT, batch.lengths_B)
     states = encoder(*inputs, all_layers=True).split(32, -1)
     expected = []
-    hooks = [
+    for part in (encoder.project, *encoder.layers):
         part.register_forward_hook(lambda *call: expected.append(call[-1]))
-        for part in encoder.layers
-    ]
-    hooks.append(encoder.project.register_forward_hook(lambda *call: expected.append(call[-1])))
     whole = encoder(*inputs)
-    for hook in hooks:
-        hook.remove()
     for ours, theirs in zip(states, [*expected[:-1], whole], strict=True):
         assert torch.equal(ours, theirs)
     for pooling in ("cls", "mean", "pair", "align"):
         vectors = pooled(encoder, batch, pooling, "all")
-        assert (
-            vectors.shape[1]
-            == pooled_size(encoder, pooling, "all")
-            == len(states) * pooled_size(encoder, pooling)
-        )
+        assert vectors.shape[1] == pooled_size(encoder, pooling, "all")
         last = torch.cat(vectors.split(32, 1)[len(states) - 1 :: len(states)], 1)
         assert torch.allclose(last, pooled(encoder, batch, pooling), atol=1e-5)
 
 
-def networks(encoder, tokenizer):
+def make_networks(encoder, tokenizer):
     """Yield each kind of network with rows for it."""
     squad = encode_squad(squad_rows(20, 1, impossible=True), tokenizer, SQUAD)
     yield SpanFinder(encoder, SQUAD), squad.examples
     task = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True)
     rows = [
-        {"id": str(length), "words": ["cat"] * length, "tags": ["B-NP"] * length}
-        for length in range(1, 21)
+        {"id": str(count), "words": ["cat"] * count, "tags": ["B-NP"] * count}
+        for count in range(1, 21)
     ]
     tags = Tagging(task).encode(rows, tokenizer, FinetuneConfig(length=40))
     yield Tagger(encoder, len(task.classes), 40), tags.examples
@@ -110,23 +100,22 @@ def networks(encoder, tokenizer):
 
 
 def test_losses_and_outputs_do_not_depend_on_padding(encoder, tokenizer):
-    for network, examples in networks(encoder, tokenizer):
+    for network, examples in make_networks(encoder, tokenizer):
         network.eval()
         whole = examples.batch(np.arange(8))
-        losses, outputs = network.losses(whole), network.outputs(whole)
+        losses = network.losses(whole)
+        outputs = network.outputs(whole)
         for number in range(8):
             alone = examples.batch(np.array([number]))
             assert torch.allclose(network.losses(alone)[0], losses[number], atol=1e-5)
             for name, values in network.outputs(alone).items():
-                ours, theirs = values[0], outputs[name][number]
-                if name in {"tags", "share"}:
-                    ours, theirs = ours[: int(alone.lengths_B)], theirs[: int(alone.lengths_B)]
-                assert torch.allclose(ours, theirs, atol=1e-4), name
+                read = slice(int(alone.lengths_B)) if name in {"tags", "share"} else ...
+                assert torch.allclose(values[0][read], outputs[name][number][read], atol=1e-4), name
 
 
 def test_a_step_stays_on_its_device(model, tokenizer):
     """On torch's device without data, what is left on the CPU, or is read back to it, raises."""
-    for network, examples in networks(load_encoder(model, dropout=0.1), tokenizer):
+    for network, examples in make_networks(load_encoder(model, dropout=0.1), tokenizer):
         network.to("meta").train()
         loss_B = network.losses(examples.batch(np.arange(8), "meta"))
         loss_B.sum().backward()

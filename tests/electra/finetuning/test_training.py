@@ -1,6 +1,7 @@
 """The published training, step by step, and outputs that do not depend on the company a row keeps."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from electra.finetuning.batches import training_order
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.finetuning.training import count_steps, read_outputs, train
+from electra.finetuning.training import count_steps, optimizer_for, read_outputs, train
+from electra.nn.factory import add_fresh_layers
 from electra.nn.huggingface import load_encoder
 
 from .conftest import glue_rows
@@ -106,6 +108,33 @@ def test_training_equals_the_published_rules_written_out(
         ours.named_parameters(), theirs.named_parameters(), strict=True
     ):
         assert torch.allclose(one, two, atol=2e-5), name
+
+
+def test_each_layer_has_its_share_of_the_rate(modern_model):
+    """New layers and the head have all of it."""
+    network = Classifier(load_encoder(modern_model), 2, 0.0)
+    add_fresh_layers(network.encoder, 1, 1)
+    changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "fresh_layers": 1}
+    groups = optimizer_for(network, dataclasses.replace(CONFIG, **changes)).param_groups
+    share = {id(parameter): group["scale"] for group in groups for parameter in group["params"]}
+    expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5}
+    expected |= {"layers.3": 1, "final_norm": 1, "head": 1}
+    for name, parameter in network.named_parameters():
+        (rate,) = [value for part, value in expected.items() if part in name] or [0.5**2]
+        assert share[id(parameter)] == rate, name
+
+
+def test_the_curve_is_the_mean_loss_of_a_row_in_a_short_batch_too(model, tokenizer):
+    """Of three rows in batches of two, at a rate that changes nothing."""
+    examples = encode(glue_rows("mrpc", 3, 1), GLUE["mrpc"], tokenizer, 40)
+    network = classifier(model)
+    with torch.no_grad():
+        loss_B = network.losses(examples.batch(np.arange(3)))
+    config = dataclasses.replace(CONFIG, batch=2, epochs=1, learning_rate=1e-12)
+    first, second = train(network, examples, config, seed=1, stream="t").curve
+    order = list(itertools.islice(training_order(3, 2, 1, "t"), 2))
+    assert first == (1, pytest.approx(float(loss_B[order[0]].mean()), rel=1e-4))
+    assert second == (2, pytest.approx(float(loss_B[order[1]].mean()), rel=1e-4))
 
 
 def test_a_rows_logits_do_not_depend_on_its_batch(model, examples):

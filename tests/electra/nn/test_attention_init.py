@@ -9,21 +9,21 @@ from electra.config import build
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention
 from electra.nn.config import EncoderConfig, ModernConfig
-from electra.nn.encoder import Layer, rotate
+from electra.nn.encoder import BertLayer, rotate
 from electra.nn.factory import fresh_encoder
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
 NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
 
 
-def query_and_key(layer: Layer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def query_and_key(layer: BertLayer) -> list[tuple[torch.Tensor, torch.Tensor]]:
     query, key, _ = layer.attention.qkv.weight.detach().chunk(3)
     size = len(query) // layer.attention.heads
     return list(zip(query.split(size), key.split(size), strict=True))
 
 
 def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
-    layer = Layer(EncoderConfig(**SHAPE))
+    layer = BertLayer(EncoderConfig(**SHAPE))
     torch.manual_seed(3)
     mimetic_attention([layer])
     torch.manual_seed(3)

@@ -10,243 +10,162 @@ import torch
 import transformers
 
 from electra.errors import BadInput, CorruptFile
-from electra.files import sha256_file
-from electra.nn.hf_names import architecture_of, config_json
-from electra.nn.huggingface import (
-    encoder_tensors,
-    extra_tensors,
-    load_encoder,
-    load_networks,
-    network_tensors,
-    verify_folder,
-    write_folder,
-)
+from electra.nn.huggingface import load_encoder, load_networks, verify_folder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.pretraining.model import Pretraining
 from electra.storage.tensors import read_tensors, write_tensors
+from tests.conftest import files_of
 from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config
 
-
-def export(model, folder):
-    encoder, extras = model.discriminator.encoder, model.extras()
-    parts = {
-        "encoder": (
-            encoder_tensors(encoder, ""),
-            config_json(encoder.config, VOCAB, "ElectraModel"),
-        )
-    }
-    for name, (part, head) in model.networks().items():
-        parts[name] = (
-            network_tensors(part, head),
-            config_json(part.config, VOCAB, architecture_of(head)),
-        )
-    for name, (tensors, settings) in parts.items():
-        beside = (
-            extra_tensors(model.networks()[name][0], extras.get(name, {}))
-            if name != "encoder"
-            else {}
-        )
-        write_folder(
-            folder / name, tensors, settings, {}, "# card\n", beside=beside, model="test", part=name
-        )
-
-
-def moved(settings):
-    """A model whose biases and norms are not those of the start: a part that is left out would go
-    unseen.
-    """
-    torch.manual_seed(0)
-    model = Pretraining(settings, VOCAB, SPECIAL, torch.ones(VOCAB)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.02)
-    return model
+from .exported import export, make_model
 
 
 @pytest.fixture
 def exported(tmp_path):
-    model = moved(config())
+    model = make_model(config())
     export(model, tmp_path)
     return model, tmp_path
 
 
 @pytest.fixture
 def elsewhere(exported):
-    """The folder of an encoder that no manifest watches over."""
+    """The folder of an encoder that has no manifest."""
     (exported[1] / "encoder/MANIFEST.json").unlink()
     return exported[1] / "encoder"
 
 
 CLASSES = {
-    "bert": (
-        transformers.ElectraModel,
-        transformers.ElectraForPreTraining,
-        transformers.ElectraForMaskedLM,
-    ),
+    "bert": ("ElectraModel", "ElectraForPreTraining", "ElectraForMaskedLM"),
     "modern": (
-        transformers.ModernBertModel,
-        transformers.ModernBertForTokenClassification,
-        transformers.ModernBertForMaskedLM,
+        "ModernBertModel",
+        "ModernBertForTokenClassification",
+        "ModernBertForMaskedLM",
     ),
 }
+TOKENS = {"encoder": MODERN, "objective": {"sharing": "tokens"}}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_transformers_loads_it_whole_and_agrees_and_so_does_it_here(kind, tmp_path):
+def test_an_exported_folder_loads_whole_in_transformers_and_here(kind, tmp_path):
     """Encoders to the bit; the modern generator's words are a product here, and one table in its
     folder.
     """
-    model = moved(
-        config(
-            **({"encoder": MODERN, "objective": {"sharing": "tokens"}} if kind == "modern" else {})
-        )
-    )
+    model = make_model(config(**(TOKENS if kind == "modern" else {})))
     export(model, tmp_path)
     logging.getLogger("transformers").setLevel(logging.ERROR)
     ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
-    segments, places = torch.zeros_like(ids), torch.arange(12).expand(2, 12)
+    segments = torch.zeros_like(ids)
+    places = torch.arange(12).expand(2, 12)
     with torch.no_grad():
         ours = {
             "encoder": model.discriminator.encoder(ids, segments),
             "discriminator": model.discriminator(ids, segments, None).view(2, 12, -1),
             "generator": model.generator(ids, segments, None, places)[0].view(2, 12, -1),
         }
-        for each, (name, expected) in zip(CLASSES[kind], ours.items(), strict=True):
-            peer, report = each.from_pretrained(tmp_path / name, output_loading_info=True)
-            assert (
-                not report["missing_keys"]
-                and not report["unexpected_keys"]
-                and not report["mismatched_keys"]
+        for architecture, (name, expected) in zip(CLASSES[kind], ours.items(), strict=True):
+            peer, report = getattr(transformers, architecture).from_pretrained(
+                tmp_path / name, output_loading_info=True
             )
-            theirs = peer.eval()(ids)
-            found = theirs.last_hidden_state if name == "encoder" else theirs.logits.view(2, 12, -1)
-            torch.testing.assert_close(expected, found, atol=1e-5, rtol=1e-5)
+            for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+                assert not report[fault]
+            outputs = peer.eval()(ids)
+            theirs = outputs[0].view(2, 12, -1)
+            torch.testing.assert_close(expected, theirs, atol=1e-5, rtol=1e-5)
     for name in ("encoder", "discriminator"):
         loaded = load_encoder(tmp_path / name)
         assert loaded.config == model.discriminator.encoder.config
-        for (key, value), again in zip(
-            model.discriminator.encoder.state_dict().items(),
-            loaded.state_dict().values(),
-            strict=True,
-        ):
-            assert torch.equal(value, again), key
+        again = loaded.state_dict()
+        for key, value in model.discriminator.encoder.state_dict().items():
+            assert torch.equal(value, again[key]), key
 
 
 WHOLE = {"width": 1.0}
+MODERN_FACTORS = {**MODERN, "embedding": 16}
 VARIANTS = [
-    *(
-        {"objective": {"name": name}}
-        for name in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm")
-    ),
-    *(
-        {"objective": {"sharing": sharing}}
-        for sharing in ("none", "tokens", "embeddings", "gradient_disentangled")
-    ),
+    {"objective": {"name": "electra_15"}},
+    {"objective": {"name": "replace_mlm"}},
+    {"objective": {"name": "all_tokens_mlm"}},
+    {"objective": {"name": "mlm"}},
+    {"objective": {"sharing": "none"}},
+    {"objective": {"sharing": "tokens"}},
+    {"objective": {"sharing": "embeddings"}},
+    {"objective": {"sharing": "gradient_disentangled"}},
     {"objective": {"sharing": "all"}, "generator": WHOLE},
     {"objective": {"name": "all_tokens_mlm", "sharing": "gradient_disentangled"}},
     {
         "objective": {"name": "replace_mlm", "sharing": "gradient_disentangled"},
         "encoder__embedding": 32,
     },
-    *(
-        {"objective": {"training": "adversarial", "sharing": sharing}}
-        for sharing in ("none", "gradient_disentangled")
-    ),
+    {"objective": {"training": "adversarial", "sharing": "gradient_disentangled"}},
     {"objective": {"training": "two_stage", "sharing": "none"}, "generator": WHOLE},
-    {"generator": {"kind": "unigram"}},
-    *(
-        {"encoder": MODERN, "objective": {"sharing": sharing}}
-        for sharing in ("none", "tokens", "gradient_disentangled")
-    ),
-    *(
-        {"encoder": MODERN, "objective": {"sharing": each}, "generator": WHOLE}
-        for each in ("embeddings", "all")
-    ),
+    {"objective": {}, "generator": {"kind": "unigram"}},
+    {"encoder": MODERN, "objective": {"sharing": "none"}},
+    TOKENS,
+    {"encoder": MODERN, "objective": {"sharing": "gradient_disentangled"}},
+    {"encoder": MODERN, "objective": {"sharing": "all"}, "generator": WHOLE},
     {"encoder": MODERN, "objective": {"name": "mlm"}},
-    {"encoder": {**MODERN, "embedding": 16}, "objective": {"sharing": "gradient_disentangled"}},
-    {
-        "encoder": {**MODERN, "embedding": 16},
-        "objective": {"sharing": "embeddings"},
-        "generator": WHOLE,
-    },
+    {"encoder": MODERN_FACTORS, "objective": {"sharing": "gradient_disentangled"}},
+    {"encoder": MODERN_FACTORS, "objective": {"sharing": "embeddings"}, "generator": WHOLE},
 ]
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, changes):
     """To the bit: every part that is trained, what it answers, and what is exported again."""
-    model = moved(config(**changes))
+    model = make_model(config(**changes))
     export(model, tmp_path / "one")
     torch.manual_seed(9)
     fresh = Pretraining(config(**changes), VOCAB, SPECIAL, torch.ones(VOCAB)).eval()
     load_networks(fresh.networks(), tmp_path / "one", fresh.extras())
     ids = torch.randint(5, VOCAB, (2, 12), generator=torch.Generator().manual_seed(0))
     segments = torch.zeros_like(ids)
-    for (ours, head), (theirs, other) in zip(
-        model.networks().values(), fresh.networks().values(), strict=True
-    ):
-        with torch.no_grad():
-            hidden, again = ours(ids, segments), theirs(ids, segments)
-            words = [(encoder.embeddings.tables()[0],) for encoder in (ours, theirs)]
-            if isinstance(head, ReplacedTokenHead):
-                words = [(), ()]
-            assert torch.equal(head(hidden, *words[0]), other(again, *words[1]))
+    for name, (encoder, head) in model.networks().items():
+        outputs = []
+        for part, its_head in ((encoder, head), fresh.networks()[name]):
+            words = () if isinstance(head, ReplacedTokenHead) else part.embeddings.tables()[:1]
+            with torch.no_grad():
+                outputs.append(its_head(part(ids, segments), *words))
+        assert torch.equal(*outputs)
     export(fresh, tmp_path / "two")
-    first, second = (
-        {
-            str(file.relative_to(folder)): file.read_bytes()
-            for file in folder.rglob("*")
-            if file.is_file()
-        }
-        for folder in (tmp_path / "one", tmp_path / "two")
-    )
-    assert first == second and len(first) > 4
-    if (
-        changes["objective"].get("sharing") != "gradient_disentangled"
-        if "objective" in changes
-        else True
-    ):
+    first = files_of(tmp_path / "one")
+    assert first == files_of(tmp_path / "two") and len(first) > 4
+    if changes["objective"].get("sharing") != "gradient_disentangled":
         unused = "discriminator.head" if hasattr(model, "token_head") else "none"
         for key, value in model.state_dict().items():
             assert key.startswith(unused) or torch.equal(value, fresh.state_dict()[key]), key
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "sentence"),
     [
         ({"hidden_size": 64}, "has shape"),
         ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.2"),
         ({"num_hidden_layers": 1}, r"has encoder\.layer\.1.* and 13 more, which this network"),
-        ({"model_type": "bert"}, "'bert'; expected electra"),
         ({"num_hidden_layers": "two"}, "num_hidden_layers: is 'two', should be a valid integer"),
         ({"num_attention_heads": 3}, "num_attention_heads: is 3, should divide hidden"),
         ({"vocab_size": None}, "vocab_size: is None, should be a number from 1 to 10,000,000"),
     ],
 )
-def test_a_config_that_does_not_fit_its_weights_is_one_sentence(elsewhere, changes, told):
+def test_a_config_that_does_not_fit_its_weights_is_one_sentence(elsewhere, changes, sentence):
     path = elsewhere / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=sentence):
         load_encoder(elsewhere)
 
 
 def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
     path = elsewhere / "model.safetensors"
     good = read_tensors(path, "")
-    for changed, told in (
-        (
-            {**good, "embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)},
-            "LayerNorm.bias holds int32",
-        ),
-        (
-            {**good, "encoder.layer.9.x": torch.zeros(1)},
-            r"has encoder\.layer\.9\.x, which this network does not",
-        ),
-        ({}, r"has no tensor embeddings\.word_embeddings\.weight"),
+    for changes, sentence in (
+        ({"embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "bias holds int32"),
+        ({"encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x, which this network"),
     ):
-        write_tensors(path, changed)
-        with pytest.raises(BadInput, match=told):
+        write_tensors(path, {**good, **changes})
+        with pytest.raises(BadInput, match=sentence):
             load_encoder(elsewhere)
+    write_tensors(path, {})
+    with pytest.raises(BadInput, match=r"has no tensor embeddings\.word_embeddings\.weight"):
+        load_encoder(elsewhere)
     write_tensors(path, {**good, "embeddings.position_ids": torch.arange(32)})
     load_encoder(elsewhere)
     path.unlink()
@@ -255,35 +174,28 @@ def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
         load_encoder(elsewhere)
 
 
-def test_what_a_run_starts_from_must_be_what_it_says_and_was(exported):
+def test_what_a_run_starts_from_must_be_what_it_was(exported):
     model, folder = exported
-    networks, hashes = (
-        model.networks(),
-        {name: verify_folder(folder / name) for name in model.networks()},
-    )
+    networks = model.networks()
+    hashes = {name: verify_folder(folder / name) for name in networks}
     load_networks(networks, folder, {}, hashes)
     for name in networks:
         (folder / name / "MANIFEST.json").unlink()
     path = folder / "discriminator/config.json"
     path.write_text(path.read_text() + "\n")
-    with pytest.raises(
-        CorruptFile,
-        match=rf"{path}: has sha256 {sha256_file(path)}; it had {hashes['discriminator']['config.json']}",
-    ):
+    before = hashes["discriminator"]["config.json"]
+    with pytest.raises(CorruptFile, match=rf"{path}: has sha256 \w+; it had {before}"):
         load_networks(networks, folder, {}, hashes)
-    path.write_text(
-        path.read_text().replace('"num_attention_heads": 2', '"num_attention_heads": 4')
-    )
+    heads = '"num_attention_heads": '
+    path.write_text(path.read_text().replace(f"{heads}2", f"{heads}4"))
     with pytest.raises(BadInput, match="num_attention_heads is 4; the model's parameters say 2"):
         load_networks(networks, folder)
 
 
 def test_a_folder_of_ours_is_verified_and_reads_nothing_unlisted(exported):
     encoder = exported[1] / "encoder"
-    assert set(verify_folder(encoder, model="test", part="encoder")) == {
-        "config.json",
-        "model.safetensors",
-    }
+    files = verify_folder(encoder, model="test", part="encoder")
+    assert set(files) == {"config.json", "model.safetensors"}
     with pytest.raises(CorruptFile, match="says model 'test' instead of 'other'"):
         verify_folder(encoder, model="other")
     (encoder / "notes.txt").write_text("harmless")
@@ -295,3 +207,48 @@ def test_a_folder_of_ours_is_verified_and_reads_nothing_unlisted(exported):
     load_encoder(encoder)  # as one from elsewhere
     with pytest.raises(CorruptFile, match=r"has no MANIFEST\.json"):
         verify_folder(encoder, model="test")
+
+
+def test_factors_of_a_word_table_must_be_those_of_the_folder(tmp_path):
+    model = make_model(config(**TOKENS))
+    export(model, tmp_path)
+    (tmp_path / "generator/MANIFEST.json").unlink()
+    beside = tmp_path / "generator/extras.safetensors"
+    factors = read_tensors(beside, "")
+    write_tensors(beside, {**factors, "embeddings.word": factors["embeddings.word"] * 1.01})
+    with pytest.raises(BadInput, match="holds factors of another word table"):
+        load_networks(model.networks(), tmp_path)
+    beside.unlink()
+    with pytest.raises(BadInput, match=r"has no tensor embeddings\.word, embeddings\.project"):
+        load_networks(model.networks(), tmp_path)
+
+
+@pytest.mark.parametrize(("layers", "every"), [(2, 3), (3, 3), (2, 1)])
+def test_pretraining_goes_on_from_a_folder_that_transformers_has_saved_again(
+    tmp_path, layers, every
+):
+    """It tells the layers' kinds alone: every third of two is every second of two."""
+    shape = {**MODERN, "layers": layers, "global_every": every}
+    export(make_model(config(encoder=shape, objective={"name": "mlm"})), tmp_path / "ours")
+    peer = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours/masked_lm")
+    peer.save_pretrained(tmp_path / "theirs/masked_lm")
+    # of local layers, which there are none of
+    unused = {"window": 32, "local_theta": 7.0} if every == 1 else {}
+    again = config(encoder={**shape, **unused}, objective={"name": "mlm"})
+    load_networks(Pretraining(again, VOCAB, SPECIAL).networks(), tmp_path / "theirs")
+
+
+def test_weights_that_compute_something_else_under_these_settings_are_refused(tmp_path):
+    shape = {**MODERN, "global_every": 2, "window": 6, "global_theta": 500.0}
+    export(make_model(config(encoder=shape, objective={"name": "mlm"})), tmp_path)
+    for changes, sentence in (
+        ({"window": 8}, "local_attention is 6; the model's parameters say 8"),
+        ({"global_every": 3}, "global_attn_every_n_layers is 2; the model's parameters say 3"),
+        ({"global_theta": 9.0}, r"global_rope_theta is 500\.0; the model's parameters say 9\.0"),
+    ):
+        other = config(encoder={**shape, **changes}, objective={"name": "mlm"})
+        with pytest.raises(BadInput, match=sentence):
+            load_networks(Pretraining(other, VOCAB, SPECIAL).networks(), tmp_path)
+    bert = Pretraining(config(objective={"name": "mlm"}), VOCAB, SPECIAL)
+    with pytest.raises(BadInput, match="is of an encoder of the kind modern; the model's is bert"):
+        load_networks(bert.networks(), tmp_path)

@@ -15,8 +15,9 @@ def test_adamw_follows_the_formula(correction):
     optimizer = build_optimizer(
         [("weight", weight), ("bias", bias)], weight_decay=0.01, bias_correction=correction
     )
-    p = [weight.detach().double().clone(), bias.detach().double().clone()]
-    m, v = [torch.zeros_like(x) for x in p], [torch.zeros_like(x) for x in p]
+    p = [parameter.detach().double() for parameter in (weight, bias)]
+    m = [torch.zeros_like(x) for x in p]
+    v = [torch.zeros_like(x) for x in p]
     for step in range(1, 30):
         rate = learning_rate(step, peak=1e-2, warmup=5, steps=40)
         gradients = [torch.randn(4, 3), torch.randn(4)]
@@ -27,9 +28,8 @@ def test_adamw_follows_the_formula(correction):
             g = g.double()
             m[i] = 0.9 * m[i] + 0.1 * g
             v[i] = 0.999 * v[i] + 0.001 * g * g
-            first, second = (
-                (m[i] / (1 - 0.9**step), v[i] / (1 - 0.999**step)) if correction else (m[i], v[i])
-            )
+            first = m[i] / (1 - 0.9**step if correction else 1)
+            second = v[i] / (1 - 0.999**step if correction else 1)
             p[i] = p[i] - rate * (first / (second.sqrt() + 1e-6) + decay * p[i])
     # 29 fp32 updates of size 1e-2 round to about 1e-7 each
     torch.testing.assert_close(weight.detach().double(), p[0], atol=2e-6, rtol=1e-5)
@@ -75,14 +75,15 @@ def test_layer_scale_published_has_one_power_more():
     assert published("head.weight") == plain("head.weight") == published(above) == plain(above) == 1
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(held):
+@pytest.mark.parametrize("rate_on_device", [False, True])
+def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(rate_on_device):
     scaled, plain = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
-    named = [("scaled", scaled), ("plain", plain)]
     optimizer = build_optimizer(
-        named, weight_decay=0.0, scale=lambda name: 4.0 if name == "scaled" else 1.0
+        [("scaled", scaled), ("plain", plain)],
+        weight_decay=0.0,
+        scale=lambda name: 4.0 if name == "scaled" else 1.0,
     )
-    if held:  # as on a GPU, where a captured update reads the rate from the device
+    if rate_on_device:  # as on a GPU, where a captured update reads the rate
         for group in optimizer.param_groups:
             group["lr"] = torch.zeros(())
     scaled.grad, plain.grad = torch.ones(3, 2), torch.ones(3, 2)

@@ -104,15 +104,6 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
     agree(found, alone)
 
 
-def test_gradients_that_are_summed_in_bf16_give_nearly_the_curve_of_fp32(tmp_path, alone):
-    """A gradient is off by up to 2^-8 of itself, the loss of six small steps by less than a
-    thousandth.
-    """
-    found, codes = train(tmp_path, 2, pretrain__all_reduce="bf16")
-    assert codes == [0, 0] and found[0] == pytest.approx(alone[0], **CLOSE)
-    assert 1e-8 < abs(found[-1]["loss"] / alone[-1]["loss"] - 1) < 1e-3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("slices", [2, 4])
 def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
@@ -173,10 +164,10 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
     def poison(rank):
         original, calls = World.sum_in_place, iter(range(1000))
 
-        def poisoned(self, tensors, *, half=False):  # the loss alone: no gradient tells the others
+        def poisoned(self, tensors):  # the loss alone: no gradient tells the others
             if rank == 1 and next(calls) == 4:  # the third step's
                 tensors[0].fill_(float("inf"))
-            original(self, tensors, half=half)
+            original(self, tensors)
 
         World.sum_in_place = poisoned
 

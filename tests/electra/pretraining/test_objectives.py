@@ -1,5 +1,6 @@
 """Each objective's equation, computed by hand; each variant trains."""
 
+import dataclasses
 import math
 
 import pytest
@@ -34,22 +35,26 @@ def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     assert baseline.grad is None or not baseline.grad.any()  # the policy does not move the baseline
 
 
-def test_no_gradient_passes_from_the_discriminator_through_the_samples():
-    settings = config(objective__sharing="none", objective__generator_weight=0.0)
+def model_and_batch(settings):
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).eval()
-    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    return model, Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+
+
+def test_no_gradient_passes_from_the_discriminator_through_the_samples():
+    settings = config(objective__sharing="none", objective__generator_weight=0.0)
+    model, batch = model_and_batch(settings)
+    model(batch).loss.backward()
     assert all(p.grad is None or not p.grad.any() for p in model.generator.parameters())
     assert all(p.grad is not None for p in model.discriminator.parameters())
 
 
 def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
-    torch.manual_seed(0)
     settings = config(objective__sharing="gradient_disentangled", objective__generator_weight=0.0)
-    model = Pretraining(settings, VOCAB, SPECIAL).eval()
+    model, batch = model_and_batch(settings)
     ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
     assert torch.equal(ours.tables()[0], theirs.tables()[0])
-    model(Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)).loss.backward()
+    model(batch).loss.backward()
     assert ours.word.weight.grad.any() and (
         theirs.word.weight.grad is None or not theirs.word.weight.grad.any()
     )
@@ -59,16 +64,12 @@ def by_hand(settings):
     """A model, a batch, and in float64 what its networks answer, computed apart from its forward
     pass.
     """
-    torch.manual_seed(0)
-    model = Pretraining(settings, VOCAB, SPECIAL).double().eval()
-    batch = Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
-    special = model.special
-    masked = mask(batch.ids_BT, batch.lengths_B, special, settings.objective, batch.noise, VOCAB)
+    model, batch = model_and_batch(settings)
+    model.double()
+    masked = mask(batch.ids_BT, batch.lengths_B, SPECIAL, settings.objective, batch.noise, VOCAB)
     chosen = [
-        (row, position)
-        for row, positions in enumerate(masked.positions_BN.tolist())
-        for position, weight in zip(positions, masked.weights_BN[row].tolist(), strict=True)
-        if weight
+        (row, masked.positions_BN[row, slot].item())
+        for row, slot in masked.weights_BN.nonzero().tolist()
     ]
     outputs = model(batch)
     with torch.no_grad():
@@ -76,12 +77,11 @@ def by_hand(settings):
         hidden = model.discriminator.encoder(read, batch.segments_BT, batch.lengths_B)
         verdicts = model.discriminator.head(hidden).sigmoid()
         words = model.discriminator.encoder.embeddings.tables()[0]
-        tokens = (
-            model.token_head(hidden, words).softmax(-1) if hasattr(model, "token_head") else None
-        )
-        copies = (
-            model.copy_gate(hidden).squeeze(-1).sigmoid() if hasattr(model, "copy_gate") else None
-        )
+        tokens = copies = None
+        if hasattr(model, "token_head"):
+            tokens = model.token_head(hidden, words).softmax(-1)
+        if hasattr(model, "copy_gate"):
+            copies = model.copy_gate(hidden).squeeze(-1).sigmoid()
         mlm = 0.0
         if model.generator is not None:
             every = torch.arange(batch.ids_BT.shape[1]).expand_as(batch.ids_BT)
@@ -120,27 +120,24 @@ def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
         logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5
     )
     assert not list(model.generator.parameters())
-
-
-def test_a_unigram_generator_without_counts_is_refused():
     with pytest.raises(BadInput, match="unigram needs how often each token occurs"):
         Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL)
 
 
-@pytest.mark.parametrize(
-    ("width", "depth", "shape"),
-    [(0.125, 1.0, (32, 1, 128, 12)), (0.25, 0.5, (64, 1, 256, 6)), (1.0, 1.0, (256, 4, 1024, 12))],
-)
-def test_the_generators_size_is_a_fraction_of_the_discriminators(width, depth, shape):
+def test_the_generators_size_is_a_fraction_of_the_discriminators():
     small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
-    found = GeneratorConfig(width=width, depth=depth).encoder(small)
-    assert (found.hidden, found.heads, found.ffn, found.layers) == shape and found.embedding == 128
-
-
-@pytest.mark.parametrize(("ffn", "found"), [(1280, 424), (448, 152), (340, 113)])
-def test_a_modern_generators_ffn_comes_in_eights_where_the_discriminators_does(ffn, found):
-    modern = ModernConfig(kind="modern", layers=2, hidden=768, heads=12, ffn=ffn, embedding=768)
-    assert GeneratorConfig(width=0.33333).encoder(modern).ffn == found
+    for width, depth, *shape in (
+        (0.125, 1.0, 32, 1, 128, 12),
+        (0.25, 0.5, 64, 1, 256, 6),
+        (1.0, 1.0, 256, 4, 1024, 12),
+    ):
+        ours = GeneratorConfig(width=width, depth=depth).encoder(small)
+        assert [ours.hidden, ours.heads, ours.ffn, ours.layers] == shape and ours.embedding == 128
+    # a modern one's FFN comes in eights where the discriminator's does
+    modern = ModernConfig(kind="modern", layers=2, hidden=768, heads=12, ffn=1280, embedding=768)
+    for ffn, expected in ((1280, 424), (448, 152), (340, 113)):
+        discriminator = dataclasses.replace(modern, ffn=ffn)
+        assert GeneratorConfig(width=0.33333).encoder(discriminator).ffn == expected
 
 
 TWIN = {"generator__width": 1.0}
@@ -181,28 +178,21 @@ STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TW
         (STAGES, "generator"),
     ],
 )
-def test_initial_attention_goes_to_the_network_that_the_discriminator_begins_as(changes, start):
+def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(changes, start):
     for init in ("mimetic", "neighbours"):
-        found = Pretraining(
-            config(encoder__init=init, encoder__embedding=32, **changes), VOCAB, SPECIAL
-        )
-        for name, network in (
-            ("discriminator", found.discriminator),
-            ("generator", found.generator),
-        ):
-            if network is None or (
-                name != start and network.encoder is found.discriminator.encoder
-            ):
+        settings = config(encoder__init=init, encoder__embedding=32, **changes)
+        model = Pretraining(settings, VOCAB, SPECIAL)
+        for name, (encoder, _) in model.networks().items():
+            if name == "generator" != start and encoder is model.discriminator.encoder:
                 continue
-            query, key, _ = network.encoder.layers[0].attention.qkv.weight.detach().chunk(3)
+            is_start = (name == "generator") == (start == "generator")
+            query, key, _ = encoder.layers[0].attention.qkv.weight.detach().chunk(3)
             if init == "mimetic":
-                diagonal = (
-                    (query.T @ key).diagonal().mean() / len(query) * network.encoder.config.heads
-                )
-                assert (diagonal > 0.005) == (name == start), (name, diagonal)
+                products = (query.T @ key).diagonal().mean() / len(query) * encoder.config.heads
+                assert (products > 0.005) == is_start, name
             else:
-                assert bool(key[:, :16].any()) == (name != start)
-    word, position = getattr(found, start).encoder.embeddings.tables()
+                assert bool(key[:, :16].any()) != is_start, name
+    word, position = getattr(model, start).encoder.embeddings.tables()
     assert not word[:, 16:].any() and not position[:, :16].any() and position[:, 16:].any(1).all()
 
 

@@ -16,7 +16,7 @@ from electra.pretraining.flops import phase_flops, step_flops, training_flops, t
 from electra.pretraining.phases import phase_at, phases_of, positions, rate
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
-from pipelines.runtime.announce import Announcer
+from pipelines.stages.announce import Announcer
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state
 
 SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
@@ -48,41 +48,33 @@ def train(run, settings=None, log=lambda step, numbers: None):
 
 def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
     settings = phased()
-    assert (settings.pretrain.length, settings.pretrain.steps, settings.pretrain.lengths) == (
-        24,
-        12,
-        (12, 24),
-    )
-    first, second = phases_of(settings.pretrain, 12)
-    assert [(p.first, p.last, p.length, p.batch) for p in (first, second)] == [
-        (0, 7, 12, 16),
-        (7, 12, 24, 8),
-    ]
-    assert [phase_at((first, second), step) for step in (0, 6, 7, 11)] == [
-        first,
-        first,
-        second,
-        second,
-    ]
+    pretraining = settings.pretrain
+    assert (pretraining.length, pretraining.steps, pretraining.lengths) == (24, 12, (12, 24))
+    phases = phases_of(pretraining, 12)
+    assert [dataclasses.astuple(phase) for phase in phases] == [(0, 7, 12, 16), (7, 12, 24, 8)]
+    assert [phases.index(phase_at(phases, step)) for step in (0, 6, 7, 11)] == [0, 0, 1, 1]
     history = train(tmp_path, settings).history
-    costs = [phase_flops(settings, phase, VOCAB) for phase in (first, second)]
-    read = [rows().rows(phase.length, phase.batch) for phase in (first, second)]
+    costs = [phase_flops(settings, phase, VOCAB) for phase in phases]
     short, long = (
-        phase.batch * each.tokens / len(each)
-        for phase, each in zip((first, second), read, strict=True)
+        phase.batch * read.tokens / len(read)
+        for phase in phases
+        for read in [rows().rows(phase.length, phase.batch)]
     )
     assert long < 8 * 24  # padding does not count
-    assert [(at["step"], at["tokens"]) for at in history] == [
-        (0, 0), (4, round(4 * short)), (8, round(7 * short + long)), (12, round(7 * short + 5 * long))
-    ]  # fmt: skip
+    tokens = {
+        0: 0,
+        4: round(4 * short),
+        8: round(7 * short + long),
+        12: round(7 * short + 5 * long),
+    }
+    assert {record["step"]: record["tokens"] for record in history} == tokens
     assert history[2]["flops"] == 7 * costs[0] + costs[1]
-    assert history[-1]["flops"] == training_flops(settings, VOCAB) == 7 * costs[0] + 5 * costs[1]
-    assert step_flops(settings, VOCAB) == pytest.approx(
-        training_flops(settings, VOCAB) / 12, rel=1e-12
-    )
-    told = capsys.readouterr().err
+    total = 7 * costs[0] + 5 * costs[1]
+    assert history[-1]["flops"] == training_flops(settings, VOCAB) == total
+    assert step_flops(settings, VOCAB) == pytest.approx(total / 12, rel=1e-12)
+    output = capsys.readouterr().err
     # of its own seven, six of them timed
-    assert "phase 1 of 2 (rows of 12)" in told and "1 steps in about" in told
+    assert "phase 1 of 2 (rows of 12)" in output and "1 steps in about" in output
 
 
 def test_a_phase_costs_what_a_run_of_its_length_does():

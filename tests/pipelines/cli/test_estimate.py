@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate, main
+from pipelines.cli.cost import UTILISATION
 from pipelines.config.params import Params, load
-from pipelines.runtime.cost import UTILISATION
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
 

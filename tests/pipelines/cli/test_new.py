@@ -3,20 +3,27 @@ as it was.
 """
 
 import json
+import multiprocessing
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from electra.data import tokenizer as wordpiece
+from electra.nn.huggingface import open_folder
 from pipelines.cli import main, new
 from pipelines.config.params import load
 from pipelines.sources.paths import find_files
 from tests.conftest import ROOT
 from tests.electra.helpers import config
 from tests.pipelines.stages.test_corpus import delivered
+
+ENGLISH = "Text number {} of the many that there are."
+TASK = ["--task", "data/train.jsonl", "data/train.jsonl"]
 
 
 @pytest.fixture
@@ -28,100 +35,127 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rows(name: str, *records: dict) -> str:
+def write_rows(name: str, *records: dict) -> str:
     path = Path("data") / name
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(path)
 
 
-def test_text_and_a_task_pass_the_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows(
-        "text.jsonl", *({"title": str(n), "body": f"Text number {n} of many."} for n in range(200))
-    )
-    records = [{"review": f"row {n}", "label": n % 2 == 0} for n in range(30)]
-    task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
+def write_texts(name: str, text: str = ENGLISH, count: int = 99, encoding: str = "utf-8") -> None:
+    texts = "\n\n".join(text.format(n) for n in range(count))
+    (Path("data") / name).write_text(texts, encoding=encoding)
+
+
+def test_new_text_and_task_pass_the_check(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows("a.jsonl", *({"url": "x" * 99, "body": ENGLISH.format(n)} for n in range(200)))
+    write_rows("train.jsonl", *({"review": f"row {n}", "label": n % 2 == 0} for n in range(30)))
     before = Path("params.yaml").read_text()
-    assert main(["new", "my-corpus", "--text", "data/text*.jsonl", "--task", *task]) == 0
-    said = capsys.readouterr().out
-    assert (
-        "electra check my-corpus" in said and "dvc repro pipelines/dvc.yaml:glue@my-corpus" in said
-    )
-    assert main(["check", "my-corpus"]) == 0 and capsys.readouterr().err == ""
+    assert main(["new", "my-corpus", "--text", "data/a*.jsonl", *TASK]) == 0
+    report = capsys.readouterr().out
+    for note in (
+        "data/a.jsonl: is read with text: body\n",
+        "2,048 pieces without case and accents",
+        "30 rows; a = review, label = label (2 classes)\n",
+        "electra check my-corpus",
+        "dvc repro pipelines/dvc.yaml:glue@my-corpus",
+    ):
+        assert note in report
+    assert main(["check", "my-corpus"]) == 0
+    assert capsys.readouterr().err == ""
     params = load()
-    source, *_ = params.corpora["my-corpus"].sources
-    assert source.text == "body" and params.models["my-corpus"].encoder == params.encoders["mini"]
+    assert params.models["my-corpus"].encoder == params.encoders["mini"]
     own = params.tasks["my-corpus"].tasks["my_corpus"]
     assert (own.a, own.label, own.labels) == ("review", "label", ("false", "true"))
     after = Path("params.yaml").read_text()
-    left = [line for line in after.splitlines() if line in set(before.splitlines())]
-    assert [line for line in before.splitlines() if line not in left] == []
-    assert main(["new", "my-corpus", "--text", "data/text.jsonl"]) == 64
+    rest = iter(after.splitlines())
+    assert all(line in rest for line in before.splitlines()), "every line, in its order"
+    assert main(["new", "my-corpus", "--text", "data/a.jsonl"]) == 64
     assert "has corpora.my-corpus already" in capsys.readouterr().err
     assert Path("params.yaml").read_text() == after
+    assert main(["new", "--remove", "my-corpus"]) == 0
+    assert Path("params.yaml").read_text() == before
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_line_ends_stay_and_a_link_is_written_through(here: Path, end: str) -> None:
+def test_new_keeps_line_ends_and_writes_through_a_link(here: Path, end: str) -> None:
     text = Path("params.yaml").read_text().replace("\n", end)
     Path("params.yaml").rename(shared := here / "data/shared.yaml")
     shared.write_bytes(text.encode())
     Path("params.yaml").symlink_to(shared)
-    (here / "data/a.txt").write_text("A line of text.\n" * 100)
-    assert main(["new", "mine", "--text", "data/a.txt"]) == 0 and "mine" in load().models
+    write_texts("a.txt")
+    assert main(["new", "mine", "--text", "data/a.txt"]) == 0
     assert Path("params.yaml").is_symlink()
-    after = shared.read_bytes().decode().split("\n")
-    assert {line[-1:] == "\r" for line in after[:-1]} == {end == "\r\n"} and after[-1] == ""
-    rest = iter(after)
-    assert all(line in rest for line in text.split("\n")), "every line of before, in its order"
+    lines = shared.read_bytes().decode().split("\n")
+    assert {line[-1:] == "\r" for line in lines[:-1]} == {end == "\r\n"}
+    assert main(["new", "--remove", "mine"]) == 0
+    assert shared.read_bytes() == text.encode()
 
 
-def test_what_plain_text_shows(here: Path) -> None:
-    (here / "data/a.txt").write_text(
-        "\n\n".join(f" = Title {n} = \n\n Text &amp; more, {n}." for n in range(99))
-    )
-    assert main(["new", "wiki", "--text", "data/a.txt"]) == 0
+def add(name: str) -> None:
+    assert main(["new", name, *TASK]) == 0
+
+
+def test_new_twice_at_once_loses_nothing(here: Path) -> None:
+    write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
+    names = ["one", "two", "three"]
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=add, args=(name,)) for name in names]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert set(names) <= load().tasks.keys()
+
+
+def test_new_remove_keeps_what_another_entry_names(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path("params.yaml").read_text()
+    assert main(["new", "--remove", "tiny"]) == 64
+    assert "no models entry 'tiny'" in capsys.readouterr().err
+    assert main(["new", "--remove", "absent"]) == 64
+    assert Path("params.yaml").read_text() == before
+
+
+def test_new_writes_what_plain_text_shows(here: Path) -> None:
+    write_texts("a.txt", " = Title {0} = \n\n Text &amp; more, {0}.")
     (here / "data/b.txt").write_text("A line of text.\n" * 10_000)
+    assert main(["new", "wiki", "--text", "data/a.txt"]) == 0
     assert main(["new", "lines", "--text", "data/b.txt", "--encoder", "tiny"]) == 0
-    params = load()
-    assert params.corpora["wiki"].sources[0].documents == "headings"
-    assert params.corpora["lines"].sources[0].documents == "lines"
-    assert params.corpora["wiki"].cleaning.markup or not params.corpora["lines"].cleaning.markup
+    corpora = load().corpora
+    assert corpora["wiki"].sources[0].documents == "headings"
+    assert corpora["lines"].sources[0].documents == "lines"
+    assert corpora["wiki"].cleaning.markup and not corpora["lines"].cleaning.markup
 
 
-def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, monkeypatch, capsys):
+def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for n in range(2):
-        rows(f"text{n}.jsonl", *({"text": f"Text number {n} of many."} for n in range(99)))
-        (here / f"data/{n}.txt").write_text(
-            "\n\n".join(f"Document {n} says something plain." for n in range(99))
-        )
-    rows("body.jsonl", *({"title": str(n), "body": f"Text number {n} of many."} for n in range(99)))
-    (here / "data/latin.txt").write_bytes(
-        "\n\n".join(f"Früh übt sich {n} mal." for n in range(99)).encode("latin-1")
-    )
-    (here / "data/wide.txt").write_text(
-        "\n\n".join(f"Text {n} of {n} things." for n in range(99)), encoding="utf-16"
-    )
-    pyarrow.parquet.write_table(
-        pyarrow.table({"content": ["A text."] * 99}), here / "data/a.parquet"
-    )
+        write_rows(f"text{n}.jsonl", *({"text": ENGLISH.format(n)} for n in range(99)))
+        write_texts(f"{n}.txt")
+    write_rows("body.jsonl", *({"title": str(n), "body": ENGLISH.format(n)} for n in range(99)))
+    write_texts("latin.txt", "Früh übt sich {} mal.", encoding="latin-1")
+    write_texts("wide.txt", encoding="utf-16")
+    table = pyarrow.table({"content": ["A text."] * 99})
+    pyarrow.parquet.write_table(table, here / "data/a.parquet")
     (here / "data/a.zip").write_bytes(b"PK\x03\x04")
     (here / "data/empty").write_bytes(b"")
     assert main(["new", "mine", "--text", "data/*"]) == 0
-    assert "left out: data/a.zip: is a zip file\n" in capsys.readouterr().out
+    report = capsys.readouterr().out
+    assert "skipped: data/a.zip: is a zip file\n" in report
+    assert "data/latin.txt: is read with encoding: latin-1" in report and "'Früh'" in report
     assert main(["check", "mine"]) == 0, capsys.readouterr().err
-    found = {
+    sources = {
         (source.files, source.text, source.encoding, source.documents)
         for source in load().corpora["mine"].sources
     }
-    assert found == {
+    plain = ("data/0.txt", "data/1.txt", "data/wide.txt", "data/empty")
+    assert sources == {
         (("data/text0.jsonl", "data/text1.jsonl"), "text", "utf-8", "file"),
         (("data/body.jsonl",), "body", "utf-8", "file"),
-        (
-            ("data/0.txt", "data/1.txt", "data/wide.txt", "data/empty"),
-            "text",
-            "utf-8",
-            "blank_lines",
-        ),
+        (plain, "text", "utf-8", "blank_lines"),
         (("data/latin.txt",), "text", "latin-1", "blank_lines"),
         (("data/a.parquet",), "content", "utf-8", "file"),
     }
@@ -131,13 +165,13 @@ def test_each_kind_of_file_is_a_source_and_what_cannot_be_read_is_told(here, mon
     assert source.files == ("data/text0.jsonl", "data/text1.jsonl")
 
 
-def test_delivered_files_are_of_their_kind(
+def test_new_knows_the_kinds_of_delivered_files(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     delivered(here / "data/all")
     assert main(["new", "mine", "--text", "data/all"]) == 0
-    assert main(["check", "mine"]) == 0 and (said := capsys.readouterr()).err == ""
-    assert "(6 of 6 files looked at)" in said.out
+    assert main(["check", "mine"]) == 0
+    assert "(6 of 6 files looked at)" in capsys.readouterr().out
     kinds = {
         source.kind: len(find_files(source.files, "x")) for source in load().corpora["mine"].sources
     }
@@ -148,101 +182,172 @@ def test_delivered_files_are_of_their_kind(
         assert "xml.bz2: needs mwparserfromhell" in capsys.readouterr().err
 
 
-def test_the_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "text", "guessed"),
+    [
+        ("latin-1", "Früh übt sich {}, wer ein Meister werden will.", "latin-1"),
+        ("cp1252", "“It is {},” he said – and left.", "cp1252"),
+        ("iso-8859-9", "Bu şehirde {} güzel köprü açıldı.", ""),
+        ("cp1250", "Příliš žluťoučký kůň {} úpěl ďábelské ódy.", ""),
+        ("cp1251", "Он пришёл домой в {} часов и лёг спать.", ""),
+        ("gbk", "他在{}点回家睡觉，她去了北京大学。", ""),
+    ],
+)
+def test_new_guesses_encodings_only_when_sure(
+    here: Path, encoding: str, text: str, guessed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_texts("a.txt", text, encoding=encoding)
+    command = ["new", "mine", "--text", "data/a.txt"]
+    if not guessed:
+        assert main(command) == 65
+        assert "--encoding" in capsys.readouterr().err
+        command += ["--encoding", encoding]
+    assert main(command) == 0
+    assert load().corpora["mine"].sources[0].encoding == guessed or encoding
+
+
+def ideographs(n: int) -> str:
+    return "".join(chr(0x4E00 + (n * 37 + k * k) % 3000) for k in range(200))
+
+
+@pytest.mark.parametrize(
+    ("texts", "lowercase", "alphabet"),
+    [
+        ([ENGLISH.format(n) for n in range(99)], True, 1000),
+        ([f"Der {n}. schöne Tag war schon da." for n in range(99)], False, 1000),
+        ([f"किताब {n} पढ़ना अच्छा है" for n in range(99)], False, 1000),
+        ([ideographs(n) for n in range(300)], False, 2900),
+    ],
+)
+def test_new_suits_the_tokenizer_to_the_language(
+    here: Path, texts: list[str], lowercase: bool, alphabet: int,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    write_rows("a.jsonl", *({"text": text} for text in texts))
+    assert main(["new", "mine", "--text", "data/a.jsonl"]) == 0
+    settings = load().tokens["mine"].tokenizer
+    assert settings.lowercase == lowercase
+    assert settings.strip_accents == (None if lowercase else False)
+    assert settings.alphabet == pytest.approx(alphabet, rel=0.1)
+    assert settings.vocab_size >= 2048
+    capsys.readouterr()
+    assert main(["check", "mine"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_new_refuses_text_without_spaces(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thai = "".join(chr(0xE01 + n * 7 % 40) for n in range(300))
+    write_texts("a.txt", thai + " {}")
+    assert main(["new", "mine", "--text", "data/a.txt"]) == 65
+    assert "in words of over 100 characters" in capsys.readouterr().err
+
+
+def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path) -> None:
     from dvc.utils.hydra import apply_overrides
 
-    rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(200)))
     records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
-    task = [rows("train.jsonl", *records), rows("dev.jsonl", *records)]
-    assert main(["new", "mine", "--text", "data/text.jsonl"]) == 0
-    assert main(["new", "mine-too", "--task", *task]) == 0
-    assert load().tasks["mine-too"].tasks["mine_too"].id == "id"
-    assert (
-        main(
-            [
-                "new",
-                "again",
-                "--task",
-                rows("same.jsonl", *({**row, "id": 1} for row in records)),
-                task[1],
-            ]
-        )
-        == 0
-    )
-    assert load().tasks["again"].tasks["again"].id is None
+    write_rows("train.jsonl", *records)
+    same = write_rows("same.jsonl", *({**row, "id": 1} for row in records))
+    assert main(["new", "mine-too", *TASK]) == 0
+    assert main(["new", "again", "--task", same, same]) == 0
+    tasks = load().tasks
+    assert tasks["mine-too"].tasks["mine_too"].id == "id"
+    assert tasks["again"].tasks["again"].id is None
     text = Path("params.yaml").read_text()
     apply_overrides("params.yaml", ["tracking=mlflow"])
     assert Path("params.yaml").read_text() == text  # as DVC writes it
 
 
-def test_settings_suit_the_text_the_machine_and_the_network(here: Path) -> None:
-    rows("text.jsonl", *({"text": f"Text number {n} of many."} for n in range(100_000)))
-    pairs = rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
+def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
+    write_rows("text.jsonl", *({"text": ENGLISH[:23].format(n)} for n in range(100_000)))
+    write_rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
     for name, more in {
         "default": [],
         "short": ["--minutes", "1"],
         "wide": ["--encoder", "base"],
     }.items():
-        assert (
-            main(
-                [
-                    "new",
-                    name,
-                    "--text",
-                    "data/text.jsonl",
-                    "--task",
-                    pairs,
-                    pairs,
-                    "--b",
-                    "b",
-                    *more,
-                ]
-            )
-            == 0
-        )
+        assert main(["new", name, "--text", "data/text.jsonl", *TASK, *more]) == 0
     params = load()
     assert [params.models[name].pretrain.steps for name in ("default", "short")] == [12000, 600]
-    short, wide = params.models["short"].pretrain, params.models["wide"].pretrain
-    assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98) and (
-        wide.batch,
-        wide.beta2,
-    ) == (128, 0.999)
+    short = params.models["short"].pretrain
+    wide = params.models["wide"].pretrain
+    assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98)
+    assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
-    narrow, broad = (
+    recipes = [
         params.finetune.resolve(name, params.changes(name), "", params.own_tasks(name))
         for name in ("short", "wide")
-    )
-    assert (narrow.learning_rate, narrow.layer_decay, narrow.pooling, narrow.epochs) == (
-        1e-3,
-        1.0,
-        "align",
-        20,
-    )
-    assert (broad.learning_rate, broad.layer_decay, broad.pooling, broad.epochs) == (
-        1e-4,
-        0.8,
-        "cls",
-        20,
-    )
+    ]
+    chosen = [
+        (recipe.learning_rate, recipe.layer_decay, recipe.pooling, recipe.epochs)
+        for recipe in recipes
+    ]
+    assert chosen == [(1e-3, 1.0, "align", 20), (1e-4, 0.8, "cls", 20)]
+
+
+def test_new_task_never_takes_tiny_in_silence(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
+    assert main(["new", "one", *TASK]) == 0
+    assert load().finetunings["one"].model == "tiny"
+    assert "warning: tiny" in capsys.readouterr().out
+    published = here / "published/electra-base"
+    published.mkdir(parents=True)
+    write_network(published.parent, "electra-base", "ElectraForPreTraining")
+    assert main(["new", "two", *TASK]) == 0
+    assert load().finetunings["two"].model == "electra-base"
 
 
 @pytest.mark.parametrize(
-    ("records", "kind", "labels"),
+    ("records", "settings"),
     [
-        ([{"text": "a", "score": n / 7} for n in range(9)], "regression", ()),
-        ([{"text": "a", "label": n} for n in range(3)], "classification", ("0", "1", "2")),
-        ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], "tagging", ("NP",)),
+        ([{"text": "a", "score": n / 7} for n in range(9)], {"kind": "regression", "a": "text"}),
+        ([{"text": "a", "label": n} for n in range(3)], {"labels": ("0", "1", "2")}),
+        # sorted by label
+        ([{"text": "a", "label": n // 9000} for n in range(9001)], {"labels": ("0", "1")}),
+        ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], {"kind": "tagging", "labels": ("NP",)}),
+        ([{"hypothesis": "a" * 9, "premise": "b", "idx": n, "label": n % 2} for n in range(9)],
+         {"a": "premise", "b": "hypothesis"}),
+        ([{"text": "a", "label": ("good", "bad", "-", None)[n % 4]} for n in range(8)],
+         {"labels": ("bad", "good")}),
+        ([{"text": "a", "label": "+-"[n % 2]} for n in range(8)], {"labels": ("+", "-")}),
+    ],
+)  # fmt: skip
+def test_new_infers_a_task_from_its_rows(
+    here: Path, records: list[dict], settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows("train.jsonl", *records)
+    assert main(["new", "t", *TASK]) == 0
+    own = load().tasks["t"].tasks["t"]
+    assert {key: getattr(own, key) for key in settings} == settings
+    report = capsys.readouterr().out
+    assert ("not read: idx" in report) == ("idx" in records[0])
+    assert ("are skipped" in report) == (None in {record.get("label", "") for record in records})
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"tokens": ["EU"], "ner_tags": [3]}, "'ner_tags' holds numbers; write the names"),
+        ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
+        ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
+        ({"text": "a", "label": "x"}, "holds 'x' in every row"),
+        ({"text": "a", "label": None}, "holds nothing in every row"),
+        ({"question": "a", "context": "b", "answers": {}}, "SQuAD's own JSON"),
+        ({"text,label": 1}, "is separated by commas"),
+        ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
+        ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
     ],
 )
-def test_what_rows_show(
-    here: Path, records: list[dict], kind: str, labels: tuple[str, ...]
+def test_new_refuses_rows_that_are_no_task(
+    here: Path, record: dict, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        main(["new", "t", "--task", rows("train.jsonl", *records), rows("dev.jsonl", *records)])
-        == 0
-    )
-    own = load().tasks["t"].tasks["t"]
-    assert (own.kind, own.labels) == (kind, labels) and load().finetunings["t"].model == "tiny"
+    write_rows("train.jsonl", record, record)
+    before = Path("params.yaml").read_text()
+    assert main(["new", "t", *TASK]) == 65
+    assert sentence in capsys.readouterr().err
+    assert Path("params.yaml").read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -252,18 +357,104 @@ def test_what_rows_show(
         (["x"], 64, "give --text or --task"),
         (["x", "--text", "data/*.txt"], 65, "no file matches 'data/*.txt'"),
         (["x", "--task", "data/one.jsonl"], 64, "names 1 files; give two or three"),
-        (["x", "--task", "data/one.jsonl", "data/one.jsonl"], 65, "('text', 'mood') is the label? Give --label"),
         (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
+        (["x", "--task", "data/one.jsonl", "--from", "data"], 64, "give --text, too"),
+        (["x", "--text", "data/one.jsonl", "--from", "data"], 65, "`discriminator` and `generator`"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_a_sentence(here, words, code, sentence, capsys):
-    rows("one.jsonl", {"text": "a", "mood": "good"})
+def test_new_refuses_impossible_words(here, words, code, sentence, capsys):
+    write_rows("one.jsonl", {"text": "a", "mood": "good"})
     before = Path("params.yaml").read_text()
     assert main(["new", *words]) == code
     assert sentence in capsys.readouterr().err
     assert Path("params.yaml").read_text() == before
 
 
-def test_a_step_is_timed_by_doing_some(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_times_a_step_by_doing_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new, "TIMED", 4)
     assert 0 < new.step_seconds(config(), 16, 8, 200) < 60
+
+
+SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hidden, heads, ffn
+    "small": ((12, 256, 4, 1024, 128), (256, 4, 1024)),
+    "base": ((12, 768, 12, 3072, 768), (256, 4, 1024)),
+    "large": ((24, 1024, 16, 4096, 1024), (256, 4, 1024)),
+    "": ((2, 96, 2, 200, 32), (48, 1, 192)),
+}
+
+
+def write_network(
+    folder: Path, part: str, architecture: str, shape: tuple[int, ...] = (1, 16, 2, 32, 16)
+) -> Any:
+    """Save a network as transformers does, with a tokenizer beside it."""
+    import transformers
+
+    keys = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    sizes = dict(zip((*keys, "embedding_size"), shape, strict=True))
+    words = wordpiece.train_wordpiece(["the old miller keeps a grey cat"] * 3, 60)
+    settings = transformers.ElectraConfig(vocab_size=words.vocab_size, **sizes)
+    network = getattr(transformers, architecture)(settings)
+    network.save_pretrained(folder / part)
+    wordpiece.save(words, folder / part)
+    return network
+
+
+@pytest.mark.parametrize(
+    "size", ["", "small", *(pytest.param(s, marks=pytest.mark.slow) for s in ("base", "large"))]
+)
+def test_new_continues_published_weights(
+    here: Path, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape, generator = SIZES[size]
+    discriminator = write_network(Path("pub"), "discriminator", "ElectraForPreTraining", shape)
+    write_rows("a.jsonl", *({"text": ENGLISH.format(n)} for n in range(200)))
+    write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
+    command = ["--text", "data/a.jsonl", *TASK, "--from", "pub"]
+    assert main(["new", "alone", *command]) == 0
+    assert (
+        "there is no pub/generator, so words are replaced by frequency" in capsys.readouterr().out
+    )
+    narrow = write_network(
+        Path("pub"), "generator", "ElectraForMaskedLM", (shape[0], *generator, shape[4])
+    )
+    narrow.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
+    narrow.save_pretrained("pub/generator")
+    assert main(["new", "mine", *command]) == 0
+    report = capsys.readouterr().out
+    assert "its generator starts from pub/generator\n" in report
+    assert (f"the published {size}, " if size else "no published size, ") in report
+    params = load()
+    alone = params.models["alone"]
+    model = params.models["mine"]
+    assert alone.generator.kind == "unigram"
+    assert model.encoder == (params.encoders[size] if size else params.encoders["mine"])
+    assert model.generator.encoder(model.encoder).hidden == generator[0]
+    assert model.pretrain.learning_rate == (2e-4 if size in {"base", "large"} else 5e-4)
+    assert model.objective.mask_rate == (0.25 if size == "large" else 0.15)
+    assert model.objective.sharing == "embeddings"
+    tokenizer = wordpiece.load(Path(params.tokens["mine"].tokenizer.file))
+    assert tokenizer.pieces() == wordpiece.load(Path("pub/generator")).pieces()
+    assert params.finetunings["mine-before"].model == "mine-before"
+    before = Path(params.published["mine-before"].folder)
+    assert open_folder(before).encoder_settings[0].hidden == model.encoder.hidden
+    assert main(["check", "mine"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        ((1, 16, 2, 32, 16), "generator.width gives its shapes"),
+        ((2, 48, 1, 192, 32), "with embeddings of its own"),
+    ],
+)
+def test_new_compares_a_generator_with_its_discriminator(
+    here: Path, shape: tuple[int, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_network(Path("pub"), "discriminator", "ElectraForPreTraining", SIZES[""][0])
+    write_network(Path("pub"), "generator", "ElectraForMaskedLM", shape)
+    write_texts("a.txt")
+    capsys.readouterr()
+    code = main(["new", "mine", "--text", "data/a.txt", "--from", "pub"])
+    captured = capsys.readouterr()
+    assert sentence in captured.out + captured.err
+    assert code == (65 if captured.err else 0)

@@ -19,7 +19,7 @@ import pytest
 
 from electra.files import read_jsonl
 from electra.finetuning.tasks import TASKS
-from electra.inference import Judged
+from electra.inference import ReplacedTokens
 from pipelines.cli import main, play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
@@ -28,12 +28,12 @@ from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 
-def judge(text: str, *suspected: str, length: int = 99) -> Judged:
+def judge(text: str, *suspected: str, length: int = 99) -> ReplacedTokens:
     """Return a text as a discriminator with some length would that suspects some words."""
     places = [found.span() for found in re.finditer(r"\w+|[^\w\s]+", text)][:length]
     words = [text[start:end] for start, end in places]
     shares = np.array([float(word in suspected) for word in words], np.float32)
-    return Judged(text, words, np.array(places, int).reshape(-1, 2), shares)
+    return ReplacedTokens(text, words, np.array(places, int).reshape(-1, 2), shares)
 
 
 def test_words_are_caught_missed_or_false_alarms() -> None:

@@ -8,22 +8,34 @@ from electra.config import build
 from electra.errors import BadConfig
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import load
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SMOKE
+from tests.pipelines.config.conftest import Load, Refuse
 
-BASE = {"title": "t", "model": "m", "tokens": "t", "data": "d", "recipe": "r"}
+BASE = {"model": "m", "tokens": "t", "data": "d", "recipe": "r"}
+ABLATION = SMOKE.replace(
+    "ablations: {}\n",
+    """ablations:
+  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, protocol: {},
+      arms: {one: {}, two: {label: BERT, objective.name: mlm}}}
+""",
+)
+ARMS = "arms: {one: {}, two: {label: BERT, objective.name: mlm}}"
+PROTOCOLS = "protocols: {smoke: {}}"
 
 
-def made(**values) -> AblationConfig:
-    return build(AblationConfig, {**BASE, **values}, "ablations.a")
+def make(**values) -> AblationConfig:
+    protocol = {"common": values.pop("common", {})} | values.pop("protocol", {})
+    values = {"title": "t", "base": BASE, "protocol": protocol} | values
+    return build(AblationConfig, values, "ablations.a")
 
 
-def test_a_grid_is_every_value_with_every_value() -> None:
+def test_grid_combines_every_value_of_each_axis() -> None:
     grid = {
-        "objective": {"electra": {}, "mlm": {"objective.name": "mlm"}},
+        "objective": {"electra": {}, "mlm": {"label": "BERT", "objective.name": "mlm"}},
         "generator.width": [0.25, 1.0],
     }
-    config = made(grid=grid, common={"pretrain.eval_batches": 4}, labels={"mlm": "BERT"})
     common = {"pretrain.eval_batches": 4}
+    config = make(grid=grid, common=common)
     assert config.settings == {
         "electra-width0.25": {**common, "generator.width": 0.25},
         "electra-width1.0": {**common, "generator.width": 1.0},
@@ -35,8 +47,8 @@ def test_a_grid_is_every_value_with_every_value() -> None:
     assert config.compared == "electra-width0.25"
 
 
-def test_an_arm_wins_over_what_is_common_and_stands_beside_a_grid() -> None:
-    config = made(arms={"one": {"a.b": 2}}, grid={"a.b": [3, 4]}, common={"a.b": 1}, reference="b4")
+def test_arm_wins_over_common_settings_and_stands_beside_a_grid() -> None:
+    config = make(arms={"one": {"a.b": 2}}, grid={"a.b": [3, 4]}, common={"a.b": 1}, reference="b4")
     assert config.settings == {"one": {"a.b": 2}, "b3": {"a.b": 3}, "b4": {"a.b": 4}}
     assert (config.label("one"), config.values("one"), config.compared) == ("one", (), "b4")
 
@@ -51,30 +63,88 @@ def test_an_arm_wins_over_what_is_common_and_stands_beside_a_grid() -> None:
         ({"arms": {"one": {}}, "reference": "two"}, "reference"),
         ({"arms": {"one": {"pretrain.seed": 3}}}, "leave it to `seeds`"),
         ({"arms": {"one": {"pretrain.steps": 3}}}, "`budget: own`"),
-        ({"arms": {"one": {}}, "budget": "own", "steps": 5}, "should be null with `budget: own`"),
+        (
+            {"arms": {"one": {}}, "protocol": {"budget": "own", "steps": 5}},
+            "protocol.steps: should be null with `budget: own`",
+        ),
     ],
 )
-def test_a_mistake_is_a_sentence_that_names_the_key(values, expected) -> None:
+def test_mistake_names_its_key(values, expected) -> None:
     with pytest.raises(BadConfig) as caught:
-        made(**values)
+        make(**values)
     assert expected in str(caught.value)
     assert str(caught.value).startswith("ablations.a.")
 
 
-def test_the_example_in_the_documentation_is_one(tmp_path) -> None:
-    page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
-    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
-    (tmp_path / "params.yaml").write_text(
-        (ROOT / "params.yaml").read_text(encoding="utf-8") + example
-    )
-    params = load(tmp_path / "params.yaml")
-    names = list(params.ablations["my_grid"].settings)
-    assert names == [
-        f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")
-    ]
-    assert params.arm("my_grid", "mask_rate0.3-large").generator.depth == 0.5
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("objective.name: mlm", "objective.nam: mlm", "ablations.a.arms.two.objective.nam"),
+        ("objective.name: mlm", "objektive.name: mlm", "ablations.a.arms.two.objektive"),
+        ("objective.name: mlm", "encoder.heads: 5", "ablations.a.arms.two.encoder.heads"),
+        ("two: {label: BERT, objective.name: mlm}", "two: 3", "ablations.a.arms.two: is 3"),
+        (ARMS, "arms: {}", "at least one arm"),
+        ("tokens: smoke, data", "tokens: absent, data", "ablations.a.base.tokens"),
+        ("base: {model: smoke, ", "base: {", "ablations.a.base.model: is missing"),
+        ("base: {model: smoke, ", "model: smoke, base: {", "ablations.a.model: no such setting"),
+        ("protocol: {}", "protocol: {sedes: 2}", "a.protocol.sedes: no such setting; did you mean"),
+        ("protocol: {}", "protocol: {common: {pretrain.clip: 0}}", "a.arms.one.pretrain.clip: is"),
+        (
+            "protocol: {}",
+            "protocol: {finetune: {defaults: {clip: 0}}}",
+            "ablations.a.protocol.finetune.defaults.clip: is 0,",
+        ),
+        ("protocol: {}", "protocol: {tasks: [cola, cola]}", "should name each entry once"),
+        ("protocol: {}", "protocol: {points: [0.5, 1.0]}", "a.protocol.points[1]: is 1.0"),
+        (
+            "protocol: {}",
+            "protocol: {common: {encoder.positions: 100}, tasks: [cola]}",
+            "a.protocol.finetune: has rows of 128",
+        ),
+        (
+            "protocol: {}",
+            "protocol: {finetune: {squad: {stride: 500}}, tasks: [squad2]}",
+            "a.protocol.finetune.squad.stride",
+        ),
+        (PROTOCOLS, "protocols: {smoke: {seeds: 0}}", "protocols.smoke.seeds: is 0"),
+        (
+            PROTOCOLS,
+            "protocols: {other: {}}",
+            "ablations.a.base.model: no protocols entry 'smoke'; there are other",
+        ),
+    ],
+)
+def test_mistake_in_params_names_the_place_where_it_stands(
+    old: str, new: str, expected: str, refuse: Refuse
+) -> None:
+    assert expected in refuse((old, new), text=ABLATION)
 
 
-def test_every_experiment_has_a_line_in_the_documentation() -> None:
+def test_ablation_takes_the_protocol_of_its_model(load_text: Load) -> None:
+    shared = "protocols: {smoke: {tasks: [cola], seeds: 3, common: {pretrain.eval_batches: 1}}}"
+    changes = "protocol: {seeds: 2, common: {encoder.layers: 2}}"
+    params = load_text((PROTOCOLS, shared), ("protocol: {}", changes), text=ABLATION)
+    ablation = params.ablations["a"]
+    assert (ablation.protocol.tasks, ablation.protocol.seeds) == (("cola",), 2)
+    common = {"pretrain.eval_batches": 1, "encoder.layers": 2}
+    assert ablation.settings == {"one": common, "two": common | {"objective.name": "mlm"}}
+    assert (ablation.label("one"), ablation.label("two")) == ("one", "BERT")
+
+
+def test_arm_is_the_model_with_its_settings(load_text: Load) -> None:
+    params = load_text(text=ABLATION)
+    assert params.arm("a", "one") == params.models["smoke"]
+    assert params.arm("a", "two").objective.name == "mlm"
+    assert params.arm("a", "two").pretrain == params.models["smoke"].pretrain
+
+
+def test_documentation_holds_every_experiment_and_a_valid_example(load_text: Load) -> None:
     page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
     assert [name for name in load(ROOT / "params.yaml").ablations if f"`{name}`" not in page] == []
+    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
+    params = load_text(text=(ROOT / "params.yaml").read_text(encoding="utf-8") + example)
+    ablation = params.ablations["my_grid"]
+    rates = [f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")]
+    assert list(ablation.settings) == rates
+    assert ablation.label("mask_rate0.3-small") == "mask_rate0.3, a quarter as wide"
+    assert params.arm("my_grid", "mask_rate0.3-large").generator.depth == 0.5

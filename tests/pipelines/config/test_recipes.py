@@ -39,7 +39,7 @@ def test_squad_has_its_own_section():
         defaults={"length": 128, "epochs": 3},
         squad={"length": 384, "epochs": 2, "head": "independent"},
     )
-    config = finetune.resolve_squad({"squad": {"beam": 5}})
+    config = finetune.resolve("squad", {"squad": {"beam": 5}})
     assert isinstance(config, SquadConfig)
     assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
 
@@ -79,9 +79,9 @@ def test_a_faulty_setting_is_named_with_its_place(values, sentence):
 
 def test_windows_that_would_skip_text_are_refused():
     with pytest.raises(BadConfig, match=r"squad\.stride: is 500, should be at most 445"):
-        section(squad={"stride": 500}).resolve_squad({})
+        section(squad={"stride": 500}).resolve("squad", {})
     with pytest.raises(BadConfig, match=r"recipes\.tiny\.squad\.stride"):
-        section().resolve_squad({"defaults": {"length": 64}}, "recipes.tiny")
+        section().resolve("squad", {"defaults": {"length": 64}}, "recipes.tiny")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_published_values_of_params_yaml():
     assert not cola.bias_correction and cola.layer_decay_exponent == "published"
     assert rte.epochs == stsb.epochs == 10 and mrpc.epochs == 3
     assert mrpc.both_orders and stsb.both_orders and not cola.both_orders
-    squad = finetune.resolve_squad({})
+    squad = finetune.resolve("squad", {})
     assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (
         512,
         128,
@@ -150,5 +150,5 @@ def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, k
         BadConfig,
         match=rf"squad\.{key}: is {value}, should be {kept}, since an answer is looked for among",
     ):
-        finetune.resolve_squad({})
-    assert getattr(finetune.resolve_squad({"squad": {key: kept}}), key) == kept
+        finetune.resolve("squad", {})
+    assert getattr(finetune.resolve("squad", {"squad": {key: kept}}), key) == kept

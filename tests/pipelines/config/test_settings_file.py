@@ -10,6 +10,10 @@ from electra.errors import BadConfig
 from pipelines.config.params import load
 from tests.pipelines import bad_params
 
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 11)
+)
+
 
 @pytest.mark.parametrize(
     ("content", "expected"),
@@ -21,11 +25,13 @@ from tests.pipelines import bad_params
         (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
         (b'run: {"models\\n": 1}', "run.models : no such setting"),
         (b"1: 2", "has the key 1, which is not text"),
-        (
-            b"run: 2001-01-01",
-            "params.yaml: run: holds datetime.date(2001, 1, 1); put text in quotes",
-        ),
-        (b"run: {a: [x, !!binary eA==]}", "params.yaml: run.a.1: holds b'x'"),
+        (b"run: 2001-01-01", "run: holds datetime.date(2001, 1, 1); put text in quotes"),
+        (b"run: {a: [x, !!binary eA==]}", "run.a.1: holds b'x'"),
+        (b"corpora: &a {b: *a}", "has aliases that stand for more than 1,000,000 values"),
+        (b"x: &a [*a]", "has aliases that stand for more than 1,000,000 values"),
+        (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),
+        (b"a: " + b"[" * 3000 + b"]" * 3000, "is nested too deeply"),
+        (b"a: " + b"{a: " * 100_000 + b"}" * 100_000, "is nested too deeply"),
     ],
 )
 def test_yaml_that_cannot_be_settings_is_one_sentence(
@@ -36,29 +42,29 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(
     with pytest.raises(BadConfig) as caught:
         load(tmp_path / "params.yaml")
     assert expected in str(caught.value) and "\n" not in str(caught.value)
+    assert "params.yaml" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "url", ["https://me:s3cret@host/a.txt", "s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"]
 )
-def test_a_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
+def test_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
-    with pytest.raises(
-        BadConfig, match=r"files\.0: holds the URL '.*\*\*\*.*dvc import-url"
-    ) as caught:
+    expected = r"files\.0: holds the URL '.*\*\*\*.*dvc import-url"
+    with pytest.raises(BadConfig, match=expected) as caught:
         load(tmp_path / "params.yaml")
     assert "s3cret" not in str(caught.value)
 
 
-def test_of_a_thousand_names_the_first_are_told(tmp_path: Path) -> None:
-    corpora = ", ".join(f"c{number}: {{sources: [{{kind: sample}}]}}" for number in range(1_000))
-    values = json.loads(bad_params.whole()) | {"corpora": "raw"}
-    (tmp_path / "params.yaml").write_text(json.dumps(values).replace('"raw"', f"{{{corpora}}}"))
+def test_long_list_of_names_is_cut_in_a_message(tmp_path: Path) -> None:
+    corpora = {f"c{number}": {"sources": [{"kind": "sample"}]} for number in range(1_000)}
+    values = json.loads(bad_params.whole()) | {"corpora": corpora}
+    (tmp_path / "params.yaml").write_text(json.dumps(values))
     with pytest.raises(BadConfig, match=r"there are c0, .*c9, … and 990 more"):
         load(tmp_path / "params.yaml")
 
 
-def test_a_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None:
+def test_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match=r"cannot be read \(Is a directory\)"):
         load(tmp_path)
 
@@ -66,13 +72,10 @@ def test_a_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None
 @settings(deadline=None, max_examples=100)
 @example(bad_params.whole().encode())
 @given(bad_params.damaged())
-def test_every_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path_factory, content):
+def test_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path_factory, content):
     """More of them: `python -m benchmarks.reliability --only settings`."""
     path = tmp_path_factory.getbasetemp() / "params.yaml"
     path.write_bytes(content)
-    found = bad_params.outcome(path)
-    assert (
-        found == "accepted"
-        if content == bad_params.whole().encode()
-        else found in {"accepted", "refused"}
-    )
+    outcome = bad_params.outcome(path)
+    is_whole = content == bad_params.whole().encode()
+    assert outcome == "accepted" or (outcome == "refused" and not is_whole)

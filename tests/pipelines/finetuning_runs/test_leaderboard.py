@@ -4,7 +4,7 @@ import pytest
 
 from electra.errors import BadInput
 from electra.finetuning.tasks import GLUE
-from pipelines.finetuning_runs.leaderboard import FILES, ensemble, tsv
+from pipelines.finetuning_runs.leaderboard import FILES, ensemble, to_tsv
 
 
 def line(identity: str, prediction, logits, label=None) -> dict:
@@ -14,9 +14,11 @@ def line(identity: str, prediction, logits, label=None) -> dict:
 def test_files_have_the_names_and_forms_of_the_leaderboard():
     names = "CoLA SST-2 MRPC STS-B QQP MNLI-m MNLI-mm QNLI RTE WNLI AX"
     assert set(FILES.values()) == {f"{name}.tsv" for name in names.split()}
-    assert tsv(GLUE["rte"], [line("0", "entailment", [])]) == "index\tprediction\n0\tentailment\n"
+    assert (
+        to_tsv(GLUE["rte"], [line("0", "entailment", [])]) == "index\tprediction\n0\tentailment\n"
+    )
     scores = [line("0", 5.4, []), line("1", -0.2, []), line("2", 1.23456, [])]
-    assert tsv(GLUE["stsb"], scores) == "index\tprediction\n0\t5.000\n1\t0.000\n2\t1.235\n"
+    assert to_tsv(GLUE["stsb"], scores) == "index\tprediction\n0\t5.000\n1\t0.000\n2\t1.235\n"
 
 
 def test_seeds_answer_together_by_mean_probability_or_score():
@@ -28,5 +30,7 @@ def test_seeds_answer_together_by_mean_probability_or_score():
     assert ensemble(GLUE["cola"], runs)[0]["prediction"] == "0"  # 0.88 + 0.27 + 0.47 of 3
     numbers = ensemble(GLUE["stsb"], [[line("7", 2.5, [0.5])], [line("7", 5.0, [1.0])]])
     assert numbers[0]["prediction"] == 3.75 and numbers[0]["id"] == "7"
-    with pytest.raises(BadInput, match="run 2, row 1: predicts 1; expected 0, as in the first run"):
+    with pytest.raises(
+        BadInput, match="run 2, row 1: predicts 1 instead of 0, as in the first run"
+    ):
         ensemble(GLUE["cola"], [[line("0", "0", [1, 0])], [line("1", "0", [1, 0])]])

@@ -20,7 +20,7 @@ from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import MODEL
-from pipelines.finetuning_runs.plan import Plan, finished, run, run_all
+from pipelines.finetuning_runs.plan import Plan, read_finished, run, run_all
 from tests.conftest import files_of
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
@@ -77,12 +77,12 @@ def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task
         "rte", started, rows=task_rows / "rte", model=model, state=tmp_path, before=before
     ).jobs()
     for job in (*before, *after):
-        encoder = job_module._encoder(job)
+        encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
     kept = load_encoder(before[0].folder / MODEL)
-    assert alike(kept, job_module._encoder(after[0]))
-    pretrained, scratch = (job_module._encoder(job) for job in before)
+    assert alike(kept, job_module.build_encoder(after[0]))
+    pretrained, scratch = (job_module.build_encoder(job) for job in before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
     assert alike(bare.layers, pretrained.layers[:2])
     assert alike(pretrained.layers[2], scratch.layers[2]), (
@@ -134,7 +134,7 @@ def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2") != {}
 
 
-def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
+def test_a_read_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
     task_rows, model, tmp_path, monkeypatch, capsys
 ):
     config = dataclasses.replace(CONFIG, arms=("pretrained",))
@@ -143,21 +143,21 @@ def test_a_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
         return Plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path).jobs()[0]
 
     record = run(job())
-    assert finished(job()) == record
+    assert read_finished(job()) == record
     monkeypatch.setattr(jobs_module, "solve", lambda *_: pytest.fail("was computed again"))
     assert run(job()) == record
     monkeypatch.undo()
-    assert finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None
+    assert read_finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None
     assert (
-        finished(job(dataclasses.replace(config, seeds=(1, 2, 3)))) == record
+        read_finished(job(dataclasses.replace(config, seeds=(1, 2, 3)))) == record
     )  # the set of seeds bears on no single run
     run(job(dataclasses.replace(config, epochs=1)))
-    assert finished(job()) == record  # other settings have a folder of their own
+    assert read_finished(job()) == record  # other settings have a folder of their own
     predictions = job().folder / "dev.jsonl"
     whole = predictions.read_bytes()
     assert capsys.readouterr().err == ""
     predictions.write_bytes(whole[:-5])
-    assert finished(job()) is None
+    assert read_finished(job()) is None
     assert f"warning: {predictions}: has {len(whole) - 5} bytes" in capsys.readouterr().err
     assert run(job()) == record and predictions.read_bytes() == whole
 
@@ -232,7 +232,7 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(
         run(job)
         for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
     ]
-    told = summary.of_task(find(task_rows / task, task), records)
+    told = summary.summarize_task(find(task_rows / task, task), records)
     assert (
         told["beyond_pretraining"]
         == records[0]["beyond_pretraining"]
@@ -243,4 +243,4 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(
     splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
     for seen, expected in ((9, {"beyond_pretraining": {"positions": 9, "share": 0.4}}), (32, {})):
         write_json(longer / "config.json", settings | {"trained_positions": seen})
-        assert job_module.beyond_pretraining(job, *splits) == expected
+        assert job_module.share_beyond_pretraining(job, splits) == expected

@@ -1,6 +1,5 @@
-"""Bars and tables of stages that run."""
+"""Bars of stages that run."""
 
-import json
 from typing import Any
 
 import httpx
@@ -9,30 +8,25 @@ import pytest
 from pipelines.flows import artifacts
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_the_table_of_an_ablation_is_renewed_when_an_arm_ends(gone, tmp_path, monkeypatch):
-    shown: list[list[Any]] = []
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_progress_lines_move_bars(is_gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    moves: list[Any] = []
 
-    def create(key: str, table: Any, description: str) -> None:
-        if gone:
+    def create(**values: Any) -> str:
+        if is_gone:
             raise httpx.ConnectError("refused")
-        shown.append([key, table[0]["score"], description])
+        moves.append((values["key"], values["progress"]))
+        return "id"
 
-    monkeypatch.setattr("prefect.artifacts.create_table_artifact", create)
-    said: list[str] = []
-    log = artifacts.show_progress("ablation@a_b", said.append, tmp_path)
-    log("nothing yet")
-    rows = [{"arm": "one", "seed": 1, "status": "waiting or running", "score": None}]
-    progress = tmp_path / "runs" / "ablation-a_b" / "progress.json"
-    progress.parent.mkdir(parents=True)
-    for status, score in (("waiting or running", None), ("done", 41.26), ("done", 41.26)):
-        rows[0] |= {"status": status, "score": score}
-        progress.write_text(json.dumps(rows))
-        log("a line")
-    assert said == ["nothing yet", *["a line"] * 3], "a server that has gone stops nothing"
-    key = "ablation-a-b-progress"
-    expected = [
-        [key, "", "a_b: 0 of 1 runs have ended"],
-        [key, "41.3", "a_b: 1 of 1 runs have ended"],
-    ]
-    assert shown == ([] if gone else expected)
+    monkeypatch.setattr("prefect.artifacts.create_progress_artifact", create)
+    monkeypatch.setattr(
+        "prefect.artifacts.update_progress_artifact", lambda _, progress: moves.append(progress)
+    )
+    logged: list[str] = []
+    log = artifacts.show_progress(logged.append)
+    lines = ["nothing", "pretrain a_b  10%  1/10 steps", "pretrain a_b  20%  2/10 steps"]
+    lines += ["pretrain a_b  100%  10/10 steps"]
+    for line in lines:
+        log(line)
+    assert logged == lines, "a server that has gone stops nothing"
+    assert moves == ([] if is_gone else [("pretrain-a-b-progress", 10.0), 100.0])

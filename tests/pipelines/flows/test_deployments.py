@@ -13,6 +13,12 @@ from pipelines.flows.team import PART
 from tests.conftest import ROOT, environment
 
 
+@pytest.fixture(autouse=True)
+def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clone's id is written where tests may write."""
+    monkeypatch.setattr(deployments, "clone_tag", lambda: "clone:1")
+
+
 def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
     params = load(ROOT / "params.yaml")
     made = {
@@ -24,9 +30,9 @@ def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
             each = made[f"{flow}/electra-{model}"]
             assert each.work_pool_name == "electra" and each.parameters == {"model": model}
             assert each.work_queue_name == ("cpu" if model in {"tiny", "mini"} else "gpu")
-            assert each.tags == [f"flow:{flow}", f"model:{model}"], (
-                "by which Prefect's list is filtered"
-            )
+            flow_tag, model_tag, clone_tag = each.tags
+            assert (flow_tag, model_tag) == (f"flow:{flow}", f"model:{model}")
+            assert clone_tag.startswith("clone:")
             assert (
                 each.entrypoint == f"pipelines.flows.training.{flow}"
                 and each.concurrency_limit == 4

@@ -110,71 +110,46 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
 
 
 def write_examples(root: Path, model: str) -> None:
-    chance = random.Random("examples")
-    text = "[CLS] the old bak ##er of mar ##low sold <b> bread [SEP] she kept two goats behind the mill . [SEP]".split()
-    rows = []
-    for _ in range(8):
-        replaced = [token[0] not in "[#" and chance.random() < 0.11 for token in text]
-        tokens = ["miller" if new else token for token, new in zip(text, replaced, strict=True)]
-        likely = {"pieces": ["<b>", "kept"], "probability": [0.375, 0.25]}
-        proposals = [{"place": place} | likely for place, new in enumerate(replaced) if new]
-        sure = [0.9 * new for new in replaced]
-        row = {
-            "tokens": tokens,
-            "original": text,
-            "replaced": replaced,
-            "probability": sure,
-            "proposals": proposals,
-        }
-        rows.append(row)
-    write_json(root / f"build/models/{model}/examples.json", rows)
+    text = "[CLS] the old bak ##er sold <b> bread [SEP] she kept goats . [SEP]".split()
+    replaced = [piece == "sold" for piece in text]
+    row = {
+        "tokens": ["milled" if piece == "sold" else piece for piece in text],
+        "original": text,
+        "replaced": replaced,
+        "probability": [0.9 if new else 0.0 for new in replaced],
+    }
+    write_json(root / f"build/models/{model}/examples.json", [row] * 8)
     write_manifest(root / f"build/models/{model}", name=model)
 
 
 def write_predictions(root: Path, model: str) -> None:
-    chance = random.Random("predictions")
-    middle = "Maren the weaver keeps two grey goats behind the mill, and she sells their milk at the market. "
-    context = (
-        "Marlow lies on the river Ash. " * 4 + middle + "The bells of Marlow ring at dawn. " * 5
-    )
+    """One right and one wrong prediction of each task, and of each kind of question."""
+    tasks = root / "build/tasks/sample_world"
+    gold = {"text": "two grey goats", "start": 16}
+    context = "Maren the miller two grey goats behind the mill, and more."
     questions, answers = [], {}
-    for index in range(24):
-        gold = (
-            []
-            if index % 3 == 0
-            else [{"text": "two grey goats", "start": context.index("two grey goats")}]
-        )
-        question = f"What does Maren keep behind the mill ({index})?"
-        row = {"id": f"q{index}", "title": "Marlow", "question": question, "context": context}
-        questions.append(row | {"answers": gold, "impossible": not gold})
-        answers[f"q{index}"] = chance.choice(["", "two grey goats", "the market", "grey goats"])
-    write_jsonl(root / "build/tasks/sample_world/squad2/dev.jsonl", questions)
+    for number, (impossible, answer) in enumerate(
+        [(False, "two grey goats"), (False, "the mill"), (True, ""), (True, "the mill")]
+    ):
+        row = {"id": f"q{number}", "question": f"What does Maren keep ({number})?"}
+        row |= {"context": context, "answers": [] if impossible else [gold]}
+        questions.append(row | {"impossible": impossible})
+        answers[f"q{number}"] = answer
+    write_jsonl(tasks / "squad2/dev.jsonl", questions)
     write_json(root / f"build/squad/{model}/2.0/pretrained-seed1.json", answers)
-    write_json(
-        root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json",
-        dict.fromkeys(answers, 0.0),
-    )
+    odds = root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json"
+    write_json(odds, dict.fromkeys(answers, 0.0))
     for name, task in GLUE.items():
-        rows, said = [], {"pretrained": [], "scratch": []}
-        for index in range(40):
-            label: Any = (
-                round(chance.uniform(0, 5), 1) if task.regression else chance.choice(task.labels)
-            )
-            pair = name not in {"cola", "sst2"}
-            texts = {
-                "a": f"The weaver of <Marlow> sold bread {index}.",
-                "b": "A baker & a goat." if pair else None,
-            }
-            rows.append({"id": f"{index}", **texts, "label": label})
-            for arm, skill in (("pretrained", 0.8), ("scratch", 0.6)):
-                other: Any = 2.5 if task.regression else chance.choice(task.labels)
-                guess = label if chance.random() < skill else other
-                logits = [2.5 * (of == guess) + chance.random() for of in task.labels] or [guess]
-                said[arm].append(
-                    {"id": f"{index}", "prediction": guess, "label": label, "logits": logits}
-                )
-        write_jsonl(root / f"build/tasks/sample_world/{name}/dev.jsonl", rows)
-        for arm, found in said.items():
-            write_jsonl(root / f"build/glue/{model}/{name}/{arm}-seed1.jsonl", found)
+        right, wrong = (4.5, 0.5) if task.regression else task.labels[:2]
+        rows = [
+            {"id": f"{number}", "a": f"The weaver of <Marlow> {number}.", "b": "A baker & a goat."}
+            for number in range(2)
+        ]
+        predictions = [
+            {"id": "0", "label": right, "prediction": right, "logits": [2.0, 1.0]},
+            {"id": "1", "label": right, "prediction": wrong, "logits": [2.0, 1.0]},
+        ]
+        write_jsonl(tasks / name / "dev.jsonl", rows)
+        write_jsonl(root / f"build/glue/{model}/{name}/pretrained-seed1.jsonl", predictions)
     for folder in (f"squad/{model}", f"glue/{model}", "tasks/sample_world"):
         write_manifest(root / "build" / folder, name=Path(folder).name)

@@ -10,13 +10,8 @@ import pytest
 from electra.files import read_json, write_json
 from electra.storage.manifest import write_sealed
 from pipelines import report
+from tests.conftest import files_of
 from tests.pipelines.report import made_up
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +42,7 @@ def test_same_inputs_same_bytes(root, tmp_path):
     report.build(
         made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path
     )
-    first, second = content(root / "results/report"), content(tmp_path / "results/report")
+    first, second = files_of(root / "results/report"), files_of(tmp_path / "results/report")
     clock = first.pop("run.js").decode()
     assert clock != second.pop("run.js").decode()
     run = json.loads(clock.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
@@ -155,19 +150,16 @@ def test_tables_set_the_paper_apart(root):
     assert '"paper, Table 5: GLUE dev"' in head and ",85," in electra
 
 
-def test_nothing_measured_still_gives_a_page_that_says_so(tmp_path):
-    report.build(
-        made_up.params("tiny", ablations=("table5",)), tmp_path / "results/report", tmp_path
-    )
-    shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
+def test_what_is_missing_failed_or_broken_is_named(tmp_path):
+    params = made_up.params("tiny", ablations=("table5",))
+    report.build(params, tmp_path / "out", tmp_path)
+    shown = text((tmp_path / "out/index.html").read_text(encoding="utf-8"))
     assert "No fine-tuning results yet" in shown
     for path in ("results/tiny/glue.json", "results/table5/ablation.json"):
         assert f"{path}: there is no such file" in shown
     assert "results/curves/tiny.csv: cannot be read (No such file or directory)" in shown
-    assert list((tmp_path / "results/report/figures").iterdir()) == []
+    assert list((tmp_path / "out/figures").iterdir()) == []
 
-
-def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     made_up.write(tmp_path)
     glue = read_json(tmp_path / "results/tiny/glue.json")
     glue["tasks"] = {task: glue["tasks"][task] for task in ("cola", "rte")}
@@ -175,9 +167,8 @@ def test_failed_seeds_broken_files_and_a_missing_arm_are_named(tmp_path):
     glue["tasks"]["rte"].pop("scratch")
     write_json(tmp_path / "results/tiny/glue.json", glue)
     (tmp_path / "results/tiny/squad.json").write_text("{")
-    (tmp_path / "results/curves/tiny.csv").unlink()
-    report.build(made_up.params("tiny"), tmp_path / "results/report", tmp_path)
-    shown = text((tmp_path / "results/report/index.html").read_text(encoding="utf-8"))
+    report.build(params, tmp_path / "out", tmp_path)
+    shown = text((tmp_path / "out/index.html").read_text(encoding="utf-8"))
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in shown
     assert "tiny, RTE, from scratch: no scores" in shown
     assert "results/tiny/squad.json: is malformed" in shown

@@ -13,7 +13,7 @@ import pytest
 
 from electra.errors import SourceUnreachable
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, SampleTasks, hub
-from pipelines.stages.required_files import check_source as check
+from pipelines.stages.inputs import check_source as check
 from tests.pipelines.sources.bad_input import parquet
 from tests.pipelines.sources.hub_server import COMMIT, Hub
 

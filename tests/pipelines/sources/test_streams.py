@@ -7,8 +7,8 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines import preflight
-from pipelines.sources.local import decoded_lines
 from pipelines.sources.custom_tasks import tsv
+from pipelines.sources.local import decoded_lines
 from pipelines.sources.streams import FileRange, read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
 

@@ -19,7 +19,7 @@ from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import tracking
 from pipelines.config.params import Params, load
-from pipelines.stages import PRETRAINING, ablation, arms, corpus, tokens
+from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import digest_of
 from tests.conftest import SMOKE, copy_text
@@ -91,12 +91,15 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield titles
 
 
+SCORING = ablation.Scoring({}, Path(), ())
+
+
 def run(name: str, params: Params) -> dict:
     ablation.run(name, params, tracking.Tracker(None))
     return read_json(Path(f"build/ablation/{name}/results.json"))
 
 
-def by_name(planned: list[arms.Arm]) -> dict[str, arms.Arm]:
+def by_name(planned: list[ablation.Arm]) -> dict[str, ablation.Arm]:
     return {arm.title: arm for arm in planned}
 
 
@@ -106,6 +109,12 @@ def test_arms_spend_equal_operations(params: Params) -> None:
     cost = step_flops(electra, 100) / step_flops(mlm, 100)
     assert electra.pretrain.steps == 4 and mlm.pretrain.steps == round(4 * cost) > 4
     assert mlm.pretrain.warmup == round(2 * mlm.pretrain.steps / 4)
+
+
+def test_checkpoints_of_all_points_are_kept(params: Params) -> None:
+    config = ablation.with_steps(params.models["smoke"].electra(), 100, 100)
+    pretrain = ablation.with_checkpoints(config, (0.25, 0.5)).pretrain
+    assert (pretrain.save_every, pretrain.keep_checkpoints) == (25, 5)
 
 
 def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
@@ -127,9 +136,9 @@ def test_equal_steps_and_own_steps(params: Params) -> None:
         ("equal_steps", {"objective.name": "mlm"}, 4),
         ("own", {"pretrain.steps": 5}, 5),
     ):
-        other = type(config)(
-            **{**vars(config), "budget": budget, "arms": {"published": {}, "ten": changed}}
-        )
+        protocol = dataclasses.replace(config.protocol, budget=budget)
+        arms = {"published": {}, "ten": changed}
+        other = dataclasses.replace(config, protocol=protocol, arms=arms)
         params.ablations["weights"] = other
         planned = ablation.plan_arms("weights", params, 100)
         assert [arm.config.pretrain.steps for arm in planned] == [4, expected]
@@ -150,7 +159,7 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(
     first = left("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
     vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-    folder = arms.arm_folder(
+    folder = ablation.arm_folder(
         by_name(ablation.plan_arms("objectives", params, vocab_size))["electra-seed1"], params
     )
     early, end = (
@@ -237,15 +246,15 @@ def test_what_other_code_has_finished_or_is_damaged_is_not_taken(
         )
     record = {"code": [[0, "1a2b"], [2, digest_of(PRETRAINING)]], "steps": 10}
     write_sealed(noted := tmp_path / "arm.json", record)
-    assert arms.finished(arm, tmp_path) == record
+    assert ablation.read_finished(arm, tmp_path) == record
     whole = noted.read_text()
     noted.write_text(whole.replace("10", "11"))
-    assert arms.finished(arm, tmp_path) is None
+    assert ablation.read_finished(arm, tmp_path) is None
     write_sealed(noted, {**record, "code": record["code"][:1]})
-    assert arms.finished(arm, tmp_path) is None
+    assert ablation.read_finished(arm, tmp_path) is None
     noted.write_text(whole)
     write_json(tmp_path / "point-0.5" / "config.json", {"damaged": True})
-    assert arms.finished(arm, tmp_path) is None
+    assert ablation.read_finished(arm, tmp_path) is None
 
 
 def test_two_experiments_do_not_train_one_arm_at_once(
@@ -258,9 +267,9 @@ def test_two_experiments_do_not_train_one_arm_at_once(
         entered.set()
         return {}
 
-    monkeypatch.setattr(arms, "train", train)
-    waiting = threading.Thread(target=arms.do, args=(arm, (), params), daemon=True)
-    with lock_folder(arms.arm_folder(arm, params)):
+    monkeypatch.setattr(ablation, "train", train)
+    waiting = threading.Thread(target=ablation.run_arm, args=(arm, SCORING, params), daemon=True)
+    with lock_folder(ablation.arm_folder(arm, params)):
         waiting.start()
         assert not entered.wait(0.5)
     assert entered.wait(60)

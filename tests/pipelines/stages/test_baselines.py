@@ -45,31 +45,30 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
 def test_each_finds_what_it_can_find(
     tmp_path: Path, task: str, answer, expected: dict[str, float]
 ) -> None:
-    scores = baselines.of_task(GLUE[task], write(tmp_path, task, answer), FinetuneConfig())
+    scores = baselines.score_baselines(GLUE[task], write(tmp_path, task, answer), FinetuneConfig())
     assert {name: scores[name] for name in expected} == expected
     assert ("word_overlap" in scores) == (task != "sst2")
     assert task == "sst2" or scores["bag_of_words"] < 85
-    few, rest = baselines.splits(GLUE[task], tmp_path, FinetuneConfig(max_train_rows=7))
+    few, rest = baselines.read_splits(GLUE[task], tmp_path, FinetuneConfig(max_train_rows=7))
     assert (len(few), len(rest)) == (7, 200), "the rows that fine-tuning sees"
 
 
 def test_what_a_pair_has_in_common() -> None:
     # "the saw"
-    assert baselines.in_order("the cat saw the dog".split(), "the dog saw a cat".split()) == 2
-    assert baselines.alike("the cat saw the dog".split(), "the cat is the dog".split()) == 2
-    assert baselines.words("Don't go, Ann-7!") == [
+    assert baselines.count_in_order("the cat saw the dog".split(), "the dog saw a cat".split()) == 2
+    assert baselines.split_words("Don't go, Ann-7!") == [
         "don",
         "t",
         "go",
         "ann",
         "7",
-    ] and baselines.words(" … ") == [""]
-    low, neighbours, threes, names, numbered = baselines.parts("Ann has 2.")
+    ] and baselines.split_words(" … ") == [""]
+    low, neighbours, threes, names, numbered = baselines.parts_of("Ann has 2.")
     assert (low, neighbours) == ({"ann", "has", "2"}, {("ann", "has"), ("has", "2")})
     assert (names, numbered, "ann" in threes, len(threes)) == ({"Ann"}, {"2"}, True, 8)
     found, same = (
-        baselines.features("Ann has 2 red cats.", "Ann has no cats."),
-        baselines.features("a b", "a b"),
+        baselines.pair_features("Ann has 2 red cats.", "Ann has no cats."),
+        baselines.pair_features("a b", "a b"),
     )
     assert found[:4] == [3, 3 / 5, 3 / 4, 3 / 6] and found[-4:] == [5, 4, 1, -1]
     assert same[:8] == [2, 1, 1, 1, 1, 1, 1, 1] and len(same) == len(found)
@@ -79,7 +78,7 @@ def test_the_order_of_long_texts_is_compared_in_their_beginnings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(baselines, "FIRST", 2)
-    assert baselines.features("a b c", "a b c")[20] == 2 / 3
+    assert baselines.pair_features("a b c", "a b c")[20] == 2 / 3
 
 
 def test_words_that_training_never_had_count() -> None:
@@ -102,11 +101,13 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(
 ) -> None:
     seen = list[int]()
     monkeypatch.setattr(baselines, "FIT_ROWS", 50)
-    monkeypatch.setattr(baselines, "fitted", lambda task, train, dev: seen.append(len(train)) or {})
-    baselines.of_task(
+    monkeypatch.setattr(
+        baselines, "predict_fitted", lambda task, train, dev: seen.append(len(train)) or {}
+    )
+    baselines.score_baselines(
         GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "01"["red" in a]), FinetuneConfig()
     )
-    scores = baselines.of_task(
+    scores = baselines.score_baselines(
         GLUE["mrpc"], write(tmp_path, "mrpc", lambda a, b: "1"), FinetuneConfig()
     )
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
@@ -116,7 +117,7 @@ def test_what_has_no_baselines(tmp_path: Path) -> None:
     tags = GLUE["sst2"].__class__(
         name="tags", title="tags", labels=("X",), metrics=("f1",), tagging=True
     )
-    assert baselines.of_task(tags, tmp_path, FinetuneConfig()) == {}
+    assert baselines.score_baselines(tags, tmp_path, FinetuneConfig()) == {}
     assert baselines.load_frozen(tmp_path) is None
 
 
@@ -131,13 +132,13 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path: Path, model:
     frozen = baselines.load_frozen(model)
     assert frozen is not None
     config = FinetuneConfig(length=16)
-    here = baselines.replaced_tokens(frozen, GLUE["mrpc"], folder, config, model / "discriminator")
+    here = baselines.score_frozen(frozen, GLUE["mrpc"], folder, config, model / "discriminator")
 
     tokenizer = tokenizers.load(model / "discriminator")
     encoder = frozen.encoder.config
     network = Discriminator(Encoder(encoder, tokenizer.vocab_size))
     load_networks({"discriminator": (network.encoder, network.head)}, model)
-    rows, surest = baselines.splits(GLUE["mrpc"], folder, config)[1], []
+    rows, surest = baselines.read_splits(GLUE["mrpc"], folder, config)[1], []
     for row in rows:
         a, b = tokenizer.encode_lines([row["a"], row["b"]])
         ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
@@ -148,4 +149,4 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path: Path, model:
             )
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and abs(here - 50) > 0.1
-    assert baselines.replaced_tokens(frozen, GLUE["sst2"], folder, config, model) is None
+    assert baselines.score_frozen(frozen, GLUE["sst2"], folder, config, model) is None

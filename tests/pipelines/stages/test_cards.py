@@ -19,7 +19,7 @@ from pipelines.config.params import Params, load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
-from tests.pipelines.stages.test_glue import workspace  # noqa: F401
+from tests.pipelines.stages.conftest import change
 
 COLA, MNLI = (
     Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli")
@@ -27,14 +27,9 @@ COLA, MNLI = (
 
 
 @pytest.fixture
-def params(workspace: Path) -> Params:  # noqa: F811
+def params(small: Path) -> Params:
     """A fine-tuned CoLA and MNLI of the sample world, by the command; their settings."""
-    text = (
-        Path("params.yaml")
-        .read_text(encoding="utf-8")
-        .replace("[cola, mnli, mrpc, stsb]", "[cola, mnli]")
-    )
-    Path("params.yaml").write_text(text, encoding="utf-8")
+    change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
     assert main(["glue", "small"]) == 0
     return load()
 

@@ -210,6 +210,16 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(
     assert metrics["lines_read"] == 127 and metrics["lines"] == 127 - 55
 
 
+def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(
+    tmp_path: Path,
+) -> None:
+    line = "This paragraph stands on every page."
+    texts = [{"text": f"{line}\nShort."}, {"text": f"Short.\n{line}"}]
+    write_jsonl(tmp_path / "text/0.jsonl", texts)
+    cleaning = {"duplicate_paragraphs": "drop", "shortest_paragraph": 10, "minimum_document": 6}
+    assert run(tmp_path, config(tmp_path, cleaning=cleaning))["documents"] == 2
+
+
 def test_a_stopped_run_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,15 +315,19 @@ def test_every_file_with_bad_rows_is_named(tmp_path: Path) -> None:
         run(tmp_path, config(tmp_path))
 
 
-def test_a_source_that_is_not_there_is_a_sentence_at_once(tmp_path: Path) -> None:
+def test_source_or_room_that_is_not_there_is_a_sentence_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(
         SourceUnreachable,
         match=r"corpora\.x\.sources\[0\]: no file matches .* its folder is not there",
     ):
         run(tmp_path, config(tmp_path))
     write(tmp_path / "text", files=1)
-    with pytest.raises(OutOfRoom, match="GB free"):
-        run(tmp_path, config(tmp_path, expected={"tokens": 1e15, "gigabytes": 1e9}))
+    monkeypatch.setattr(corpus.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    with pytest.raises(OutOfRoom, match=r"has 1 GB free; corpora\.x needs 2 GB"):
+        run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 2}))
+    assert run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 0.5}))["documents"]
     with pytest.raises(BadConfig, match=r"corpora\.x\.sources"):
         config(tmp_path, sources=[])
 

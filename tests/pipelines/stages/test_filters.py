@@ -17,8 +17,7 @@ from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig, CustomTasks
 from pipelines.sources.quality import RULES
 from pipelines.stages import corpus
-from pipelines.stages.benchmark import SIZE
-from pipelines.stages.corpus import gather
+from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from tests.conftest import files_of
 

@@ -1,146 +1,95 @@
 """The glue stage on a random encoder and made-up rows: files, summary, names of averages,
-resumption.
+resumption, test sets, ensembles, kept models, own tasks.
 """
 
 import json
-import random
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from electra.errors import BadDevice
-from electra.files import read_jsonl, write_jsonl
+from electra.errors import BadConfig, BadDevice
+from electra.files import read_json, read_jsonl, write_jsonl
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, TASKS
 from electra.storage.manifest import write_manifest
+from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.finetuning_runs import plan, summary
-from pipelines.stages import glue
+from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
-from tests.electra.made_up_models import write_base
+from tests.pipelines.stages.conftest import ROWS, change
 
-WORDS = ["red", "blue", "green", "cat", "dog", "bird", "runs", "sleeps"]
-PARAMS = """
-run: {models: [small], ablations: []}
-tracking: none
-published: {}
-ablations: {}
-corpora: {c: {sources: [{kind: sample}]}}
-tokenizers: {w: {kind: train, vocab_size: 800}}
-tokens: {t: {corpus: c, tokenizer: w, lengths: [16]}}
-tasks: {made_up: {kind: sample}, own: {kind: local, glue: here}}
-encoders:
-  small: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16, positions: 16}
-recipes:
-  paper:
-    defaults: {seeds: [1, 2], epochs: 1, learning_rate: 1.0e-3, length: 16, scratch: {layer_decay: 1.0}}
-    tasks: {mrpc: {both_orders: true}}
-    squad: {stride: 4, question_length: 4}
-  few: {run: [cola, mnli, mrpc, stsb], tasks: {cola: {arms: [pretrained]}}}
-models:
-  small: &model
-    tokens: t
-    encoder: small
-    pretrain: {length: 16, batch: 8, steps: 10, warmup: 1, learning_rate: 1.0e-3, threads: 1}
-finetunings:
-  small: {model: small, tasks: made_up, recipe: few, arms: [pretrained, scratch]}
-"""
+OUT = Path("build/glue/small")
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    Path("params.yaml").write_text(PARAMS)
-    write_base(tmp_path, WORDS, 16, "build/models/small/encoder", model="small", part="encoder")
-    draw = random.Random(1)
-    for name in ("cola", "mnli", "mrpc", "stsb"):
-        for split in ("train", *GLUE[name].evaluation):
-            rows = [
-                {
-                    "id": str(number),
-                    "a": " ".join(draw.choices(WORDS, k=4)),
-                    "b": None if name == "cola" else " ".join(draw.choices(WORDS, k=5)),
-                    "label": (GLUE[name].labels or (0.5, 2.0, 4.5))[
-                        number % len(GLUE[name].labels or "abc")
-                    ],
-                }
-                for number in range(20)
-            ]
-            write_jsonl(Path("build/tasks/made_up") / name / f"{split}.jsonl", rows)
-    write_manifest(Path("build/tasks/made_up"), kind="tasks", name="made_up")
-    return tmp_path
+def run(name: str = "small") -> dict[str, Any]:
+    glue.run(name, load(), Tracker(None))
+    return read_json(Path("build/glue") / name / "results.json")
 
 
-def made() -> dict[str, bytes]:
-    return files_of("build/glue")
-
-
-def test_the_stage_leaves_predictions_a_summary_and_a_record(workspace):
+def test_stage_leaves_predictions_a_summary_and_a_record(small):
     events: list[dict] = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
-    result = json.loads(Path("build/glue/small/results.json").read_text())
+    result = json.loads((OUT / "results.json").read_text())
     assert result["source"] == "made_up" and result["label"] == "sample world"
     assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
     mnli = result["tasks"]["mnli"]
     assert mnli["metric"] == "accuracy" and mnli["train_rows"] == mnli["dev_rows"] == 20
+    keys = {"scores", "mean", "std", "median", "best", "failed", "all", "seeds"}
     for arm in ("pretrained", "scratch"):
-        assert set(mnli[arm]) >= {
-            "scores",
-            "mean",
-            "std",
-            "median",
-            "best",
-            "failed",
-            "all",
-            "seeds",
-        }
-        assert len(mnli[arm]["scores"]) == 2 and set(mnli[arm]["all"]) == {
-            "accuracy",
-            "accuracy_mismatched",
-        }
+        assert set(mnli[arm]) >= keys and len(mnli[arm]["scores"]) == 2
+        assert set(mnli[arm]["all"]) == {"accuracy", "accuracy_mismatched"}
     assert len(mnli["pretrained"]["train"]) == 2
     assert set(mnli["baselines"]) == {"chance", "majority", "bag_of_words", "word_overlap"}
     # rows of the source, though each is seen in both orders
     assert result["tasks"]["mrpc"]["train_rows"] == 20
     assert "scratch" not in result["tasks"]["cola"]
     average = result["average"]
-    assert (
-        average["name"] == "mean over four tasks (sample world)" and "GLUE" not in average["name"]
-    )
+    assert average["name"] == "mean over four tasks (sample world)"
     assert "scratch" not in average  # one task has no such arm
-    means = [
-        sum(result["tasks"][task]["pretrained"]["scores"][k] for task in average["tasks"]) / 4
-        for k in (0, 1)
-    ]
-    assert average["pretrained"]["scores"] == pytest.approx(means, abs=1e-3)
-    lines = read_jsonl(Path("build/glue/small/mnli/pretrained-seed1.jsonl"))
+    for place, mean in enumerate(average["pretrained"]["scores"]):
+        scores = [result["tasks"][task]["pretrained"]["scores"][place] for task in result["tasks"]]
+        assert mean == pytest.approx(sum(scores) / 4, abs=1e-3)
+    lines = read_jsonl(OUT / "mnli/pretrained-seed1.jsonl")
     assert len(lines) == 20 and set(lines[0]) == {"id", "prediction", "label", "logits"}
-    assert Path("build/glue/small/mnli/scratch-seed2-mismatched.jsonl").is_file()
+    assert (OUT / "mnli/scratch-seed2-mismatched.jsonl").is_file()
     hits = sum(line["prediction"] == line["label"] for line in lines)
     assert mnli["pretrained"]["scores"][0] == 100 * hits / 20
-    settings = {event["run"]: event["params"] for event in events if event["what"] == "open"}
-    assert sorted(settings) == ["cola", "mnli", "mrpc", "stsb"]
-    assert {of["seeds"] for of in settings.values()} == {"[1, 2]"}
-    for key in ("keep", "arms", "ensemble", "scratch.layer_decay", "scratch.seeds"):
-        assert (key in settings["mnli"]) is (key == "scratch.layer_decay"), key
+    opened = [event for event in events if event["what"] == "open"]
+    assert sorted(event["run"] for event in opened) == ["cola", "mnli", "mrpc", "stsb"], (
+        "each task is one child run, when its last job has ended"
+    )
+    settings = {event["run"]: event["params"] for event in opened}["mnli"]
+    assert settings["scratch.layer_decay"] == "1.0" != settings["pretrained.layer_decay"]
+    assert settings["seeds"] == "[1, 2]" and "keep" not in settings, "as the user has set them"
     of_mnli = [event for event in events if event["run"] == "mnli"]
     assert of_mnli[0]["time"] < of_mnli[-1]["time"], "from the start of its first run to its end"
     values = of_mnli[-2]["values"]
     assert values["accuracy/pretrained"] == pytest.approx(mnli["pretrained"]["mean"], abs=1e-3)
     assert {"accuracy/pretrained_sd", "accuracy/scratch"} <= values.keys()
-    assert {event["run"] for event in events if event.get("step") is not None} == set(settings), (
-        "curves"
-    )
-    decays = {key: value for key, value in settings["mnli"].items() if key.endswith("layer_decay")}
-    assert (
-        len(decays) == 2
-        and decays["scratch.layer_decay"] == "1.0" != decays["pretrained.layer_decay"]
-    ), decays
 
 
-def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypatch, capsys):
+def test_baseline_that_does_as_well_as_the_model_is_a_warning(capsys):
+    task = {
+        "baselines": {"chance": 50.0, "bag_of_words": 71.0, "replaced_tokens": 90.0},
+        "pretrained": {"mean": 65.3},
+    }
+    better = {"baselines": {"chance": 50.0, "bag_of_words": 60.0}, "pretrained": {"mean": 65.3}}
+    average = {"name": "mean over mine, yours", "pretrained": {"mean": 65.3}}
+    glue.print_baselines("glue x", {"mine": {"chance": 50.0, "bag_of_words": 71.0}, "tags": {}})
+    glue.print_scores("glue x", {"tasks": {"mine": task, "yours": better}, "average": average})
+    assert capsys.readouterr().err.splitlines() == [
+        "glue x: without a network: mine 71.0",
+        "glue x: mean over mine, yours: 65.3 pre-trained",
+        "warning: glue x: mine: bag of words (71.0, without a network) does as well as the "
+        "fine-tuned model (65.3)",
+    ]
+
+
+def test_positions_that_pre_training_has_not_seen_are_a_warning_once_a_task(monkeypatch, capsys):
     jobs = [
         SimpleNamespace(task=TASKS[task], name=task) for task in ("rte", "rte", "squad2", "cola")
     ]
@@ -148,125 +97,193 @@ def test_positions_that_pre_training_has_not_seen_are_told_once_a_task(monkeypat
 
     def run_all(jobs, count, on_done):
         for seed, job in enumerate(jobs):
-            record = {
-                "arm": "pretrained",
-                "seed": seed,
-                "metrics": dict.fromkeys(job.task.metrics, 0.0),
-            }
+            metrics = dict.fromkeys(job.task.metrics, 0.0)
+            record = {"arm": "pretrained", "seed": seed, "metrics": metrics}
             on_done(job, record | ({} if job.name == "cola" else beyond))
 
     monkeypatch.setattr(glue, "run_all", run_all)
     monkeypatch.setattr(glue, "track", lambda *anything: None)
     glue.run_jobs(jobs, 1, "glue", None)
-    told = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
-    assert len(told) == 2
-    assert told[0].startswith(
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "WARNING" in line]
+    assert len(warnings) == 2
+    assert warnings[0].startswith(
         "rte: WARNING: 23.6% of its rows are longer than the 32 tokens that pre-training saw"
     )
-    assert told[1].startswith("squad2: WARNING: 23.6% of its windows are longer")
+    assert warnings[1].startswith("squad2: WARNING: 23.6% of its windows are longer")
 
 
-def test_an_interrupted_stage_goes_on_where_it_was(workspace, monkeypatch):
-    glue.run("small", load(), Tracker(None))
-    whole = made()
+def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
+    run()
+    whole = files_of("build/glue")
     for folder in ("build/glue", "runs"):
         Path(folder).rename(f"{folder}-before")
-    count, real = 0, plan.solve
+    solved: list[str] = []
+    solve = plan.solve
 
-    def stop_at_fifth(*arguments):
-        nonlocal count
-        count += 1
-        if count == 5:
+    def stop_at_fifth(job):
+        solved.append(job.name)
+        if len(solved) == 5:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return solve(job)
 
     monkeypatch.setattr(plan, "solve", stop_at_fifth)
     with pytest.raises(KeyboardInterrupt):
-        glue.run("small", load(), Tracker(None))
+        run()
     assert not Path("build/glue").exists()
-    glue.run("small", load(), Tracker(None))
-    assert count == 5 + 14 - 4  # fourteen jobs, four of which were done
-    assert made() == whole
-    glue.run("small", load(), Tracker(None))
-    assert count == 15 and made() == whole, "a second start computes nothing"
+    run()
+    assert len(solved) == 5 + 14 - 4  # fourteen jobs, four of which were done
+    assert files_of("build/glue") == whole
+    run()
+    assert len(solved) == 15 and files_of("build/glue") == whole, "a second start computes nothing"
 
 
-def fake(task: str, rows: int, score: float = 80.0) -> dict:
-    runs = [
-        {
-            "task": task,
-            "arm": arm,
-            "seed": seed,
-            "metrics": dict.fromkeys(GLUE[task].metrics, score + seed),
-            "failed": None,
-            "train_rows": rows,
-            "dev_rows": 9,
-            "steps": 3,
-            "loss": [],
-        }
-        for arm in ("pretrained", "scratch")
-        for seed in (1, 2)
-    ]
-    return summary.of_task(GLUE[task], runs)
+def summarize(task: str, rows: int, score: float = 80.0, seeds: tuple[int, ...] = (1, 2)) -> dict:
+    record = {"failed": None, "train_rows": rows, "dev_rows": 9, "steps": 3}
+    runs = []
+    for arm in ("pretrained", "scratch"):
+        for seed in seeds:
+            metrics = dict.fromkeys(GLUE[task].metrics, score + seed)
+            runs.append({**record, "arm": arm, "seed": seed, "metrics": metrics})
+    return summary.summarize_task(GLUE[task], runs)
 
 
 def test_only_the_complete_official_tasks_make_a_glue_average():
-    full = {
-        task: fake(task, facts.train_rows, 0.0 if task == "wnli" else 80.0)
-        for task, facts in GLUE.items()
-    }
-    average = summary.average(full, sample=False)
+    full = {}
+    for task, facts in GLUE.items():
+        full[task] = summarize(task, facts.train_rows, 0.0 if task == "wnli" else 80.0)
+    average = summary.average_tasks(full, sample=False)
     assert average["name"] == "GLUE average (mean of eight tasks, without WNLI)"
-    assert average["tasks"] == list(PAPER_AVERAGE) and average["pretrained"]["scores"] == [
-        81.0,
-        82.0,
-    ]
+    assert average["tasks"] == list(PAPER_AVERAGE)
+    assert average["pretrained"]["scores"] == [81.0, 82.0]
     assert average["pretrained"]["std"] == pytest.approx(0.7071, abs=1e-4)
-    assert summary.average(full, sample=True)["name"] == "mean over nine tasks (sample world)"
-    part = {**full, "qnli": fake("qnli", 8999)}
-    assert "GLUE average" not in summary.average(part, sample=False)["name"]
-    assert "QNLI (subset of 8,999 rows)" in summary.average(part, sample=False)["name"]
+    sample = summary.average_tasks(full, sample=True)
+    assert sample["name"] == "mean over nine tasks (sample world)"
+    part = summary.average_tasks({**full, "qnli": summarize("qnli", 8999)}, sample=False)
+    assert "GLUE average" not in part["name"] and "QNLI (subset of 8,999 rows)" in part["name"]
     del full["qqp"]
-    assert summary.average(full, sample=False)["name"].startswith(
-        "mean over CoLA, SST-2, MRPC, STS-B, MNLI"
-    )
+    name = summary.average_tasks(full, sample=False)["name"]
+    assert name.startswith("mean over CoLA, SST-2, MRPC, STS-B, MNLI")
 
 
-def test_a_failed_seed_is_named_and_keeps_its_score():
-    records = [
-        {
-            "arm": "pretrained",
-            "seed": seed,
-            "metrics": {"matthews": value, "accuracy": 50.0},
-            "failed": why,
-            "train_rows": 5,
-            "dev_rows": 5,
-            "steps": 1,
-        }
-        for seed, value, why in (
-            (2, 0.0, "1 was predicted for every row"),
-            (1, 30.0, None),
-            (3, 33.0, None),
-        )
-    ]
-    arm = summary.of_task(GLUE["cola"], records)["pretrained"]
-    assert (
-        arm["scores"] == [30.0, 0.0, 33.0]
-        and arm["mean"] == 21.0
-        and arm["median"] == 30.0
-        and arm["best"] == 33.0
-    )
-    assert arm["failed"] == ["seed 2: 1 was predicted for every row"]
+def test_failed_seed_is_named_and_keeps_its_score():
+    records = []
+    fault = "1 was predicted for every row"
+    for seed, value, failed in ((2, 0.0, fault), (1, 30.0, None), (3, 33.0, None)):
+        metrics = {"matthews": value, "accuracy": 50.0}
+        record = {"arm": "pretrained", "seed": seed, "metrics": metrics, "failed": failed}
+        records.append(record | {"train_rows": 5, "dev_rows": 5, "steps": 1})
+    arm = summary.summarize_task(GLUE["cola"], records)["pretrained"]
+    assert arm["scores"] == [30.0, 0.0, 33.0] and arm["failed"] == [f"seed 2: {fault}"]
+    assert (arm["mean"], arm["median"], arm["best"]) == (21.0, 30.0, 33.0)
 
 
-def test_a_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatch):
+def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatch):
     """Published weights are fine-tuned without a pre-training that would have said so."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert glue.device() == "cpu"
 
     def refuse():
-        raise BadDevice("GPU", "cannot be used with the driver installed")
+        raise BadDevice("GPU: cannot be used with the driver installed")
 
     monkeypatch.setattr(glue, "refuse_unusable_driver", refuse)
     with pytest.raises(BadDevice):
         glue.device()
+
+
+def add_test_sets() -> None:
+    for name in ("cola", "mnli", "stsb"):
+        rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]
+        for split in ("test", "test_mismatched", "test_diagnostic")[: 3 if name == "mnli" else 1]:
+            write_jsonl(ROWS / name / f"{split}.jsonl", rows)
+    write_manifest(ROWS, kind="tasks", name="made_up")
+
+
+def test_test_sets_are_predicted_for_the_leaderboard_by_each_seed_and_by_all_together(small):
+    add_test_sets()
+    change(
+        ("seeds: [1, 2],", "seeds: [1, 2], test: true, ensemble: true,"),
+        ("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]"),
+    )
+    mnli = run()["tasks"]["mnli"]
+    files = {path.name: path for path in (OUT / "leaderboard/pretrained-ensemble").iterdir()}
+    assert set(files) == {"CoLA.tsv", "MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "STS-B.tsv"}
+    assert set(files) >= {path.name for path in (OUT / "leaderboard/scratch-seed2").iterdir()}
+    header, *lines = files["STS-B.tsv"].read_text().splitlines()
+    assert header == "index\tprediction" and len(lines) == 7
+    diagnostic = [line.split("\t")[1] for line in files["AX.tsv"].read_text().splitlines()[1:]]
+    assert len(diagnostic) == 7 and set(diagnostic) <= {"contradiction", "entailment", "neutral"}
+    assert (OUT / "mnli/pretrained-seed1-test-diagnostic.jsonl").is_file()
+    seeds = [read_jsonl(OUT / f"stsb/pretrained-seed{seed}-test.jsonl") for seed in (1, 2)]
+    for line, *rows in zip(lines, *seeds, strict=True):
+        assert rows[0]["label"] is None
+        mean = sum(row["logits"][0] for row in rows) / 2 * 5
+        assert line.split("\t")[1] == f"{min(max(mean, 0), 5):.3f}"
+    assert set(mnli["ensemble"]) == {"pretrained", "scratch"}
+    assert mnli["ensemble"]["scratch"]["seeds"] == [1, 2]
+    assert 0 <= mnli["ensemble"]["scratch"]["accuracy"] <= 100
+
+
+def test_without_the_diagnostic_set_there_is_no_file_of_it(small):
+    add_test_sets()
+    (ROWS / "mnli/test_diagnostic.jsonl").unlink()
+    write_manifest(ROWS, kind="tasks", name="made_up")
+    change(
+        ("seeds: [1, 2],", "seeds: [1], test: true, arms: [pretrained],"),
+        ("run: [cola, mnli, mrpc, stsb]", "run: [mnli]"),
+    )
+    run()
+    files = {path.name for path in (OUT / "leaderboard/pretrained-seed1").iterdir()}
+    assert files == {"MNLI-m.tsv", "MNLI-mm.tsv"}
+
+
+def test_task_starts_from_the_encoder_of_another(small):
+    change(("run: [cola, mnli, mrpc, stsb]", "run: [mrpc, mnli]"))
+    before = run()["tasks"]
+    predictions = OUT / "mrpc/pretrained-seed2.jsonl"
+    from_pretraining = predictions.read_bytes()
+    change(("{mrpc: {both_orders: true}}", "{mrpc: {both_orders: true, start: mnli}}"))
+    after = run()["tasks"]
+    assert after["mnli"] == before["mnli"] and after["mrpc"]["scratch"] == before["mrpc"]["scratch"]
+    assert predictions.read_bytes() != from_pretraining
+    assert (OUT / "mnli/pretrained-seed2/model.safetensors").is_file()
+    encoder = Path("build/models/small/encoder")
+    jobs = glue.plan_glue(glue.configs_of("small", load()), ROWS, encoder)
+    starts = {job.name: job.start for job in jobs if job.start}
+    start = starts["mrpc-pretrained-seed2"]
+    assert start.name == "mnli-pretrained-seed2"
+    assert start.folder == Path("runs/finetune") / start.fingerprint[:8]
+    change(("run: [mrpc, mnli]", "run: [mrpc]"))
+    with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli', should be a task that is"):
+        load()
+
+
+def test_model_from_elsewhere_learns_a_task_of_the_user(small):
+    rows = ["bad\tdog sleeps\n", "good\tcat runs\n"] * 10
+    Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
+    files = "train: mood.tsv, dev: mood.tsv, test: mood.tsv"
+    task = f"{{{files}, a: text, label: mood, labels: [bad, good]}}"
+    recipe = "{defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}"
+    finetuning = "{model: elsewhere, tasks: mine, recipe: mood, arms: [pretrained, scratch]}"
+    change(
+        ("own: {kind: local, glue: here}", f"mine: {{kind: own, tasks: {{mood: {task}}}}}"),
+        ("published: {}\n", "published:\n  elsewhere: {folder: build/models/small/encoder}\n"),
+        ("models:\n", f"  mood: {recipe}\nmodels:\n"),
+        ("finetunings:\n", f"finetunings:\n  elsewhere: {finetuning}\n"),
+    )
+    params = load()
+    assert main(["check", "elsewhere"]) == main(["params", "elsewhere"]) == 0
+    assert STAGES["glue"].inputs(params, "elsewhere") == ("tasks@mine", "published@elsewhere")
+    tasks.run("mine", params, Tracker(None))
+    published.run("elsewhere", params, Tracker(None))
+    result = run("elsewhere")
+    assert result["average"]["name"] == "mean over mood"
+    assert result["tasks"]["mood"]["metric"] == "accuracy"
+    scores = result["tasks"]["mood"]["pretrained"]["all"]
+    assert scores["accuracy_test"] == scores["accuracy"], "a labelled test set is scored"
+    assert Path("build/glue/elsewhere/mood/pretrained-seed1/task.json").is_file()
+    squad.run("elsewhere", params, Tracker(None))
+    record = read_json(Path("build/squad/elsewhere/results.json"))
+    assert record["versions"] == {}, "no SQuAD"
+    change(("mood: {epochs: 2}", "moods: {epochs: 2}"))
+    with pytest.raises(BadConfig, match=r"recipes\.mood\.tasks\.moods: no such task; did you mean"):
+        load()

@@ -1,122 +1,179 @@
-"""Own files as DVC sees them: a changed byte is seen, an old file is not read again."""
+"""What stages read: the user's files as DVC sees them, and official files that are asked for before
+anything is read.
+"""
 
-import itertools
 from pathlib import Path
 
 import pytest
 
+from electra.errors import SourceUnreachable
 from electra.files import read_json
+from electra.finetuning.tasks import GLUE
+from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import STAGES, inputs
+from pipelines.sources.glue import LAYOUTS
+from pipelines.stages import STAGES, corpus, inputs, tasks
+from pipelines.tracking import Tracker
 from tests.conftest import SMOKE
 
 MOOD = "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
 VOCAB = "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n"
-OWN = SMOKE.replace("smoke: {kind: sample, seed: 1}", MOOD).replace("tokenizers:\n", VOCAB)
+SAMPLE = "smoke: {kind: sample, seed: 1}"
+OWN = SMOKE.replace(SAMPLE, MOOD).replace("tokenizers:\n", VOCAB)
 OWN = OWN.replace("corpus: absent, tokenizer: smoke", "corpus: absent, tokenizer: other")
+OFFICIAL = SMOKE.replace(SAMPLE, "smoke: {kind: local, glue: glue, squad: squad}")
+WITHOUT_TASKS = ("blank_lines}]", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}")
 
 
-def look() -> None:
+def write(**texts: str) -> None:
+    """Write files of the user; `text_a` stands for text/a.txt, `t` for t.tsv."""
+    for name, text in texts.items():
+        folder, _, stem = name.rpartition("_")
+        path = Path(folder, f"{stem}.txt" if folder else f"{stem}.tsv")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def record(settings: str) -> dict[str, list]:
+    """Record the hashes of every entry, and return them."""
+    Path("params.yaml").write_text(settings)
     params = load()
     for section in ("corpora", "tasks"):
         for name in getattr(params, section):
-            inputs.record(section, name, params)
+            inputs.record_files(section, name, params)
+    files = Path("build/inputs").rglob("*.json")
+    return {f"{path.parent.name}/{path.stem}": read_json(path) for path in files}
 
 
-def noted() -> dict[str, list]:
-    return {
-        f"{path.parent.name}/{path.stem}": read_json(path)
-        for path in sorted(Path("build/inputs").rglob("*.json"))
-    }
+def changed(before: dict[str, list], after: dict[str, list]) -> set[str]:
+    return {key for key in after if after[key] != before[key]}
 
 
-def test_a_changed_file_changes_the_entries_that_name_it(
+def test_changed_file_changes_the_entries_that_name_it(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("params.yaml").write_text(OWN)
-    for name in ("text/a.txt", "text/b.txt", "t.tsv"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text("one")
-    look()
-    before = noted()
-    assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"] and before[
-        "corpora/absent"
-    ] == []
-    assert before["tasks/smoke"][1] == ["d.tsv", None]
+    write(text_a="one", text_b="one", t="one")
+    before = record(OWN)
+    assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"]
+    assert before["corpora/absent"] == [] and before["tasks/smoke"][1] == ["d.tsv", None]
     hashed: list[Path] = []
     hash_file = inputs.sha256_file
     monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
-    look()
-    assert noted() == before and hashed == []
-    for name, entry in (
-        ("text/b.txt", "corpora/smoke"),
-        ("d.tsv", "tasks/smoke"),
-    ):
-        Path(name).write_text("two")
-        look()
-        after = noted()
-        assert {key for key in after if after[key] != before[key]} == {entry}
-        before = after
+    assert record(OWN) == before and hashed == []
+    write(text_b="two")
+    after = record(OWN)
+    assert changed(before, after) == {"corpora/smoke"}
+    write(d="two")
+    assert changed(after, record(OWN)) == {"tasks/smoke"}
     assert hashed == [Path("text/b.txt"), Path("d.tsv")]
 
 
-def test_a_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
+def test_file_that_is_left_out_has_no_hash(here: Path) -> None:
+    write(text_a="one", text_b="one")
+    hashes = record(SMOKE.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
+    assert [name for name, _ in hashes["corpora/smoke"]] == ["a.txt"]
+
+
+def test_corpus_compared_with_tasks_has_their_files_and_settings(here: Path) -> None:
+    settings = OWN.replace(*WITHOUT_TASKS)
+    write(d="one")
+    first = record(settings)["corpora/smoke"]
+    write(d="two")
+    second = record(settings)["corpora/smoke"]
+    third = record(settings.replace("[a, b]", "[a, b], a: text"))["corpora/smoke"]
+    assert [name for name, _ in first] == ["t.tsv", "d.tsv", "tasks.smoke"]
+    assert (first[0], first[2]) == (second[0], second[2]) and first[1] != second[1]
+    assert second[:2] == third[:2] and second[2] != third[2]
+
+
+def test_damaged_notes_are_not_believed(here: Path) -> None:
+    write(text_a="one")
+    before = record(OWN)
+    ((_, sha256),) = before["corpora/smoke"]
+    notes = inputs.NOTES.read_text()
+    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
+        inputs.NOTES.write_text(damaged)
+        assert record(OWN) == before
+
+
+def test_changed_vocabulary_changes_its_tokenizer_alone(here: Path) -> None:
     Path("params.yaml").write_text(OWN)
     inputs.record_code(load())
-    absent = read_json(inputs.CODE)
-    assert absent["vocabularies"] == {"other": "", "smoke": ""} and set(absent) - {
-        "vocabularies"
-    } < set(STAGES)
+    absent = read_json(Path("build/code.json"))
+    assert absent["vocabularies"] == {"other": "", "smoke": ""}
+    assert set(absent) - {"vocabularies"} < set(STAGES)
     vocabulary = Path("build/tokens/other/vocab.txt")
     vocabulary.parent.mkdir(parents=True)
     vocabulary.write_text("[PAD]")
     inputs.record_code(load())
-    there = read_json(inputs.CODE)
-    assert there["vocabularies"]["other"] and there["vocabularies"]["smoke"] == ""
-    assert there | {"vocabularies": absent["vocabularies"]} == absent
+    present = read_json(Path("build/code.json"))
+    assert present["vocabularies"]["other"] and present["vocabularies"]["smoke"] == ""
+    assert present | {"vocabularies": absent["vocabularies"]} == absent
 
 
-def test_what_is_left_out_changes_nothing(here: Path) -> None:
-    Path("params.yaml").write_text(SMOKE.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
-    Path("text").mkdir()
-    for name in ("a.txt", "b.txt"):
-        Path("text", name).write_text("one")
-    look()
-    assert [name for name, _ in noted()["corpora/smoke"]] == ["a.txt"]
+def write_project(recipe: str = "{}", text: str = OFFICIAL) -> None:
+    text = text.replace("recipe: paper", "recipe: smoke")
+    Path("params.yaml").write_text(text.replace("  smoke: {}", f"  smoke: {recipe}"))
 
 
-def test_a_corpus_without_the_texts_of_tasks_has_their_files_and_settings(here: Path) -> None:
-    wanted = OWN.replace(
-        "blank_lines}]}", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}}"
+def write_official(*names: str) -> None:
+    for task in names or GLUE:
+        layout = LAYOUTS[task]
+        header = layout.headerless or tuple(filter(None, (layout.a, layout.b, layout.label)))
+        label = GLUE[task].labels[0] if GLUE[task].labels else "1.0"
+        row = [label if name == layout.label else "x" for name in header]
+        for split in ("train", *GLUE[task].evaluation):
+            path = Path("glue", layout.paths()[split])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\t".join(header) + "\n" + "\t".join(row) + "\n")
+
+
+def test_missing_official_file_is_named_before_anything_is_read(here: Path, capsys) -> None:
+    write_project()
+    write(text_a="text")
+    Path("squad").mkdir()
+    write_official()
+    Path("glue/SST-2/dev.tsv").unlink()
+    sentence = (
+        "tasks.smoke: there is no glue/SST-2/dev.tsv; put the dev rows of sst2 there, or leave sst2 "
+        "out of recipes.paper.run"
     )
-    found: list[list[list[str]]] = []
-    for settings, dev in (
-        (wanted, "one"),
-        (wanted, "two"),
-        (wanted.replace("[a, b]", "[a, b], a: text"), "two"),
-    ):
-        Path("params.yaml").write_text(settings)
-        Path("d.tsv").write_text(dev)
-        look()
-        found.append(noted()["corpora/smoke"])
-        assert [name for name, _ in found[-1]] == ["t.tsv", "d.tsv", "tasks.smoke"] and noted()[
-            "corpora/absent"
-        ] == []
-    changed = [
-        [before != after for before, after in zip(*pair, strict=True)]
-        for pair in itertools.pairwise(found)
-    ]
-    assert changed == [[False, True, False], [False, False, True]]
+    with pytest.raises(SourceUnreachable) as caught:
+        tasks.run("smoke", load(), Tracker(None))
+    assert str(caught.value) == sentence
+    assert main(["check", "smoke"]) == 69
+    assert sentence in capsys.readouterr().err
+    write_project(text=OFFICIAL.replace(*WITHOUT_TASKS))
+    with pytest.raises(SourceUnreachable, match=r"there is no glue/SST-2/dev\.tsv"):
+        corpus.run("smoke", load(), Tracker(None))
+    write_official()
+    expected = (
+        r"there is no squad/train-v2.0.json.*leave squad2 out of recipes\.\w+\.squad\.versions"
+    )
+    with pytest.raises(SourceUnreachable, match=expected):
+        tasks.run("smoke", load(), Tracker(None))
 
 
-def test_damaged_notes_are_not_believed(here: Path) -> None:
+def test_only_tasks_of_some_model_are_needed_and_mnli_not_its_second_dev_set(
+    here: Path, capsys
+) -> None:
+    write_project("{run: [mnli, cola]}", OFFICIAL.replace(", squad: squad", ""))
+    needed = dict.fromkeys(("mnli", "cola"), "recipes.smoke.run")
+    assert inputs.needed_tasks(load(), "smoke") == needed
+    write_official("mnli", "cola")
+    Path("glue/MNLI/dev_mismatched.tsv").unlink()
+    with Path("glue/MNLI/train.tsv").open("a") as file:
+        file.write("cut\n")
+    tasks.run("smoke", load(), Tracker(None))
+    messages = capsys.readouterr().err
+    assert "there is no glue/MNLI/dev_mismatched.tsv; mnli is scored without" in messages
+    advice = "see build/tasks/smoke/quarantine.jsonl, and tasks.smoke.quarantine to change it"
+    assert f"warning: tasks.smoke: 1 of 5 rows (20.00%) cannot be read; {advice}" in messages
+    assert Path("build/tasks/smoke/mnli/dev.jsonl").is_file()
+
+
+def test_every_file_of_an_own_task_is_needed(here: Path, capsys) -> None:
     Path("params.yaml").write_text(OWN)
-    Path("text").mkdir()
-    Path("text/a.txt").write_text("one")
-    look()
-    before, ((_, sha256),) = noted(), noted()["corpora/smoke"]
-    notes = inputs.NOTES.read_text()
-    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
-        inputs.NOTES.write_text(damaged)
-        look()
-        assert noted() == before
+    write(text_a="text", t="sentence\tlabel\n")
+    assert main(["check", "smoke"]) == 65
+    assert "no file matches 'd.tsv'" in capsys.readouterr().err

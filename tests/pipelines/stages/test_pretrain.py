@@ -21,7 +21,7 @@ from electra.pretraining.model import Pretraining
 from electra.storage.run_dir import entry_of
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages.pretrain import ModelRows, examples, run_folder
+from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
 from tests.conftest import SMOKE, copy_project
 
 BUDGET = 4.0e8  # operations: a few steps
@@ -66,7 +66,7 @@ def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
     special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
     model = Pretraining(config, ids.vocab_size, special).eval()
     compile_parts(model, backend=lambda graph, inputs: compiled.append(graph) or graph.forward)
-    assert examples(model, config, rows) and not compiled
+    assert show_examples(model, config, rows) and not compiled
 
 
 def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(

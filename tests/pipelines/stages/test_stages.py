@@ -3,6 +3,7 @@ imports.
 """
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,23 @@ from tests.test_architecture import SOURCES, imports, name_of, tree
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
 TELLERS = tuple(
-    f"pipelines/stages/{name}.py" for name in ("__init__", "verified_inputs", "required_files")
+    f"pipelines/stages/{name}.py"
+    for name in (
+        "__init__",
+        "announce",
+        "dask_cluster",
+        "mirror",
+        "out_of_memory",
+        "progress_bar",
+        "summarize",
+        "inputs",
+        "work_units",
+    )
 )
 KEEPERS = (
     "electra/storage",
     "pipelines/cli",
     "pipelines/config",
-    "pipelines/runtime",
     "pipelines/tracking",
 )
 KEEPERS = (*KEEPERS, "pipelines/versioning")
@@ -40,6 +51,10 @@ def test_what_a_stage_rests_on() -> None:
     assert data_label("squad@tiny", params) == "sample world"
     assert data_label("glue@electra-small", params) == "hub"
     assert data_label("report@", params) == ""
+    sources = (*params.corpora["sample_world"].sources, *params.corpora["c4"].sources)
+    mixed = replace(params.corpora["c4"], sources=sources)
+    params = replace(params, corpora=params.corpora | {"wiki_books": mixed})
+    assert data_label("pretrain@small", params) == "sample world", "made-up text is never real"
 
 
 def test_a_stage_that_already_runs_here_is_refused(here: Path) -> None:

@@ -10,7 +10,12 @@ from electra.errors import BadConfig, CorruptFile, UserError
 from electra.files import read_json
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import load
-from pipelines.stages.summarize import of_ablation, of_model, stage_numbers, summarize
+from pipelines.stages.summarize import (
+    stage_numbers,
+    summarize,
+    summarize_ablation,
+    summarize_model,
+)
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
@@ -26,7 +31,7 @@ FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")
 
 
 def test_a_models_numbers() -> None:
-    assert of_model(PRETRAIN, GLUE, SQUAD) == {
+    assert summarize_model(PRETRAIN, GLUE, SQUAD) == {
         "mlm_accuracy": 0.5,
         "disc_auc": 0.9,
         "flops": 1e12,
@@ -63,7 +68,7 @@ def test_an_arm_that_failed_has_no_number() -> None:
         "mlm": {"status": "failed: x", "average": None},
         "other": {},
     }
-    assert of_ablation({"arms": arms}) == {"electra": 1.5}
+    assert summarize_ablation({"arms": arms}) == {"electra": 1.5}
 
 
 def leave(stage: str, values: Any) -> Path:

@@ -14,14 +14,14 @@ import pytest
 from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
-from electra.data.shards import Rows
+from electra.data.shards import Rows, RowWriter, shard_paths
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
-from pipelines.stages.tokens import make_rows, source_copies, split_of
+from pipelines.stages.tokens import append_rows, make_rows, source_copies, split_of
 from pipelines.text.cleaning import CleaningConfig
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
@@ -29,7 +29,11 @@ from tests.conftest import files_of
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "klmnrst"]
 
 
-def params_of(settings) -> SimpleNamespace:
+SHARDS = (range(20), range(20, 40))
+TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
+
+
+def params_of(settings: TokensConfig) -> SimpleNamespace:
     corpus = SimpleNamespace(cleaning=CleaningConfig())
     return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
 
@@ -220,6 +224,24 @@ def test_weights_share_the_tokens(tmp_path: Path) -> None:
     assert source_copies({**manifest, "weights": [None] * 3}, [{"tokens_kept": 1}] * 3) == [1.0] * 3
 
 
+def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    bounds = np.full((20, 2), 2, np.uint16)
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        rows = np.arange(20 * number, 20 * number + 20, dtype=TOKENIZER.dtype)
+        with RowWriter(folder, "train", 4, TOKENIZER) as writer:
+            writer.write(rows.repeat(4).reshape(20, 4), bounds)
+    (tmp_path / "out").mkdir()
+    with RowWriter(tmp_path / "out", "train", 4, TOKENIZER) as writer:
+        append_rows(writer, folders, "train", 1.5, 1, 0)
+    ids = np.fromfile(shard_paths(tmp_path / "out", "train")[0], TOKENIZER.dtype).reshape(-1, 4)
+    counts = Counter(ids[:, 0].tolist())
+    assert counts.total() == 60 and set(counts.values()) == {1, 2}
+    first, second = ({row % 20 for row in shard if counts[row] == 2} for shard in SHARDS)
+    assert len(first) + len(second) == 20 and first != second
+
+
 def test_a_published_vocabulary(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus")
     vocabulary = wordpiece.train_wordpiece(WORDS, 200)
@@ -251,12 +273,10 @@ def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
 def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", shards=1, documents=2)
     with pytest.raises(
-        BadInput, match=r"tokens\.x: has 2 documents, none for valid; expected at least one"
+        BadInput, match=r"tokens\.x: has 2 documents, none for valid; raise valid_fraction"
     ):
         run(tmp_path, corpus, valid_fraction=0.001)
-    with pytest.raises(
-        BadInput, match=r"has \d+ tokens to train on; expected enough for one row of 4,096"
-    ):
+    with pytest.raises(BadInput, match=r"has \d+ tokens to train on, too few for one row of 4,096"):
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096], seed=seed_that_splits(corpus))
 
 

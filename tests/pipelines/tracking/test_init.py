@@ -105,25 +105,17 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
         started.wait()
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("", f"sqlite:///{ROOT}/mlflow.db"),
-        ("sqlite:///mlflow.db", f"sqlite:///{ROOT}/mlflow.db"),
-        ("sqlite:////data/m.db", "sqlite:////data/m.db"),
-        ("./mlruns", f"{ROOT}/mlruns"),
-        ("/data/mlruns", "/data/mlruns"),
-        ("file:///data/mlruns", "file:///data/mlruns"),
-        ("http://host:5000", "http://host:5000"),
-        ("postgresql+psycopg2://me@host/db", "postgresql+psycopg2://me@host/db"),
-        ("databricks", "databricks"),
-    ],
-)
-def test_a_relative_store_is_one_in_the_projects_folder(
-    given: str, expected: str, monkeypatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
-    assert tracking.uri() == expected
+def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch) -> None:
+    stores = {
+        "": f"sqlite:///{ROOT}/mlflow.db",
+        "sqlite:///mlflow.db": f"sqlite:///{ROOT}/mlflow.db",
+        "./mlruns": f"{ROOT}/mlruns",
+    }
+    whole = ["sqlite:////data/m.db", "/data/mlruns", "file:///data/mlruns", "http://host:5000"]
+    whole += ["postgresql+psycopg2://me@host/db", "databricks"]
+    for given, expected in (stores | dict(zip(whole, whole, strict=True))).items():
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+        assert tracking.uri() == expected
 
 
 def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(

@@ -1,9 +1,12 @@
 """The door to DVC: lines as they come, a deadline that works in threads, and nobody left behind."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from pipelines.versioning import dvc_runner
 from pipelines.versioning.dvc_runner import Outcome, Place, StageFailed, child, end, text
-from tests.conftest import ROOT, environment
+from tests.conftest import ROOT, environment, until
 
 HERE = Place(ROOT)
 SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
@@ -72,63 +75,73 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
     "then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"]
 )
 def test_grandchildren_end_with_the_block(then: str) -> None:
-    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as (process, _):
-        assert process.stdout is not None and process.stdout.readline() == b"up\n"
+    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
         if then == "pass":
             process.wait(20)
-        left = [p for p in psutil.process_iter() if _is(p, SLEEPER)]
+        left = running(SLEEPER)
         assert left
-    assert not [p for p in left if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert not running(SLEEPER)
 
 
 @pytest.mark.slow
-def test_nobody_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
-    """The stage is asked to stop, as it would be by a cancel, and so can save."""
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stage_saves_when_the_flow_is_stopped(tmp_path: Path, way: signal.Signals) -> None:
+    """Even if the flow is killed, or its whole group is while the stage is saving."""
     saved = tmp_path / "saved"
     stage = (
         "import pathlib, signal, sys, time\n"
-        f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({str(saved)!r}).touch()))\n"
+        "def save(*_):\n"
+        f"    time.sleep(2); pathlib.Path({str(saved)!r}).touch(); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, save)\n"
         "print('up', flush=True); time.sleep(60)"
     )
     between = PARENT.format(code=stage, then="import time; time.sleep(60)")
     engine = (
-        "import sys\nfrom pathlib import Path\nfrom pipelines.versioning.dvc_runner import Place, child\n"
-        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as (process, _):\n"
+        "import signal, sys\nfrom pathlib import Path\n"
+        "from pipelines.versioning.dvc_runner import Place, child\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))\n"
+        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as process:\n"
         "    for line in process.stdout:\n"
         "        print(line.decode(), end='', flush=True)\n"
     )
     with subprocess.Popen(
-        python(engine), stdout=subprocess.PIPE, env=environment(ROOT), text=True
+        python(engine),
+        stdout=subprocess.PIPE,
+        env=environment(ROOT),
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         while process.stdout.readline() != "up\n":
             pass
-        began = psutil.Process(process.pid).children(recursive=True)
-        assert len(began) == 3  # the watcher, the one between, the stage
-        process.kill()
-        _, left = psutil.wait_procs(began, timeout=60)
-    assert not left
-    assert saved.exists()
+        os.killpg(process.pid, way)
+        time.sleep(1)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    until(saved.exists, 60)
+    until(lambda: not running(stage), 60)
 
 
-def test_who_does_not_stop_when_asked_is_ended() -> None:
-    with subprocess.Popen(python(STUBBORN), stdout=subprocess.PIPE) as process:
+def test_a_process_that_does_not_stop_when_asked_is_ended() -> None:
+    with subprocess.Popen(
+        python(STUBBORN), stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        end([psutil.Process(process.pid)], patience=0.5)
-        assert not psutil.pid_exists(process.pid)
+        end(process.pid, patience=0.5)
+        assert process.wait(20) == -signal.SIGKILL
 
 
-def test_the_child_stays_in_our_process_group() -> None:
-    with child(python(SLEEPER), HERE) as (process, _):
-        assert os.getpgid(process.pid) == os.getpgrp()
-
-
-def _is(process: psutil.Process, code: str) -> bool:
-    try:
-        return code in process.cmdline()
-    except psutil.Error:
-        return False
+def running(code: str) -> list[int]:
+    """Return the processes that run this code."""
+    pids = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if code in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                pids.append(process.pid)
+    return pids
 
 
 # ------------------------------------------------------------------ with a real DVC

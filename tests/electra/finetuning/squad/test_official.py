@@ -16,6 +16,7 @@ from electra.finetuning.squad.official import (
 def row(key: str, *answers: str) -> dict:
     return {
         "id": key,
+        "context": "the words of a context",
         "answers": [{"text": text, "start": 0} for text in answers],
         "impossible": not answers,
     }
@@ -113,3 +114,10 @@ def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, 
         "exact": 100 * exact_1,
         "f1": 100 * f1_1,
     }
+
+
+def test_a_text_without_spaces_is_said_to_have_no_f1_of_its_own():
+    chinese = {**row("q", "北京大学"), "context": "他在北京大学学习了四年"}
+    with pytest.warns(UserWarning, match="hardly any, so F1 is exact match"):
+        figures = evaluate([chinese], {"q": "北京大学在"}, {"q": 0.0}, "1.1", 0.0)
+    assert figures == {"exact": 0.0, "f1": 0.0}

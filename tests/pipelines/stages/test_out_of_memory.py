@@ -8,7 +8,7 @@ import torch
 
 from electra.errors import OutOfMemory
 from pipelines.config.params import load
-from pipelines.runtime.out_of_memory import enough_memory, finer_slices
+from pipelines.stages.out_of_memory import enough_memory, finer_slices
 from tests.conftest import ROOT
 from tests.electra.helpers import config
 

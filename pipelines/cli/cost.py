@@ -1,11 +1,14 @@
 """What a training takes by its settings: memory of a GPU, and time on cards that nobody has
 measured here.
 
-time     floating point operations / (the maker's peak × the share of it that training reaches). The share is a range of
-         published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On a GPU it falls with the width
-         below 768 hidden units, as the operations per byte of memory do. No card has confirmed this
-memory   18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer and hidden unit of
-         a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit, and what CUDA itself takes
+Time is floating point operations / (the maker's peak × the share of it that training reaches). The
+share is a range of published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On
+a GPU it falls with the width below 768 hidden units, as the operations per byte of memory do. No
+card has confirmed this.
+
+Memory is 18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer
+and hidden unit of a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit,
+and what CUDA itself takes.
 """
 
 import functools
@@ -24,6 +27,7 @@ from electra.pretraining.flops import training_steps
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import phases_of
 from electra.workers import worker_count
+from pipelines.stages.announce import duration
 
 UTILISATION = (0.46, 0.21)  # share of the peak: the fastest first
 WIDE = 768  # hidden units from which on a GPU reaches it
@@ -31,12 +35,6 @@ PUBLISHED_VOCABULARY = 30_522  # BERT's vocab.txt
 PUBLISHED_JSON = 50_368  # ModernBERT's tokenizer.json
 CONTEXT = 0.6e9  # bytes that CUDA itself takes
 USABLE = 0.9  # share of a card's memory that tensors can have: the allocator leaves gaps
-UNITS = (
-    ("minutes", 60.0, 90),
-    ("hours", 3600.0, 72),
-    ("days", 86400.0, 1000),
-    ("years", 365 * 86400.0, math.inf),
-)
 
 
 @dataclass(frozen=True)
@@ -101,15 +99,6 @@ def span(flops: float, card: Card, hidden: int) -> str:
         return last
     number, unit = first.split()
     return f"{number if last.endswith(unit) else first} to {last}"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration to plan with: `3.5 hours`."""
-    if seconds < 90:
-        return "1 minute"
-    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
-    count = seconds / size
-    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
 
 
 @functools.cache

@@ -29,7 +29,6 @@ from electra.config import require
 from electra.errors import SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.stopping import heeded
-from electra.workers import rank
 
 DEFAULTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
@@ -65,26 +64,19 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def several(variables: Mapping[str, str]) -> bool:
-    """Whether these variables ask for more than one process."""
+    """Return whether these variables ask for more than one process."""
     return not {"PET_NPROC_PER_NODE", "PET_NNODES"}.isdisjoint(variables)
 
 
 def is_process() -> bool:
-    """Whether torchrun has started this process as one of several, and its variables are not just
-    left over.
+    """Return whether torchrun has started this process as one of several, and its variables are
+    not just left over.
     """
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
 
 
-def is_main() -> bool:
-    """Whether this process is the only one, or the first of several: it alone reads, writes and
-    prints.
-    """
-    return rank()[0] == 0
-
-
 def report(error: UserError) -> None:
-    """Print an error to stderr or, in one of several processes, leave it for the launcher to print."""
+    """Print an error to stderr or, in one of several processes, leave it to the launcher."""
     file = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if file is None or not is_process():
         print(f"error: {error}", file=sys.stderr)
@@ -97,8 +89,8 @@ def report(error: UserError) -> None:
 
 
 def earlier_mistake() -> int:
-    """In a restarted process: the exit code of a user's mistake that ended an earlier attempt,
-    reported again; else 0.
+    """Report a user's mistake that ended an earlier attempt of this process, and return its exit
+    code. Return 0 without one.
 
     Torch elastic restarts after every failure, and only a death is worth it.
     """
@@ -116,8 +108,8 @@ def earlier_mistake() -> int:
 
 
 def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> int:
-    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for; returns
-    the exit code.
+    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for.
+    Returns the exit code.
     """
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(number.name for number in heeded())
@@ -201,7 +193,7 @@ def find_rendezvous(endpoint: str) -> bool:
 
 
 def _is_store(host: str, port: int) -> bool:
-    """Whether torch's store answers at a port, asked in a thread that may hang."""
+    """Return whether torch's store answers at a port. It is asked in a thread that may hang."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     answered = threading.Event()

@@ -18,8 +18,8 @@ import torch
 from electra.errors import SourceUnreachable
 from electra.storage import checkpoint
 from electra.storage.run_dir import archive
-from pipelines.runtime import mirror
-from pipelines.runtime.mirror import mirrored
+from pipelines.stages import mirror
+from pipelines.stages.mirror import mirrored
 from tests.conftest import SMOKE, copy_project, environment, files_of, until
 from tests.s3_server import S3, forget
 

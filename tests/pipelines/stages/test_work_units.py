@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.runtime import work_units
+from pipelines.stages import work_units
 
 
 def make(job: int, folder: Path) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from electra.files import LOCK, atomic_folder, remove, sweep
 from electra.storage import manifest
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
-from pipelines.runtime import dask_cluster
-from pipelines.runtime.progress_bar import ProgressBar
+from pipelines.stages import dask_cluster
+from pipelines.stages.progress_bar import ProgressBar
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]
@@ -54,20 +54,21 @@ def finish_units(
     jobs: Sequence[Job],
     shown: Shown,
 ) -> list[Counts]:
-    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not finished;
-    return all counts.
+    """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not
+    finished, and return all counts.
 
-    `function` writes its files into an empty folder and returns JSON values. The caller holds the
-    work folder's lock. Units are made by this machine's processes, or by the cluster of
+    `function` writes its files into an empty folder and returns JSON values. The caller holds
+    the work folder's lock. Units are made by this machine's processes, or by the cluster of
     ELECTRA_DASK.
     """
     sweep(work)
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     results = [finished(folder, made.fingerprint) for folder in folders]
     todo = [index for index, counts in enumerate(results) if counts is None]
-    if others := sum(counts["code"] != made.code for counts in results if counts):
-        told = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
-        print(f"{shown.title}: {told}; `--restart` makes all anew", file=sys.stderr, flush=True)
+    others = sum(counts["code"] != made.code for counts in results if counts)
+    if others:
+        fact = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
+        print(f"{shown.title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
     tasks = [(function, jobs[index], folders[index], made) for index in todo]
     address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
     if address:
@@ -91,7 +92,7 @@ def finish_units(
 
 
 def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> Counts:
-    """The counts of one unit and its `code`, which is made by `make(folder)` unless it is finished."""
+    """Return the counts of a unit and its `code`, after `make(folder)` unless it is finished."""
     counts = finished(folder, made.fingerprint)
     if counts is None:
         with atomic_folder(folder) as temporary:
@@ -102,17 +103,18 @@ def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> C
 
 def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
     """Return the digests of the code that made some units under `code`, where there are several."""
-    versions = sorted({each["code"] for each in counts})
+    versions = sorted({unit["code"] for unit in counts})
     return {"code": versions} if len(versions) > 1 else {}
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """The counts of a whole unit of this fingerprint. A damaged one is removed.
+    """Return the counts of a whole unit of this fingerprint, and remove a damaged one.
 
     That loses nothing: a unit is a copy of a part of the input in another form, on its way into the
     stage's output, and the same command makes it again.
     """
-    if (whole := manifest.finished(folder, fingerprint)) is None:
+    whole = manifest.finished(folder, fingerprint)
+    if whole is None:
         remove(folder)
         return None
     counts: Counts = whole["counts"]

@@ -21,13 +21,15 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
     except (MemoryError, RuntimeError, OSError) as error:
         if not _is_want(error):
             raise
-        slices, batch = settings.accumulate, settings.batch
+        slices = settings.accumulate
         finer = finer_slices(settings)
-        more = f"set pretrain.accumulate to {finer} (now {slices}), or " if finer else ""
-        rows = f"slices of {batch // slices} rows of {settings.length}"
+        remedy = "lower pretrain.batch"
+        if finer:
+            remedy = f"set pretrain.accumulate to {finer} (now {slices}), or {remedy}"
+        rows = f"slices of {settings.batch // slices} rows of {settings.length}"
         fault = f"there is not enough memory for {rows} ({first_line(error)})"
-        do = f"{more}lower pretrain.batch; what is saved stays, and `--continue` goes on with it under the new settings"
-        raise OutOfMemory(f"pretrain: {fault}; {do}") from error
+        stays = "what is saved stays, and `--continue` goes on with it under the new settings"
+        raise OutOfMemory(f"pretrain: {fault}; {remedy}; {stays}") from error
 
 
 def finer_slices(settings: PretrainConfig) -> int:
@@ -42,5 +44,6 @@ def finer_slices(settings: PretrainConfig) -> int:
 def _is_want(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    told = any(words in str(error) for words in ("DefaultCPUAllocator", "allocate memory"))
-    return told or isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return any(words in str(error) for words in ("DefaultCPUAllocator", "allocate memory"))

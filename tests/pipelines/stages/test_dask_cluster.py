@@ -15,8 +15,7 @@ import pytest
 
 from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
 from electra.files import lock_folder
-from pipelines.runtime import dask_cluster, work_units
-from pipelines.stages import corpus
+from pipelines.stages import corpus, dask_cluster, work_units
 from tests.conftest import ROOT, environment, files_of, until
 from tests.pipelines.stages import test_corpus, test_tokens
 

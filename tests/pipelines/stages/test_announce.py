@@ -10,8 +10,8 @@ from electra import devices
 from electra.pretraining.distributed import World
 from electra.pretraining.phases import Phase
 from electra.pretraining.trainer import Launch, StepDone, pretrain
-from pipelines.runtime import announce as module
-from pipelines.runtime.announce import SETTLED, TIMED, Announcer, announce
+from pipelines.stages import announce as module
+from pipelines.stages.announce import SETTLED, TIMED, Announcer, announce
 from tests.electra.helpers import config, data
 
 GPU = torch.device("cuda", 0)

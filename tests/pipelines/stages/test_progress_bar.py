@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from pipelines.runtime import progress_bar
-from pipelines.runtime.progress_bar import ProgressBar, print_left_out
+from pipelines.stages import progress_bar
+from pipelines.stages.progress_bar import ProgressBar, print_left_out
 
 
 class Terminal(io.StringIO):

@@ -23,7 +23,7 @@ from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
 from electra.storage.run_dir import OLD, newest
-from pipelines.runtime.processes import is_main
+from pipelines.stages import is_main
 
 VARIABLE = "ELECTRA_MIRROR"
 EVERY = 2.0  # seconds between two looks for a new checkpoint
@@ -34,7 +34,7 @@ KEPT = 2
 
 @contextlib.contextmanager
 def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
-    """Around a run's training: bring its newest checkpoint from the mirror if that is ahead, and
+    """Bring a run's newest checkpoint from the mirror if that is ahead, and
     send what is saved.
     """
     if not os.environ.get(VARIABLE) or not is_main():
@@ -53,8 +53,8 @@ def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
 
 
 def url_of(run: Path) -> str:
-    """Return the URL of a run's checkpoints; one that was continued under other settings has its
-    own.
+    """Return the URL of a run's checkpoints. One that was continued under other settings has
+    its own.
     """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
     continued = (newest(run) or {}).get("continued")
@@ -77,7 +77,8 @@ def send_all(run: Path, ended: threading.Event) -> None:
             # else training has a newer one by now
             if not failed and (run / f"step-{step}").exists():
                 _say(
-                    f"warning: {error}; training goes on, and its checkpoints are sent when the mirror answers"
+                    f"warning: {error}; training goes on, "
+                    "and its checkpoints are sent when the mirror answers"
                 )
                 failed = True
             continue
@@ -157,7 +158,7 @@ def _steps(system: Any, base: str) -> set[int]:
 
 @contextlib.contextmanager
 def _reaching(url: str) -> Iterator[tuple[Any, str]]:
-    """Give the file system of a URL and the path in it; every failure becomes one sentence."""
+    """Give the file system of a URL and the path in it. Every failure becomes one sentence."""
     import fsspec.core
 
     try:

@@ -24,8 +24,8 @@ SECONDS = 10.0  # for the scheduler's first answer
 def run_units(
     function: Callable[[Unit], Result], units: Sequence[Unit], address: str, mark: Path
 ) -> Iterator[tuple[int, Result]]:
-    """As `electra.workers.run_units`, on the workers of the scheduler at `address`; `mark`: a file
-    they share.
+    """Yield what `electra.workers.run_units` does, from the workers of the scheduler at
+    `address`. `mark`: a file they share.
 
     A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler
     answers, BadConfig for workers that cannot make these units.
@@ -78,14 +78,15 @@ def _code() -> str:
 
 
 def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit) -> Result:
-    """In a worker: one unit, in the folder of whoever asks."""
+    """Make one unit in a worker, in the folder of the process that asks for it."""
     from distributed import get_worker
 
-    folder, mark, told, code = here
+    folder, mark, content, code = here
     worker: Any = get_worker()
     if worker.state.nthreads != 1:
         raise BadConfig(
-            f"worker {worker.address}: has {worker.state.nthreads} threads; start it with --nthreads 1"
+            f"worker {worker.address}: has {worker.state.nthreads} threads; "
+            "start it with --nthreads 1"
         )
     if _code() != code:
         raise BadConfig(
@@ -94,10 +95,10 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         os.chdir(folder)
-        seen = Path(mark).read_text("utf-8")
+        read = Path(mark).read_text("utf-8")
     except OSError:
-        seen = None
-    if seen != told:
+        read = None
+    if read != content:
         raise BadConfig(
             f"worker {worker.address}: does not see {folder} as it is; all machines need to see it"
         )

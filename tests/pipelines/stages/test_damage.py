@@ -14,11 +14,9 @@ from electra.storage.manifest import verify_manifest, write_manifest
 from pipelines import tracking
 from pipelines.cli import main
 from pipelines.config.params import load
-from pipelines.stages import tokens, verified_inputs
+from pipelines.stages import inputs, tokens
 from pipelines.stages.pretrain import ModelRows
 from tests.conftest import SMOKE, copy_text, each_with_some, harm
-
-from .test_glue import workspace as small  # noqa: F401
 
 MODEL = [
     "config.json",
@@ -64,7 +62,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
         HOW,
     ),
 )
-def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) -> None:  # noqa: F811
+def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) -> None:
     path = Path("build") / name
     harm(path, how)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
@@ -114,12 +112,12 @@ def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
     assert not Path("build/tokens").exists()
 
 
-def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:  # noqa: F811
+def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:
     shutil.copytree("build/models/small/encoder", "build/models/other/encoder")
     folder = Path("build/models/other/encoder")
     (folder / "MANIFEST.json").unlink()
     write_manifest(folder, kind="network", model="other", part="encoder")
-    verified_inputs.encoder("other", load())
+    inputs.encoder_folder("other", load())
     for place in ("other", "small"):
         Path(f"build/models/{place}").rename(f"{place}-before")
     Path("other-before").rename("build/models/small")
@@ -145,7 +143,7 @@ def test_rows_of_another_length_or_name_are_refused(copied) -> None:
         tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
 
 
-def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:  # noqa: F811
+def test_a_published_folder_that_changes_is_told_with_both_hashes(small, capsys) -> None:
     shutil.copytree("build/models/small/encoder", "elsewhere")
     Path("elsewhere/MANIFEST.json").unlink()
     text = Path("params.yaml").read_text()

@@ -19,9 +19,8 @@ import pytest
 import typer
 
 from electra.errors import BadConfig, NonFinite, Stopped
-from pipelines.cli import app, main
-from pipelines.runtime import processes
-from pipelines.runtime.processes import several, torchrun_variables
+from pipelines.cli import app, main, processes
+from pipelines.cli.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment, until
 from tests.electra.pretraining.test_distributed import free_port
 from tests.test_docs import commands

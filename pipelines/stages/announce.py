@@ -2,6 +2,7 @@
 long it will take.
 """
 
+import math
 import sys
 import time
 
@@ -12,10 +13,17 @@ from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
-from pipelines.runtime.cost import duration
 
 SETTLED = WARM_UP + 2  # steps of a GPU after which nothing is compiled or captured any more
 TIMED = 5  # steps that the estimate is made from
+
+
+UNITS = (
+    ("minutes", 60.0, 90),
+    ("hours", 3600.0, 72),
+    ("days", 86400.0, 1000),
+    ("years", 365 * 86400.0, math.inf),
+)
 
 
 class Announcer:
@@ -29,7 +37,8 @@ class Announcer:
     def __call__(self, step: StepDone) -> None:
         """Take note of a step of this process."""
         device = step.world.device
-        count, settled = step.done - step.begun, SETTLED if device.type == "cuda" else 1
+        count = step.done - step.begun
+        settled = SETTLED if device.type == "cuda" else 1
         if count not in {settled, settled + TIMED}:
             return
         if device.type == "cuda":  # the host runs ahead of it
@@ -41,8 +50,9 @@ class Announcer:
 
 
 def announce(step: StepDone, pace: float) -> str:
-    """Return the line; `pace` is seconds a step."""
-    settings, phase = step.settings, step.phase
+    """Return the line. `pace` is seconds a step."""
+    settings = step.settings
+    phase = step.phase
     title = step.title
     if len(step.phases) > 1:
         number = step.phases.index(phase) + 1
@@ -56,11 +66,18 @@ def announce(step: StepDone, pace: float) -> str:
     return f"{title}: {', '.join(parts)}; {speed}"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration to plan with: `3.5 hours`."""
+    if seconds < 90:
+        return "1 minute"
+    unit, size = next((unit, size) for unit, size, most in UNITS if seconds < most * size)
+    count = seconds / size
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "minutes" else f"{count:.1f} {unit}"
+
+
 def _device(step: StepDone) -> str:
-    world, threads = (
-        step.world,
-        f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}",
-    )
+    world = step.world
+    threads = f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}"
     if world.device.type != "cuda":
         return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()
@@ -72,7 +89,8 @@ def _device(step: StepDone) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    return f"not compiled (no {lacking})" if (lacking := lacks_to_compile()) else "compiled"
+    lacking = lacks_to_compile()
+    return f"not compiled (no {lacking})" if lacking else "compiled"
 
 
 def _captured(step: StepDone) -> str:

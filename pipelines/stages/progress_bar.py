@@ -39,11 +39,15 @@ class ProgressBar(Bar):
             self._show(end=True)
 
     def update(self, done: int, **numbers: float | str) -> None:
-        """Report that `done` units are complete; `numbers` (loss, rows, …) are shown beside them."""
+        """Report that `done` units are complete. `numbers` (loss, rows, …) are shown beside
+        them.
+        """
         now = time.monotonic()
         if self._first is None:
-            self._first, self._started = done, now
-        self.done, self._numbers = done, {**self._numbers, **numbers}
+            self._first = done
+            self._started = now
+        self.done = done
+        self._numbers |= numbers
         if now - self._shown >= (DRAW_SECONDS if self.bar is not None else PLAIN_SECONDS):
             self._shown = now
             self._show()
@@ -66,7 +70,7 @@ class ProgressBar(Bar):
                     self.bar.stop()
 
     def words(self, seconds: float) -> str:
-        """The text beside the title, `seconds` after the first update.
+        """Return the text next to the title, `seconds` after the first update.
 
         Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take
         minutes.
@@ -88,19 +92,19 @@ class ProgressBar(Bar):
 
 
 def rich_bar(stream: TextIO) -> "Progress | None":
-    """A bar where the stream is a terminal. It has no thread, so processes may be forked while it
-    is shown.
+    """Return a bar where the stream is a terminal. It has no thread, so processes may be forked
+    while it is shown.
     """
     if not stream.isatty():
         return None
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    if (console := Console(file=stream)).is_dumb_terminal:
+    console = Console(file=stream)
+    if console.is_dumb_terminal:
         return None
-    title, words = (
-        TextColumn(field, markup=False) for field in ("{task.description}", "{task.fields[words]}")
-    )
+    title = TextColumn("{task.description}", markup=False)
+    words = TextColumn("{task.fields[words]}", markup=False)
     return Progress(title, BarColumn(24), words, console=console, auto_refresh=False)
 
 
@@ -116,11 +120,11 @@ def _short(value: float | str) -> str:
 MUCH = 0.05  # a larger share that is lost is worth a warning
 
 
-def print_left_out(where: str, lost: int, total: int, unit: str, why: str, more: str) -> None:
-    """One line about what a stage left out: its share, and `more` (where it is noted, what changes
-    it).
+def print_left_out(where: str, lost: int, total: int, unit: str, why: str, advice: str) -> None:
+    """Print a line about what a stage skipped: its share, and `advice` (where it is noted, what
+    changes it).
     """
     if lost:
         sign = "warning: " if lost > MUCH * total else ""
-        said = f"{lost:,} of {total:,} {unit} ({lost / total:.2%}) {why}"
-        print(f"{sign}{where}: {said}; {more}", file=sys.stderr)
+        share = f"{lost:,} of {total:,} {unit} ({lost / total:.2%})"
+        print(f"{sign}{where}: {share} {why}; {advice}", file=sys.stderr)

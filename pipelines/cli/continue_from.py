@@ -1,0 +1,155 @@
+"""Networks, tokenizer and learning rate that match published weights: for `electra new --from`.
+
+The folder holds `discriminator` and, for the generator that proposes words, `generator`, as
+transformers saves them. Both are loaded as pre-training will load them, so what does not fit is an
+error of the command and not of the run.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from electra.config import build, written
+from electra.data import tokenizer as wordpiece
+from electra.errors import BadInput
+from electra.nn.config import AnyEncoderConfig, EncoderConfig
+from electra.nn.hf_names import bare, of_encoder
+from electra.nn.huggingface import ModelFolder, load_networks, open_folder
+from electra.pretraining.config import ElectraConfig, GeneratorConfig
+from electra.pretraining.corruption import SpecialIds
+from electra.pretraining.model import Pretraining
+
+Entries = dict[str, dict[str, Any]]
+SIZES = ("small", "base", "large")  # google's, as entries of `encoders` and `models`
+# fetched with AutoModelForPreTraining, AutoModelForMaskedLM and AutoTokenizer
+FETCH = "docs/continue.md shows how to fetch both"
+
+
+def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
+    """Return the entries of a model that starts from the weights in a folder, and a note for the
+    user.
+
+    Raises BadInput for a folder from which pre-training could not start.
+    """
+    if not (folder / "discriminator" / "config.json").is_file():
+        raise BadInput(
+            f"--from: {folder} should hold the folders `discriminator` and `generator`; {FETCH}"
+        )
+    discriminator = open_folder(folder / "discriminator")
+    encoder, vocab_size = discriminator.encoder_settings
+    sizes = {
+        size: build(EncoderConfig, values["encoders"][size], f"encoders.{size}")
+        for size in SIZES
+        if size in values["encoders"]
+    }
+    same = [size for size, known in sizes.items() if shape_of(known) == shape_of(encoder)]
+    like = (
+        same[0] if same else min(sizes, key=lambda size: abs(sizes[size].hidden - encoder.hidden))
+    )
+    preset = values["models"][like]
+    entries: Entries = {
+        "tokenizers": {name: tokenizer_of(discriminator.path, vocab_size)},
+        "published": {f"{name}-before": {"folder": str(discriminator.path)}},
+    }
+    if not same:
+        entries["encoders"] = {name: written(encoder)}
+    objective = dict(preset.get("objective", {}))
+    pretrain: dict[str, Any] = {
+        "learning_rate": preset["pretrain"]["learning_rate"],
+        "bias_correction": True,  # the moments of Adam start at zero again
+        "init_from": str(folder),
+    }
+    if not torch.cuda.is_available():
+        pretrain |= {"batch": 32, "precision": "fp32"}
+    if (folder / "generator").is_dir():
+        network = open_folder(folder / "generator")
+        tokenizer_of(network.path, vocab_size)
+        generator = generator_of(network, encoder)
+        note = f"its generator starts from {network.path}"
+        if not share_embeddings(discriminator, network):
+            objective["sharing"] = "none"
+            note += ", with embeddings of its own"
+    else:
+        generator = {"kind": "unigram"}
+        note = (
+            f"there is no {folder}/generator, so words are replaced by frequency "
+            f"(generator.kind: unigram), which teaches less; {FETCH}"
+        )
+    model: dict[str, Any] = {"encoder": like if same else name, "generator": generator}
+    if objective:
+        model["objective"] = objective
+    check_weights(folder, {**model, "encoder": written(encoder)}, vocab_size, name)
+    shape = f"{encoder.layers} layers of {encoder.hidden} units"
+    kind = f"the published {like}" if same else "no published size"
+    entries["models"] = {name: {**model, "pretrain": pretrain}}
+    return entries, f"{discriminator.path}: {kind}, {shape}; {note}"
+
+
+def shape_of(encoder: AnyEncoderConfig) -> AnyEncoderConfig:
+    """Return what an encoder computes, without its dropout and its first weights."""
+    return dataclasses.replace(
+        encoder, dropout=0.0, attention_dropout=0.0, init="published", init_std=0.02
+    )
+
+
+def generator_of(folder: ModelFolder, discriminator: AnyEncoderConfig) -> dict[str, Any]:
+    """Return the settings by which a generator has the shapes of a folder."""
+    theirs = folder.encoder_settings[0]
+    settings = {"width": round(theirs.hidden / discriminator.hidden, 5)}
+    if theirs.layers != discriminator.layers:
+        settings["depth"] = round(theirs.layers / discriminator.layers, 5)
+    ours = build(GeneratorConfig, settings, "generator").encoder(discriminator)
+    if shape_of(ours) != shape_of(theirs):
+        differ = [
+            f"{key} {getattr(theirs, key)} instead of {value}"
+            for key, value in dataclasses.asdict(shape_of(ours)).items()
+            if getattr(shape_of(theirs), key) != value
+        ]
+        raise BadInput(
+            f"{folder.path}: no generator.width gives its shapes: it has {', '.join(differ)}"
+        )
+    return settings
+
+
+def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool:
+    """Return whether two networks have the same embeddings, as those that were trained together."""
+    tables = [
+        {
+            bare(key): value
+            for key, value in folder.tensors.items()
+            if of_encoder(key) and bare(key).startswith("embeddings.")
+        }
+        for folder in (discriminator, generator)
+    ]
+    return tables[0].keys() == tables[1].keys() and all(
+        torch.equal(value, tables[1][key]) for key, value in tables[0].items()
+    )
+
+
+def tokenizer_of(folder: Path, vocab_size: int) -> dict[str, Any]:
+    """Return the settings of a folder's tokenizer. Raises BadInput for one with another number of
+    pieces than the weights have.
+    """
+    tokenizer = wordpiece.load(folder)
+    if tokenizer.vocab_size != vocab_size:
+        raise BadInput(
+            f"{folder}: has a tokenizer of {tokenizer.vocab_size:,} pieces "
+            f"and weights for {vocab_size:,}"
+        )
+    if (folder / "tokenizer.json").is_file():
+        return {"kind": "vocab", "file": str(folder / "tokenizer.json")}
+    rules = tokenizer.raw.normalizer
+    case = {"lowercase": rules.lowercase, "strip_accents": rules.strip_accents}
+    return {"kind": "vocab", "file": str(folder / "vocab.txt"), **case}
+
+
+def check_weights(folder: Path, model: dict[str, Any], vocab_size: int, name: str) -> None:
+    """Load the weights as pre-training does. Raises BadInput where they do not fit."""
+    pretrain = {"length": 3, "batch": 1, "steps": 1, "warmup": 0, "learning_rate": 1e-4}
+    config = build(ElectraConfig, {**model, "pretrain": pretrain}, f"models.{name}")
+    special = SpecialIds(pad=0, cls=1, sep=2, mask=3)
+    with torch.device("meta"):
+        networks = Pretraining(config, vocab_size, special, torch.ones(vocab_size))
+    load_networks(networks.networks(), folder, networks.extras())

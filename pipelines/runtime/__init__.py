@@ -1,1 +1,0 @@
-"""What stages and flows run on: processes, remote files, a Dask cluster, the progress bar."""
