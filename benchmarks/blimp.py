@@ -7,8 +7,8 @@ The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, 
 `UID`. Each folder's discriminator and generator (or masked language model) are scored by the share
 of pairs where they prefer the good sentence; chance is 50. Writes benchmarks/results/blimp.json.
 
-discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced: how little it suspects
-generator       Σ log p(x_t | all others), each token masked in turn: pseudo-log-likelihood (Salazar et al., ACL 2020)
+discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced
+generator       Σ log p(x_t | all others), each token masked in turn (Salazar et al., ACL 2020)
 
 Shapes: N texts, B rows of a batch, T tokens of a row, V vocabulary.
 """

@@ -127,10 +127,20 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
         collator = transformers.DataCollatorWithPadding(tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
-            folder, num_train_epochs=1, learning_rate=3e-4, warmup_steps=0.1, per_device_train_batch_size=BATCH,
-            per_device_eval_batch_size=BATCH, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
-            logging_strategy="no", seed=1, dataloader_pin_memory=False,
-        )  # fmt: skip
+            folder,
+            num_train_epochs=1,
+            learning_rate=3e-4,
+            warmup_steps=0.1,
+            per_device_train_batch_size=BATCH,
+            per_device_eval_batch_size=BATCH,
+            use_cpu=True,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            seed=1,
+            dataloader_pin_memory=False,
+        )
         both = {"train_dataset": ready["train"], "eval_dataset": ready["dev"]}
         trainer = transformers.Trainer(
             network, settings, **both, processing_class=tokenizer, data_collator=collator

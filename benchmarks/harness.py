@@ -32,7 +32,9 @@ REAL_TEXT = ROOT / "benchmarks/real_text.yaml"
 
 
 def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
-    """Return a parser that prints the benchmark's docstring, with `--output` where it has a default."""
+    """Return a parser whose help is the benchmark's docstring, with `--output` if it has a
+    default.
+    """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,13 +51,13 @@ def local_params() -> Params:
 
 
 def run_stages(params: Params, **names: str) -> None:
-    """Run stages, each for a name, in their order: `run_stages(params, corpus="c4", tokens="c4")`."""
+    """Run stages in this order, each for a name: `run_stages(params, corpus="c4", tokens="c4")`."""
     for stage, name in names.items():
         STAGES[stage].run(name, params, Tracker(None))
 
 
 def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all arms once a round, A-B-A-B, so that the machine's other load meets all of them alike."""
+    """Run all arms once a round, A-B-A-B, so that other load on the machine meets all alike."""
     results: dict[str, list[T]] = {arm: [] for arm in arms}
     for number in range(rounds):
         for arm, run in arms.items():
@@ -72,7 +74,7 @@ def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
 
 
 def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:
-    """Return the spread of first / second, round by round. The longer one's last rounds are left out."""
+    """Return the spread of first / second, round by round, while both have rounds."""
     return spread([a / b for a, b in zip(first, second, strict=False)])
 
 
@@ -118,9 +120,11 @@ def git(*words: str) -> str:
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """Return command, machine, commit, date, and the versions of numpy, tokenizers and `packages`."""
+    """Return command, machine, commit, date, and versions of numpy, tokenizers and `packages`."""
+    module = sys.modules["__main__"].__spec__  # of `python -m`
+    program = ["-m", module.name.removesuffix(".__main__")] if module else sys.argv[:1]
     return {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *program, *sys.argv[1:]]),
         "machine": {
             "processor": processor(),
             "logical_cores": os.cpu_count(),

@@ -6,7 +6,7 @@ The text is docstrings of the Python packages that are installed here, one docum
 Held-out docstrings, one in eight, make the tasks, 300 rows to train on and 300 to score on:
 
 package      one text: which package a paragraph is from, of six
-follows      two texts: whether the second paragraph follows the first, or is another docstring's of the package
+follows      two texts: whether the second paragraph follows the first or is from elsewhere
 quoted       a number: which share of a paragraph is code, whose quotes are taken away
 code         a tag for each word: which are code
 

@@ -1,7 +1,7 @@
 """The pre-training step beside transformers' modules: one script for CPU and GPU, one JSON.
 
-    python benchmarks/pretrain_step.py --models small --rows 8 --threads 1   # a CPU: minutes
-    python benchmarks/pretrain_step.py                                       # a GPU: small, base and large, 10 minutes
+    python benchmarks/pretrain_step.py --models small --rows 8   # a CPU: minutes
+    python benchmarks/pretrain_step.py   # a GPU: small, base and large, 10 minutes
 
 Arms: `ours-P` is the loop's own step, with alternatives to its parts on a GPU (class Ours in
 pretrain_arms.py, such as `whole-P` or `eager-P`); `peer-P` is ElectraForMaskedLM and
@@ -202,7 +202,7 @@ def child(options: argparse.Namespace, deadline: float, *more: str) -> Results:
 
 
 def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
-    """Return the results of one model: losses that agree, then the arms in turns until the deadline."""
+    """Return the results of one model: equal losses, then the arms in turns until the deadline."""
     config = settings(name, options.rows, options.length)
     found: Results = {
         "settings": plain(load().models[name].electra()),

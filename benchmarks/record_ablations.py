@@ -37,7 +37,8 @@ def main() -> None:
             "commit": origin["commit"][:12] + origin["commit"][40:],
             "command": f"dvc repro pipelines/dvc.yaml:ablation@{name}",
             "seconds": timings.get(f"ablation-{name}", {}).get("seconds"),
-            "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
+            "machine": f"{machine['processor']}, {machine['logical_cores']} cores, "
+            f"Python {machine['python']}",
             "versions": origin["versions"],
         }
         write_record(

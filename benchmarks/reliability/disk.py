@@ -145,7 +145,7 @@ def kill_process(what: str, paths: tuple[Path, ...], data: Any) -> None:
 
 
 class Fail:
-    """Fail with an error number at the first change of some kinds, and if `lasting` at all others."""
+    """Fail at the first change of some kinds, and if `lasting` at all that follow."""
 
     def __init__(self, number: int, kinds: str, *, lasting: bool) -> None:
         self.number = number
