@@ -92,9 +92,8 @@ def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"])
         epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH, precision=precision
     )
     encoder = load_encoder(model, dropout=0.1)
-    splits = [
-        encode(rows[split], facts, tokenizers.load(model), LENGTH) for split in ("train", "dev")
-    ]
+    tokenizer = tokenizers.load(model)
+    splits = [encode(rows[split], facts, tokenizer, LENGTH) for split in ("train", "dev")]
     (train_rows, dev_rows), _ = narrow(encoder, splits)
     network = Classifier(encoder, len(facts.labels), 0.1)
     assert train(network, train_rows, config, seed=1, stream="benchmark").finite

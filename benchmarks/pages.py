@@ -40,7 +40,7 @@ PAGES = (
     "docs/sample-world.md",
 )
 GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
-# A result of the paper: its name, the model or ablation to run, settings to change, the stage, the score.
+# A result of the paper: its name, the model or ablation, settings to change, the stage, the score.
 PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("Table 1: ELECTRA-Small", "small", {}, "glue", "79.9"),
     ("6.25 % of it", "small", {"pretrain.steps": 62_500}, "glue", "74.1"),
@@ -403,7 +403,7 @@ def cost() -> str:
 
 
 def paper_runs() -> str:
-    """Return the table of docs/reproduce.md: command, estimated time and price, the paper's score."""
+    """Return the commands of docs/reproduce.md with estimated time and price, and the scores."""
     card = cost_of.CARDS["h100"]
     lines = ["| result | command | H100 | price | paper |", "|---" * 5 + "|"]
     for title, name, changes, stage, score in PAPER_RUNS:

@@ -15,7 +15,7 @@ from electra.optim.precision import autocast
 from electra.pretraining.compiling import compile_parts, lacks_to_compile
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
@@ -158,16 +158,11 @@ def make(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
 
 def batches(config: ElectraConfig, device: torch.device, count: int) -> list[tuple[Batch, Masked]]:
     """Return synthetic batches with their masks."""
-    feed = made_up_feed(config, device, count)
-    found = [feed.batch(number) for number in range(count)]
+    rows = MadeUpRows(count * config.pretrain.batch, config.pretrain.length, VOCAB)
+    loader = BatchLoader(rows, config, device, "noise")
+    found = [loader.batch(number) for number in range(count)]
     objective = config.objective
     return [(b, mask(b.ids_BT, b.lengths_B, SPECIAL, objective, b.noise, VOCAB)) for b in found]
-
-
-def made_up_feed(config: ElectraConfig, device: torch.device, count: int) -> Feed:
-    """Return a feed of synthetic rows for so many batches."""
-    rows = MadeUpRows(count * config.pretrain.batch, config.pretrain.length, VOCAB)
-    return Feed(rows, config, device, "noise")
 
 
 def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:

@@ -20,7 +20,7 @@ for token, share in zip(judged.tokens, judged.probability):
     "words": 'print(model.predict([["these", "are", "words"]]))',
     "question": 'print(model.answer("Who cooked the meal?", "The chef cooked the meal."))',
 }
-_TASK = "task"  # is in task.json beside the card, with the size of its official training set
+_TASK = "task"  # task.json holds it, with the size of its official training set
 
 
 def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
@@ -29,15 +29,15 @@ def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
     return _layout("tags: [electra]\n", title, "", code, settings)
 
 
-def retold(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:
+def rewrite_card(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:
     """Return a card's Python among other words; `front`: YAML for the hub."""
     start = card.index("```python\n")
     return _layout(front, title, text, card[start : card.index("```\n", start) + 4], settings)
 
 
 def _layout(front: str, title: str, text: str, code: str, settings: Mapping[str, Any]) -> str:
-    shown = {key: value for key, value in settings.items() if key != _TASK}
-    values = json.dumps(shown, indent=2, sort_keys=True, ensure_ascii=False)
+    facts = {key: value for key, value in settings.items() if key != _TASK}
+    values = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     text = f"{text}\n" if text else ""
     return (
         f"---\n{front}---\n\n# {title}\n\n{text}In this folder:\n\n{code}\n```json\n{values}\n```\n"

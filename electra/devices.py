@@ -45,8 +45,8 @@ def driver_version() -> str:
 
 
 def refuse_unusable_driver() -> None:
-    """Raise BadDevice if this is a CUDA build of torch on a machine whose NVIDIA driver it cannot
-    work with.
+    """Raise BadDevice if this is a CUDA build of torch that cannot work with the NVIDIA driver of
+    this machine.
 
     A container sees the driver of its machine also where it was given no GPU: then there is no
     device node.
@@ -72,14 +72,14 @@ def use_own_gpu() -> None:
 
 
 @contextlib.contextmanager
-def same_bytes(wanted: bool) -> Iterator[None]:
+def same_bytes(enable: bool) -> Iterator[None]:
     """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that
     cannot is an error.
 
     Without it backward passes of embeddings and of attention add in the order in which threads
     come.
     """
-    if not wanted:
+    if not enable:
         yield
         return
     # read when the first product is made

@@ -1,5 +1,5 @@
-"""The errors a user can meet: a sentence each (where, what was found and expected, what to do) and
-an exit code.
+"""The errors that a user can meet: one sentence each, what is wrong and what to do, and an exit
+code.
 
 Everything else that is raised is a bug and keeps its traceback. Codes follow sysexits.h where it
 has one.
@@ -53,26 +53,14 @@ def for_message(text: str) -> str:
 
 
 class UserError(Exception):
-    """A mistake or a fault that the user can fix, in one sentence; `exit_code` is what the command
+    """A mistake or a fault that the user can fix, in one sentence. `exit_code` is what the command
     line returns.
     """
 
     exit_code = 1
 
-    def __init__(self, where: object, found: str = "", expected: str = "", do: str = "") -> None:
-        self.where, self.found, self.expected, self.do = str(where), found, expected, do
-        parts = [f"{self.where}: {found}" if found else self.where]
-        if expected:
-            parts.append(f"expected {expected}")
-        if do:
-            parts.append(do)
-        super().__init__("; ".join(map(for_message, parts)))
-
-    def __reduce__(self) -> tuple[type["UserError"], tuple[str, str, str, str]]:
-        """Survive pickling by a worker process (the default would pass the joined message as
-        `where`).
-        """
-        return type(self), (self.where, self.found, self.expected, self.do)
+    def __init__(self, sentence: str) -> None:
+        super().__init__(for_message(sentence))
 
 
 class BadConfig(UserError, ValueError):

@@ -71,7 +71,7 @@ def corrupt(
     section 2).
 
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their
-    places; some are the original tokens again. A `[MASK]` in the text stays. The same seed gives
+    places. Some are the original tokens again. A `[MASK]` in the text stays. The same seed gives
     the same text. Tokens beyond the generator's `length` stay as they are, with a warning. Raises
     BadInput for a model that is no generator, BadConfig for a rate that is no share.
     """
@@ -153,7 +153,7 @@ def write(
 ) -> tuple[str, NDArray[np.int64]]:
     """Return the text with replaced tokens written in, and where each token is in it, (T, 2).
 
-    The space before a replaced token goes if it now continues a word; one is added where two words
+    The space before a replaced token goes if it now continues a word. One is added where two words
     would run into each other and, if `spaced`, before every replaced piece that continues no word,
     as byte-level pieces have it.
     """

@@ -17,8 +17,8 @@ What a fine-tuned model answers to each row, as records that JSON can hold:
 |---|---|
 | classes | `prediction` (a label), `probabilities` (label -> share) |
 | a number | `prediction` |
-| tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null for words beyond the model's length) |
-| SQuAD | `prediction` ("" for none), `best` (the best span all the same), `start` (its place), `null_score`, `n_best` |
+| tags | `words`, `tags` (IOB2), `probabilities` (of each word's tag; null beyond the length) |
+| SQuAD | `prediction` ("" for none), `best` (the best span), `start`, `null_score`, `n_best` |
 
 Shapes: N texts, T tokens of one text, L longest text of some, B rows of a batch, H hidden size.
 """
@@ -136,9 +136,9 @@ class Model:
         """Return an answer to each row, in their order, as `electra predict` writes them (the table
         above).
 
-        A row is a text; a pair of texts; a list of words, for tags; or a mapping by the names of
+        A row is a text, a pair of texts, a list of words for tags, or a mapping by the names of
         the task's columns, or `a` and `b`, `words`, `question` and `context`, with an `id` if it
-        has one. Long rows are cut as in training, from the longer text; contexts of questions are
+        has one. Long rows are cut as in training, from the longer text. Contexts of questions are
         read whole. Needs a fine-tuned folder.
         """
         if self.finetuned is None:
@@ -151,11 +151,11 @@ class Model:
         return list(answer(self.finetuned, parsed, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """Return the answer to one question that a context may hold; many at once go through
+        """Return the answer to one question that a context may hold. Many at once go through
         `predict`. Needs a SQuAD folder.
 
-        `prediction` is its text, "" where the model finds none; `best` the best span in any case,
-        which begins at character `start` of the context; `n_best` has others with their
+        `prediction` is its text, "" where the model finds none. `best` the best span in any case,
+        which begins at character `start` of the context. `n_best` has others with their
         probabilities.
         """
         if self.finetuned is None or not isinstance(self.finetuned.task, SquadTask):
@@ -163,7 +163,7 @@ class Model:
         return self.predict([{"question": question, "context": context}])[0]
 
     def _shares(self, batch: PaddedBatch) -> Tensor:
-        """Return the probability that each token was replaced (B, `length`), 0 beyond a row's end."""
+        """Return the probability that each token was replaced (B, `length`), 0 at padding."""
         logits_BT: Tensor = self.network(batch.ids_BT, batch.segments_BT, batch.lengths_B)
         share_BT = logits_BT.float().sigmoid().masked_fill(~batch.real_tokens(), 0)
         return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
@@ -171,13 +171,14 @@ class Model:
     def _read(
         self, read: Callable[[PaddedBatch], Tensor], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and places of all its tokens, and what `read` gives for it."""
+        """Yield each text with the ids and places of its tokens, and what `read` gives for it."""
         room = self.length - 2
         for start, some in check_texts(texts):
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(
-                    f"{self.folder}: texts are read up to {self.length} tokens, the rest is left out",
+                    f"{self.folder}: texts are read up to {self.length} tokens, the rest is left "
+                    "out",
                     stacklevel=3,
                 )
             sequences = [
@@ -214,7 +215,7 @@ def load(
     """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published,
     fine-tuned or not.
 
-    `device` is the GPU if there is one, else the CPU; `precision` bf16 halves the bits of matrix
+    `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
     no such model, CorruptFile where its bytes are not those that were written, BadDevice or
     BadConfig for a device that is not there.
@@ -332,18 +333,19 @@ class InputSchema:
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """Return what a task's columns may be called: as the task or its `official` files say; `a` and
-    `b` always.
+    """Return what a task's columns may be called: as the task or its `official` files say,
+    and always `a` and `b`.
     """
     return InputSchema(kind_of(task).column_names(official), task)
 
 
 def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: str) -> Row:
-    """Return a record as a row without a label; raise BadInput for one that cannot be answered."""
+    """Return a record as a row without a label. Raise BadInput for one that cannot be answered."""
     chosen = next((choice for choice in reversed(schema.names) if set(choice) <= set(record)), None)
     if chosen is None:
         raise BadInput(
-            f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs {schema.expected}"
+            f"{where}: has {', '.join(map(str, record))[:80] or 'nothing'}; it needs "
+            f"{schema.expected}"
         )
     row_id = record.get(schema.task.id, record.get("id", number))
     whole = isinstance(row_id, str | int) and not isinstance(row_id, bool)
@@ -359,7 +361,7 @@ def answer(
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "default",
 ) -> Iterator[Row]:
-    """Yield one record for each row, a few hundred rows at a time; the network is on `device`."""
+    """Yield one record for each row, a few hundred rows at a time. The network is on `device`."""
     kind = kind_of(model.task)
     rows = iter(rows)
     while batch := list(itertools.islice(rows, _ROWS)):
@@ -373,7 +375,7 @@ def answer(
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Raise NonFinite if a network's numbers hold NaN or infinity; the error names what it was
+    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names what it was
     asked about.
     """
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)

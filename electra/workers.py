@@ -1,7 +1,7 @@
 """Independent units of work in several processes; results do not depend on how many there are.
 
-The number of processes depends on the machine and not on the experiment, so it is no parameter: all
-cores that this process may use, or the environment variable ELECTRA_WORKERS.
+The number of processes depends on the machine and not on the experiment, so params.yaml does not
+have it: all cores that this process may use, or the environment variable ELECTRA_WORKERS.
 """
 
 import multiprocessing

@@ -143,11 +143,8 @@ class Team:
 
     def saved(self) -> set[str]:
         """Return the checkpoints of runs that go on."""
-        return {
-            *self.inside(
-                "lead", "find", "runs/flows", "-name", "step-*", "-path", "*/pretrain/*"
-            ).split()
-        }
+        words = ["find", "runs", "-name", "step-*", "-path", "runs/flows/*/pretrain/*"]
+        return set(self.inside("lead", *words).split())
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from electra.data.word_cache import CONTINUATION
 
 SPACE = "Ġ"  # how a space is written
-# bytes whose letter is their own
+# bytes that are written as themselves
 _PRINTED = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTED]
 BYTES = {chr(byte): byte for byte in _PRINTED} | {

@@ -45,7 +45,7 @@ MAX_WORD = 100
 JOINERS = "\u200c\u200d"  # they stand within words of many scripts, and BERT's rules drop them
 Form = Literal["none", "NFC", "NFKC"]
 
-# What a published tokenizer may say: for each key the values that `Tokenizer` works with.
+# For each key of a published tokenizer the values that `Tokenizer` works with.
 _WORDPIECE_RULES: dict[str, list[Any]] = {
     "model.type": ["WordPiece"],
     "model.unk_token": [UNK],

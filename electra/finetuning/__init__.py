@@ -5,8 +5,6 @@ official metrics.
 
 Each kind of task is one class with the methods of `task_kind.py`: `classification.py` (classes and
 numbers of texts), `tagging.py` (words), `squad/kind.py` (questions: squad/windows.py → head.py →
-answers.py → official.py); `labels.py` reads their labels. In `runs/`, `job.py` defines and computes
-one run of (task, arm, seed), `plan.py` plans the runs of a task, writes each one's folder and runs
-several in parallel, `summary.py` aggregates their records. `folder.py` writes a fine-tuned network
+answers.py → official.py). `labels.py` reads their labels. `folder.py` writes a fine-tuned network
 as a Hugging Face folder, and loads any such folder.
 """

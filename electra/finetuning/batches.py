@@ -98,7 +98,7 @@ def stack(
 
 
 def training_order(rows: int, batch: int, seed: int, stream: str) -> Iterator[NDArray[np.int64]]:
-    """Yield endless batches of row numbers; every epoch is one shuffle of all rows, by the
+    """Yield endless batches of row numbers. Every epoch is one shuffle of all rows, by the
     arguments alone.
 
     The last batch of an epoch may be short, as in the published code (which fills it with rows of

@@ -75,8 +75,8 @@ class Classification(TaskKind):
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
-                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the encoder "
-                f"has room for {encoder.hidden // 2}; set keep: none"
+                f"finetune of {self.task.name}: keeps a model of {classes} classes, and the "
+                f"encoder has room for {encoder.hidden // 2}; set keep: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
@@ -193,13 +193,13 @@ class Classification(TaskKind):
         return Task(name=name, title=name, labels=() if number else labels, metrics=("accuracy",))
 
     def card_example(self) -> Use:
-        """Return which lines a card shows; of GLUE's tasks two read one text."""
+        """Return which lines a card shows. Of GLUE's tasks two read one text."""
         single = len(self.task.columns) == 1 or self.task.name in {"cola", "sst2"}
         return "text" if single else "pair"
 
 
 def encode(rows: list[Row], task: Task, tokenizer: Tokenizer, length: int) -> Examples:
-    """Return rows as arrays. The target `label` is a class index or the scaled score; rows without
+    """Return rows as arrays. The target `label` is a class index or the scaled score. Rows without
     a label get -1 or 0.
     """
     first = tokenizer.encode_lines([row["a"] for row in rows])

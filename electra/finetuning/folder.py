@@ -2,12 +2,15 @@
 
 | task | architecture in config.json | our head there |
 |---|---|---|
-| classes, numbers | ElectraForSequenceClassification | gelu(z) - gelu(-z) = z: ±W in `dense`, ±1 in `out_proj` |
-| tags | ElectraForTokenClassification | `classifier` as it is; segment 1, which we feed, is stored as segment 0 too |
+| classes, numbers | ElectraForSequenceClassification | ±W in `dense`, ±1 in `out_proj` |
+| tags | ElectraForTokenClassification | `classifier` as it is |
 | SQuAD, independent ends | ElectraForQuestionAnswering | `qa_outputs` |
-| SQuAD, ends conditioned on starts | ElectraModel | none: `span_head.safetensors` beside the encoder |
-| classes, numbers, of more than the last [CLS] | ElectraModel | none: `pooled_head.safetensors`, as in the first row |
-| any, on a modern encoder | ModernBertModel | none, as its heads have a LayerNorm: `pooled_head` or `span_head` |
+| SQuAD, ends conditioned on starts | ElectraModel | none: `span_head.safetensors` |
+| classes, numbers, of more than [CLS] | ElectraModel | none: `pooled_head.safetensors` |
+| any, on a modern encoder | ModernBertModel | none: one of these two files |
+
+gelu(z) - gelu(-z) = z makes transformers' head of two layers our linear one. Words are fed segment
+1 here, which is stored as segment 0, too. ModernBERT's heads for tasks have a LayerNorm, ours not.
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's
 three classes that others have fine-tuned are read by the same rules; folders of ModernBERT's
@@ -59,7 +62,7 @@ class FineTuned:
 def write_model(
     folder: Path, network: Network, task: Task, config: FinetuneConfig, source: Path, **facts: Any
 ) -> None:
-    """Write a folder, with the tokenizer files of the folder `source`; `facts` go into its
+    """Write a folder, with the tokenizer files of the folder `source`. `facts` go into its
     manifest.
     """
     encoder = network.encoder
@@ -96,7 +99,7 @@ def is_finetuned(folder: ModelFolder) -> bool:
 
 
 def _is_tuned_modernbert(folder: ModelFolder) -> bool:
-    """Return whether a folder is a ModernBERT with a task's head; one label a token is a
+    """Return whether a folder is a ModernBERT with a task's head. One label a token is a
     discriminator's.
     """
     name = folder.architecture.removeprefix("ModernBertFor")
@@ -115,8 +118,8 @@ def load_tokenizer(folder: ModelFolder) -> Tokenizer:
     alone = added.is_file() and not (path / "tokenizer.json").is_file()
     if alone and (tokens := read_object(added).keys() - set(tokenizers.SPECIALS)):
         raise BadInput(
-            f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; save "
-            "the tokenizer with AutoTokenizer of transformers"
+            f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; "
+            "save the tokenizer with AutoTokenizer of transformers"
         )
     tokenizer = tokenizers.load(path)
     vocab_size = folder.encoder_settings[1]
@@ -129,7 +132,7 @@ def load_tokenizer(folder: ModelFolder) -> Tokenizer:
 
 
 def load_model(folder: ModelFolder) -> FineTuned:
-    """Return the fine-tuned model of our folder or any of transformers'; raise BadInput if it holds
+    """Return the fine-tuned model of our folder or any of transformers'. Raise BadInput if it holds
     none.
 
     One of ours that has lost its manifest is read unverified, as folders from elsewhere are, with a
@@ -140,8 +143,8 @@ def load_model(folder: ModelFolder) -> FineTuned:
     ours = (path / TASK).is_file()
     if not (encoder.config.has_hf_task_head or ours):
         raise BadInput(
-            f"{path}: is a {folder.architecture} of transformers, whose head is not read; fine-tune "
-            "its encoder here"
+            f"{path}: is a {folder.architecture} of transformers, whose head is not read; "
+            "fine-tune its encoder here"
         )
     if getattr(encoder.config, "token_types", 2) < 2:
         raise BadInput(f"{path / CONFIG}: type_vocab_size is 1; a second text needs 2")

@@ -47,7 +47,7 @@ def pooled(
     """Return what the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all
     of its tokens.
 
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ; `align` (B, 6 H) adds how
+    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. `align` (B, 6 H) adds how
     far the tokens of each lie from their likes in the other. With `all` layers each of these is of
     the embeddings and every layer's states end to end: L + 1 times as many numbers.
     """
@@ -78,8 +78,8 @@ def mean_over(values_BTX: Tensor, chosen_BT: Tensor) -> Tensor:
 
 
 def compare_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor) -> Tensor:
-    """Return means u and v of each row's two texts, |u - v| and u · v (B, 4 H); v of a missing
-    second text is 0.
+    """Return means u and v of each row's two texts, |u - v| and u · v (B, 4 H). A missing
+    second text has a v of 0.
 
     [CLS] counts to the first text, each [SEP] to the one before it (Conneau et al., 2017, of two
     encoders' vectors).
@@ -117,7 +117,7 @@ def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> 
 def narrow(
     encoder: Encoder, splits: Sequence[Examples]
 ) -> tuple[list[Examples], Callable[[], None]]:
-    """Keep only the word vectors that these splits use, in place; returns the splits with ids of
+    """Keep only the word vectors that these splits use, in place. Return the splits with ids of
     the narrow table.
 
     Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word
@@ -192,8 +192,8 @@ class Classifier(Network):
 
         It is the same function, since gelu(z) - gelu(-z) = z.
 
-        `dense` holds W and -W, `out_proj` 1 and -1, and of the `units` between them 2 C are used;
-        these alone (U) where none are asked for.
+        `dense` holds W and -W, `out_proj` 1 and -1. Of the `units` (U) between them 2 C are used.
+        There are no others unless `units` asks for them.
         """
         weight_CH = self.head.weight.detach().cpu()
         bias_C = self.head.bias.detach().cpu()

@@ -23,14 +23,15 @@ def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, s
     classes a finite number.
     """
     if not labels:
-        # Python reads 1_000, too
-        plain = not isinstance(value, bool) and "_" not in str(value)
         try:
-            number = float(value) if plain else math.nan
+            number = float(value)
         except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        fault = "" if math.isfinite(number) else f"label {shown(value)} is no finite number"
-        return (None if fault else number), fault
+            number = None
+        if number is None or isinstance(value, bool) or "_" in str(value):  # Python reads 1_000
+            return None, f"label {shown(value)} is no number"
+        if not math.isfinite(number):
+            return None, f"label {shown(value)} is no finite number"
+        return number, ""
     name = label_name(value)
     if name not in labels and isinstance(value, bool | str) and set(labels) <= {"true", "false"}:
         name = name.lower()  # as tables write them
@@ -87,8 +88,8 @@ def iob2(marked: Sequence[Span], words: int) -> list[str]:
 
 
 def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
-    """Return F1 over spans of all rows, in points: one is right if type, first and last word are;
-    0 if there are none.
+    """Return F1 over spans of all rows, in points, or 0 if there are none. A span is right if type,
+    first and last word are.
     """
     ours = _numbered(predicted)
     theirs = _numbered(gold)

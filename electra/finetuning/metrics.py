@@ -43,12 +43,14 @@ def matthews(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Return the linear correlation; 0 if either side is constant."""
+    """Return the linear correlation, or 0 if either side is constant."""
     return correlation(predicted_N[:, None], label_N[:, None])
 
 
 def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
-    """Return Σ x y / √(Σ x² Σ y²) of x and y less the means of their columns; 0 if one is constant."""
+    """Return Σ x y / √(Σ x² Σ y²), where x and y are less their columns' means, or 0 if one is
+    constant.
+    """
     centred = []
     for values_NC in (x_NC, y_NC):
         if (values_NC == values_NC[0]).all():
@@ -60,12 +62,12 @@ def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
 
 
 def spearman(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Return the correlation of ranks; ties share their mean rank."""
+    """Return the correlation of ranks. Ties share their mean rank."""
     return pearson(ranks(predicted_N), ranks(label_N))
 
 
 def ranks(values_N: Numbers) -> Numbers:
-    """Return ranks from 1; equal values get the mean of theirs."""
+    """Return ranks from 1. Equal values get the mean of theirs."""
     _, group_N, size_G = np.unique(values_N, return_inverse=True, return_counts=True)
     last_G = np.cumsum(size_G)
     mean_G = last_G - (size_G - 1) / 2

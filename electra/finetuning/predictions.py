@@ -40,8 +40,8 @@ def softmax(logits_XC: Logits) -> Logits:
 
 
 def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
-    """One record for each row: id, prediction (label name or number), gold label (null if there is
-    none), logits.
+    """Return a record for each row: id, prediction (label name or number), gold label (or null),
+    logits.
     """
     predicted_N = answers(task, logits_NC)
     return [
@@ -56,7 +56,7 @@ def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
 
 
 def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -> dict[str, float]:
-    """Return every metric of the task against the rows' labels, in points; predictions as `answers`
+    """Return every metric of the task against the rows' labels, in points. Predictions as `answers`
     gives them.
     """
     label_N = numbers(task, rows)
@@ -72,7 +72,7 @@ def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64
 
 
 def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
-    """Return why a run counts as failed though its outputs are finite, in words; None if it does
+    """Return why a run counts as failed though its outputs are finite, in words, or None if it does
     not.
     """
     if len({row["label"] for row in rows}) > 1 and np.ptp(predicted_N) == 0:

@@ -44,8 +44,8 @@ def read(
     layout: FinetuneConfig,
     labelled: bool = True,
 ) -> Encoded:
-    """Rows of a split and their arrays; `data` is the digest of the task's rows, by which the cache
-    knows them.
+    """Return the rows of a split and their arrays. `data` is the digest of the task's rows, by
+    which the cache knows them.
     """
     rows = subset(read_rows(path, task, labelled=labelled), layout.max_train_rows, seed=0)
     return kind_of(task).encode(rows, tokenizer, layout)
@@ -53,7 +53,7 @@ def read(
 
 @functools.lru_cache(maxsize=4)
 def tokenizer(folder: Path, sha256: str) -> Tokenizer:
-    """Return the tokenizer in a model's folder; the hash makes the cache read a changed file again."""
+    """Return the tokenizer in a model's folder. By the hash the cache knows a changed file."""
     return tokenizers.load(folder)
 
 
@@ -89,20 +89,20 @@ def subset(rows: list[Any], most: int | None, seed: int) -> list[Any]:
 def score(
     task: Task, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
 ) -> dict[str, float]:
-    """Every metric of the task; raises BadInput for a row without a prediction, and for one that no
-    row asked for.
+    """Return every metric of the task. Raise BadInput for a row without a prediction, and for a
+    prediction that no row asked for.
     """
-    known = {row["id"] for row in rows}
     for number, row in enumerate(rows, 1):
         if row["id"] not in answers:
             raise BadInput(
-                f"{where}: has no prediction for id {row['id']} (row {number}); expected one for each of "
-                f"{len(rows):,} rows"
+                f"{where}: has no prediction for id {row['id']} (row {number}); expected one for "
+                f"each of {len(rows):,} rows"
             )
+    known = {row["id"] for row in rows}
     unknown = [key for key in answers if key not in known]
     if unknown:
         raise BadInput(
-            f"{where}: predicts id {unknown[0]}, which is not among the references ({len(unknown):,} such); compare "
-            "predictions with the split they were made for"
+            f"{where}: predicts id {unknown[0]}, which is not among the references "
+            f"({len(unknown):,} such); compare predictions with the split they were made for"
         )
     return kind_of(task).score(rows, answers, where)

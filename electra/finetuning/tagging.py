@@ -66,8 +66,8 @@ class Tagging(TaskKind):
             value = getattr(config, key)
             if value != expected:
                 raise BadConfig(
-                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag is "
-                    "read from each token"
+                    f"finetune of {self.task.name}: has {key} {value}; expected {expected}: a tag "
+                    "is read from each token"
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
@@ -210,8 +210,8 @@ class Tagger(Network):
         return loss_BT.sum(1)
 
     def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
-        """Return `tags` (B, L): each piece's best tag; `share` (B, L): its probability; `finite`
-        (B,): are logits.
+        """Return each piece's best tag, `tags` (B, L), its probability, `share` (B, L), and whether
+        a row's logits are finite, `finite` (B,).
         """
         logits_BTC = self(batch)
         missing = self.length - logits_BTC.shape[1]
@@ -227,7 +227,7 @@ class Tagger(Network):
 
 
 def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
-    """Return predicted IOB2 tags of every row's words; words beyond the length are O."""
+    """Return predicted IOB2 tags of every row's words. Words beyond the length are O."""
     result = []
     for row, mark_P, tag_L in zip(encoded.rows, _marks(encoded.examples), tags_NL, strict=True):
         best = [task.classes[tag] for tag in tag_L[: len(mark_P)][mark_P != NO_WORD]]

@@ -128,7 +128,7 @@ class TaskKind(ABC):
 
     @abstractmethod
     def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return names for the columns of a row's texts, the task's own first; `official`: those of
+        """Return names for the columns of a row's texts, the task's own first. `official`: those of
         its usual files.
         """
 
@@ -138,7 +138,7 @@ class TaskKind(ABC):
 
     @abstractmethod
     def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
-        """Return a row without id and label; raise BadInput for one that cannot be answered."""
+        """Return a row without id and label. Raise BadInput for one that cannot be answered."""
 
     @abstractmethod
     def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
@@ -152,13 +152,13 @@ class TaskKind(ABC):
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
             raise BadConfig(
-                f"finetune of {self.task.name}: has length {config.length}; expected at most the model's positions "
-                f"({encoder.positions})"
+                f"finetune of {self.task.name}: has length {config.length}; expected at most the "
+                f"model's positions ({encoder.positions})"
             )
 
     @abstractmethod
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Convert checked rows to arrays; what has no label gets a target that is not read."""
+        """Convert checked rows to arrays. What has no label gets a target that is not read."""
 
     @abstractmethod
     def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
@@ -178,7 +178,7 @@ class TaskKind(ABC):
     def score(
         self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
     ) -> dict[str, float]:
-        """Return every metric of predictions by id, one for each labelled row; raise BadInput for a
+        """Return every metric of predictions by id, one for each labelled row. Raise BadInput for a
         malformed one.
         """
 
@@ -188,7 +188,7 @@ class TaskKind(ABC):
 
     @abstractmethod
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        """Return the network with the head that a folder holds, and how rows are laid out for it."""
+        """Return the network with a folder's head, and how rows are laid out for it."""
 
     @staticmethod
     @abstractmethod
@@ -201,7 +201,7 @@ class TaskKind(ABC):
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
-    """Return the values; raise BadInput unless all are text that is not blank."""
+    """Return the values. Raise BadInput unless all are text that is not blank."""
     for column, text in values.items():
         if not isinstance(text, str) or not text.strip() or not encodes(text):
             raise BadInput(f"{where}: {column} is {shown(text)}; it should be text")

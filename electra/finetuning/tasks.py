@@ -65,7 +65,7 @@ class Task(Settings):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What each logit stands for; tagging has BIOES tags of every type."""
+        """What each logit stands for. Tagging has BIOES tags of every type."""
         if not self.tagging:
             return self.labels
         tags = [f"{edge}-{label}" for label, edge in itertools.product(self.labels, "BIES")]
@@ -117,7 +117,7 @@ GLUE: dict[str, Task] = {
 }
 
 DIAGNOSTIC: dict[str, tuple[str, ...]] = {"mnli": ("test_diagnostic",)}
-"""Splits that a task's model predicts beside its own test sets: GLUE's diagnostic set (AX)."""
+"""Splits that a task's model predicts besides its own test sets: GLUE's diagnostic set (AX)."""
 
 PAPER_AVERAGE = tuple(name for name in GLUE if name != "wnli")
 """The paper's GLUE average: the plain mean of these eight, each by its first metric, MNLI matched.
@@ -208,7 +208,7 @@ class FinetuneConfig(Settings):
     # default: bf16 on GPUs, fp32 on CPUs
     precision: Literal["default", "auto", "fp32", "bf16"] = "default"
     both_orders: bool = False  # train on (a, b) and on (b, a)
-    # a task whose fine-tuned encoder (same seed) is the start: mnli for RTE, STS-B, MRPC
+    # start from the encoder fine-tuned on this task with the same seed: mnli for RTE, STS-B, MRPC
     start: str | None = None
     max_train_rows: Count | None = None
     test: bool = False  # predict the test sets too
@@ -284,7 +284,7 @@ class SquadConfig(FinetuneConfig):
         """
         for key, kept in (("pooling", "cls"), ("head_layers", "last")):
             value = getattr(self, key)
-            fits = f"should be {kept}, since an answer is looked for among all tokens; set squad.{key}: {kept}"
-            require(value == kept, f"{where}.{key}: is {value}, {fits}")
+            fits = f"should be {kept}, since an answer is looked for among all tokens"
+            require(value == kept, f"{where}.{key}: is {value}, {fits}; set squad.{key}: {kept}")
         room = self.length - self.question_length - 3  # [CLS] question [SEP] text [SEP]
         require(self.stride <= room, f"{where}.stride: is {self.stride}, should be at most {room}")

@@ -57,7 +57,7 @@ def train(
     stream: str,
     device: torch.device | str = "cpu",
 ) -> Training:
-    """Train one model in place. Batches follow from (seed, stream); dropout draws from torch's
+    """Train one model in place. Batches follow from (seed, stream). Dropout draws from torch's
     global generator.
 
     Training ends early when the loss is no longer finite.
@@ -130,7 +130,7 @@ def read_outputs(
     tokens: int = 4096,
     precision: PrecisionChoice = "default",
 ) -> dict[str, NDArray[Any]]:
-    """Return every output for every row, in the order of the rows; `tokens` bounds a part."""
+    """Return every output for every row, in the order of the rows. `tokens` bounds a part."""
     model.eval()
     return read_batches(model.outputs, examples, device, tokens, precision)
 

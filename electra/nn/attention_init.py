@@ -1,5 +1,5 @@
 """What attention begins as where `init` says so: looking for a head's own word, or at the words
-beside it.
+next to it.
 
 Shapes: E embedding size, H hidden size, D head size, F frequencies, V vocabulary size, P positions.
 """
@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from electra.nn.encoder import Attention, Encoder, EncoderLayer
 
@@ -23,6 +23,13 @@ def init_attention(encoder: Encoder, init: str) -> None:
         )
 
 
+def split_heads(attention: Attention) -> list[tuple[Tensor, Tensor]]:
+    """Return the rows (D, H) of each head's query and key matrices: views, to write to."""
+    query_HH, key_HH, _ = attention.qkv.weight.chunk(3)
+    size = len(query_HH) // attention.heads
+    return list(zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True))
+
+
 def offset(head: int) -> int:
     """Return where a head of neighbours looks: 1 to the left, 1 to the right, 2 to the left, ..."""
     return (head // 2 + 1) * (1 if head % 2 else -1)
@@ -35,26 +42,21 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 
         Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
 
-    Trained encoders show such a diagonal; from unrelated Q and K, attention that finds a word again
+    Trained encoders show such a diagonal. From unrelated Q and K, attention that finds a word again
     elsewhere in the row takes long to form. M has more rank than a head, so each head gets the best
     approximation of an M of its own: the singular value decomposition cut to the head's size D, its
-    roots shared out to both. From torch's global generator; of the two signs of a singular vector
+    roots shared out to both. From torch's global generator. Of the two signs of a singular vector
     the one with which its largest entry is positive.
     """
     for layer in layers:
         assert isinstance(layer, EncoderLayer)
-        query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
-        width, size = len(query_HH), len(query_HH) // layer.attention.heads
-        for query_DH, key_DH in zip(
-            torch.split(query_HH, size), torch.split(key_HH, size), strict=True
-        ):
+        for query_DH, key_DH in split_heads(layer.attention):
+            size, width = query_DH.shape
             m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
             left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
-            left_DH, right_DH, root_D1 = (
-                left_HH.T[:size],
-                right_HH[:size],
-                values_H[:size, None].sqrt(),
-            )
+            left_DH = left_HH.T[:size]
+            right_DH = right_HH[:size]
+            root_D1 = values_H[:size, None].sqrt()
             sign_D1 = left_DH.gather(1, left_DH.abs().argmax(1, keepdim=True)).sign()
             query_DH.copy_(left_DH * root_D1 * sign_D1)
             key_DH.copy_(right_DH * root_D1 * sign_D1)
@@ -62,7 +64,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
 
 @torch.no_grad()
 def neighbour_attention(encoder: Encoder) -> None:
-    """Let the heads of the first layer begin by looking at the words beside their own, in place.
+    """Let the heads of the first layer begin by looking at the words next to their own, in place.
 
     Each looks at its `offset`. The last D dimensions of the embeddings (D: the size of a head) are
     the positions' alone at first, sin(ωp) and cos(ωp) of D / 2 frequencies ω from 0 to π, as large
@@ -71,10 +73,12 @@ def neighbour_attention(encoder: Encoder) -> None:
     as softmax sees it, and the others are near 0. Nothing is fixed: all of it learns. Without it
     such heads take millions of tokens to form.
     """
-    block, attention = encoder.embeddings, encoder.layers[0].attention
+    block = encoder.embeddings
+    attention = encoder.layers[0].attention
     assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
-    word_VE, position_PE = (table.clone() for table in block.tables())
-    width, size = word_VE.shape[1], word_VE.shape[1] // attention.heads
+    word_VE, position_PE = [table.clone() for table in block.tables()]
+    width = word_VE.shape[1]
+    size = width // attention.heads
     half = size // 2
     places = slice(width - 2 * half, None)
     # evenly, distances would look alike in turns
@@ -88,14 +92,10 @@ def neighbour_attention(encoder: Encoder) -> None:
     block.load_tables(word_VE, position_PE)
     block.token_type.weight[:, places] = 0
 
-    query_HH, key_HH, _ = attention.qkv.weight.chunk(3)
-    for head, (query_DH, key_DH) in enumerate(
-        zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)
-    ):
+    for head, (query_DH, key_DH) in enumerate(split_heads(attention)):
         turn_F = offset(head) * frequency_F
-        sine_FF, cosine_FF = (
-            5 / math.sqrt(size) * part.diag() for part in (turn_F.sin(), turn_F.cos())
-        )
+        sine_FF = 5 / math.sqrt(size) * turn_F.sin().diag()
+        cosine_FF = 5 / math.sqrt(size) * turn_F.cos().diag()
         query_DH.zero_()
         key_DH.zero_()
         key_DH[: 2 * half, places] = torch.eye(2 * half)
@@ -110,15 +110,17 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
 
     What they turn must not differ from word to word, so the last dimension of every word is one
     constant at first, 4 as the norm leaves it, and the first layer's queries and keys read it
-    alone. A pair of numbers turns with frequency ω; a query begins turned by its head's offset r:
+    alone. A pair of numbers turns with frequency ω. A query begins turned by its head's offset r:
 
         query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
 
-    Fast pairs tell a word from those beside it, slow ones from those a whole turn of the fast ones
+    Fast pairs tell a word from those next to it, slow ones from those a whole turn of the fast ones
     away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of
     512.
     """
-    block, layer, config = encoder.embeddings, encoder.layers[0], encoder.config
+    block = encoder.embeddings
+    layer = encoder.layers[0]
+    config = encoder.config
     assert isinstance(layer, EncoderLayer) and config.kind == "modern"
     size = config.hidden // config.heads
     word_VH = block.tables()[0].clone()
@@ -128,10 +130,7 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
     # the first layer sees the whole row
     frequency_F = config.global_theta ** -(torch.arange(0, size, 2) / size)
     root_F = (8 * math.sqrt(size) * frequency_F / frequency_F.sum()).sqrt() / 4
-    query_HH, key_HH, _ = layer.attention.qkv.weight.chunk(3)
-    for head, (query_DH, key_DH) in enumerate(
-        zip(torch.split(query_HH, size), torch.split(key_HH, size), strict=True)
-    ):
+    for head, (query_DH, key_DH) in enumerate(split_heads(layer.attention)):
         query_DH.zero_()
         key_DH.zero_()
         turn_F = offset(head) * frequency_F

@@ -53,11 +53,7 @@ class EncoderConfig(Settings):
             self.hidden % self.heads == 0,
             f"heads: is {self.heads}, should divide hidden ({self.hidden})",
         )
-        fits = self.embedding == self.hidden or self.init != "neighbours"
-        require(
-            fits,
-            f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours",
-        )
+        _require_same_width(self)
 
     @property
     def embedding_width(self) -> int:
@@ -66,7 +62,7 @@ class EncoderConfig(Settings):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the initial weights of matrices that write to the residual stream."""
+        """Standard deviation of the first weights of what writes to the residual stream."""
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
@@ -80,10 +76,12 @@ class EncoderConfig(Settings):
         return length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is
-        around the layers.
+        """Return operations other than matrix products for one token of a row: those of a layer,
+        and those around the layers.
         """
-        H, E, T = self.hidden, self.embedding, length
+        H = self.hidden
+        E = self.embedding
+        T = length
         attention = 3 * H + (SOFTMAX + DROPOUT + 1) * T * self.heads
         layer = attention + 2 * (1 + DROPOUT + 1 + NORM) * H + (GELU + 1) * self.ffn
         return layer, 2 * E * (T + 2) + 2 * E + (NORM + DROPOUT) * E + (0 if H == E else H)
@@ -121,18 +119,18 @@ class ModernConfig(Settings):
     init: Literal["published", "mimetic", "neighbours"] = "published"  # see attention_init.py
 
     def __post_init__(self) -> None:
+        _require_same_width(self)
         if self.init == "neighbours":
-            fits = self.embedding == self.hidden
             require(
-                fits,
-                f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init neighbours",
+                self.hidden // self.heads >= 32,
+                f"heads: is {self.heads}, should be at most {self.hidden // 32} with init "
+                "neighbours: narrow heads cannot tell places apart",
             )
-            narrow = f"heads: is {self.heads}, should be at most {self.hidden // 32} with init neighbours: "
-            require(
-                self.hidden // self.heads >= 32, narrow + "narrow heads cannot tell places apart"
-            )
-        pairs = f"heads: is {self.heads}, should divide half of hidden ({self.hidden}): rotary positions turn pairs"
-        require(self.hidden % (2 * self.heads) == 0, pairs)
+        require(
+            self.hidden % (2 * self.heads) == 0,
+            f"heads: is {self.heads}, should divide half of hidden ({self.hidden}): rotary "
+            "positions turn pairs",
+        )
         require(self.window % 2 == 0, f"window: is {self.window}, should be even")
 
     @property
@@ -142,7 +140,7 @@ class ModernConfig(Settings):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the initial weights of matrices that write to the residual stream."""
+        """Standard deviation of the first weights of what writes to the residual stream."""
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:
@@ -155,14 +153,14 @@ class ModernConfig(Settings):
         return max(1, round(self.ffn * width / unit)) * unit
 
     def reach(self, layer: int, length: int) -> int:
-        """Tokens that one token attends to in a layer, of a row of `length`: all of them, or those
-        in the window.
+        """Return how many tokens one token attends to in a layer, of a row of `length`: all, or
+        those in the window.
         """
         return min(length, self.window + 1) if layer % self.global_every else length
 
     def pointwise_flops(self, length: int) -> tuple[int, int]:
-        """Operations beside matrix products for one token of a row: of a layer; of all that is
-        around the layers.
+        """Return operations other than matrix products for one token of a row: those of a layer,
+        and those around the layers.
         """
         H = self.hidden
         attention = (
@@ -172,8 +170,16 @@ class ModernConfig(Settings):
         return layer, (NORM + DROPOUT) * H + NORM * H
 
 
+def _require_same_width(config: EncoderConfig | ModernConfig) -> None:
+    require(
+        config.init != "neighbours" or config.embedding == config.hidden,
+        f"embedding: is {config.embedding}, should be hidden ({config.hidden}) with init "
+        "neighbours",
+    )
+
+
 def _kind(values: Any) -> Any:
-    """Return which encoder settings are of; `bert` where they do not say."""
+    """Return the kind of encoder that settings are of, or bert where they do not say."""
     return values.get("kind", "bert") if isinstance(values, dict) else getattr(values, "kind", None)
 
 

@@ -120,7 +120,7 @@ class Attention(nn.Module):
         self.dropout = config.attention_dropout
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments are as in `EncoderLayer.forward`."""
+        """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments: see `EncoderLayer.forward`."""
         query, key, value = self.heads_of(hidden_BTH)
         if angles:
             query = rotate(query, *angles)
@@ -155,7 +155,7 @@ class EncoderLayer(nn.Module):
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return hidden states of the same shape.
 
-        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen; None: everywhere.
+        `mask` broadcasts to (B, A, T, T) and is true where a key may be seen. None: everywhere.
         `angles` are cosine and sine of rotary angles, (T, D / 2) each, in encoders that have them.
         """
         raise NotImplementedError
@@ -224,7 +224,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states (B, T, H) of the last layer.
 
-        Padding stands at the end of a row: `lengths_B` counts its real tokens; None says that no
+        Padding stands at the end of a row: `lengths_B` counts its real tokens. None says that no
         row is padded. With `all_layers` the embeddings and the states of every layer are joined end
         to end (B, T, (L + 1) H).
         """
@@ -245,7 +245,7 @@ class Encoder(nn.Module):
     ) -> list[tuple[Tensor | None, ...]]:
         """Return what each layer gets besides its hidden states: the attention mask.
 
-        `real_BT` says which tokens are not padding; None: all.
+        `real_BT` says which tokens are not padding. None: all.
         """
         mask = None if real_BT is None else real_BT[:, None, None, :]
         return [(mask,)] * len(self.layers)
@@ -261,15 +261,17 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     | biases; LayerNorm | 0; weight 1, bias 0 |
     | deltas of disentangled embeddings | 0 |
 
-    | tensor of a modern encoder | truncated normal, 2 sigma, of std (transformers: ModernBertPreTrainedModel) |
+    A modern encoder's are truncated normal, 2 sigma, as transformers' ModernBertPreTrainedModel:
+
+    | tensor of a modern encoder | std |
     |---|---|
     | word table; query, key and value; both halves of the gated product | 0.02 |
-    | what writes to the stream; the dense matrix of each head | 0.02 / √(2 layers), as its authors' full_megatron |
+    | what writes to the stream; dense matrices of heads (full_megatron) | 0.02 / √(2 layers) |
     | last matrix of a classifier | 1 / √H |
-    | projection of a factorised table (not in the source) | 1 / √E: the product is spread like a table |
+    | projection of a factorised table, so that the product is spread alike | 1 / √E |
 
     Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
-    `neighbours` begin as `published`; then `init_attention` (attention_init.py) changes the network
+    `neighbours` begin as `published`. Then `init_attention` (attention_init.py) changes the network
     that is exported, which its owner calls.
     """
     for part in module.modules():

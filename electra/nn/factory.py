@@ -19,7 +19,7 @@ _CLASSES: dict[str, type[Encoder]] = {"bert": Encoder, "modern": ModernEncoder}
 def make_encoder(
     config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
 ) -> Encoder:
-    """Return an encoder of its config's kind; `embeddings` may be another one's, to share it."""
+    """Return an encoder of its config's kind. `embeddings` may be another one's, to share it."""
     return _CLASSES[config.kind](config, vocab_size, embeddings)
 
 
@@ -39,13 +39,13 @@ def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encod
 
 
 def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
-    """Put newly initialised layers on top of an encoder, in place; its config counts them from then
+    """Put newly initialised layers on top of an encoder, in place. Its config counts them from then
     on.
 
     ELECTRA is asked about each token and never about a row, so its last layers say what each token
     is and its [CLS] vector was never taught to gather. A fresh layer has nothing to unlearn before
-    it can; Zhang et al. (2021, Revisiting Few-sample BERT Fine-tuning) initialise the top layers
-    anew to the same end.
+    it can. Zhang et al. (2021, Revisiting Few-sample BERT Fine-tuning) initialise the top layers
+    again to the same end.
     """
     if count == 0:
         return

@@ -9,7 +9,7 @@ through either.
 
 Only the layout changes: query, key and value are one matrix here, and tables that are sums or
 products of others are written out, which for a factorised word table loses its factors
-(huggingface.py puts them beside).
+(huggingface.py puts them into a file of their own).
 """
 
 from collections.abc import Iterator
@@ -257,7 +257,7 @@ def config_json(
 
 
 def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int]:
-    """Return encoder settings and vocabulary size of a config.json; raise BadInput for settings
+    """Return encoder settings and vocabulary size of a config.json. Raise BadInput for settings
     that our encoders do not compute with.
     """
     kind = values.get("model_type")

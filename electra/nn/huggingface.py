@@ -127,7 +127,7 @@ class ModelFolder:
         return {name: value for name, value in self.tensors.items() if of_head(name)}
 
     def empty_encoder(self, dropout: float | None = None) -> Encoder:
-        """Return an encoder by config.json that has no memory yet; `dropout` replaces both rates."""
+        """Return an encoder by config.json, without memory. `dropout` replaces both rates."""
         config, vocab_size = self.encoder_settings
         if dropout is not None:
             config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
@@ -135,7 +135,7 @@ class ModelFolder:
             return make_encoder(config, vocab_size)
 
     def encoder(self, dropout: float | None = None) -> Encoder:
-        """Return the encoder with its weights; `dropout` replaces both rates."""
+        """Return the encoder with its weights. `dropout` replaces both rates."""
         encoder = self.empty_encoder(dropout)
         load_encoder_tensors(encoder, self.tensors, self.path)
         return encoder
@@ -150,7 +150,7 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
-    """Return the encoder of any Hugging Face ELECTRA or ModernBERT folder; `dropout` replaces both
+    """Return the encoder of any Hugging Face ELECTRA or ModernBERT folder. `dropout` replaces both
     rates.
     """
     return open_folder(folder).encoder(dropout)
@@ -164,7 +164,7 @@ def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
     """Fill an encoder from transformers' names, with or without their prefix.
 
-    Raises BadInput for a missing or surplus tensor or a wrong shape; heads are passed by. An
+    Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are passed by. An
     encoder on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json
     with absurd sizes costs none.
     """
@@ -226,10 +226,10 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
 
 
 def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
-    """Return an encoder's weights under transformers' names; tied and disentangled tables are
+    """Return an encoder's weights under transformers' names. Tied and disentangled tables are
     written out in full.
 
-    `prefix` is that of classes with a head; "" for the encoder alone.
+    `prefix` is that of classes with a head, or "" for the encoder alone.
     """
     prefix = names_of(encoder.config).prefix if prefix is None else prefix
     return {prefix + name: tensor for name, tensor in named_tensors(encoder).items()}
@@ -247,8 +247,8 @@ def network_tensors(encoder: Encoder, head: Head) -> Tensors:
 
 
 def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """Return what `write_folder` puts beside a network: extra parts, and the factors of its word
-    table, if any.
+    """Return what `write_folder` puts into files of their own: extra parts, and the factors
+    of a word table that is a product.
     """
     tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
     return {EXTRAS: tensors} if tensors else {}
@@ -294,17 +294,19 @@ def load_networks(
     pre-training.
 
     They are read in order: an embedding block that two share ends as the last one's, as it was
-    exported. The tokenizer's pieces are the folder's; rows of its tables that no piece stands for
-    are left out. Without a folder of its own a generator keeps its initial values, with a warning. With
-    `hashes` (folder name -> file -> sha256) the files must be those that were hashed, before and
-    after they are read. Where a folder has none of a network's `extras` these keep the values they
-    have.
+    exported. The caller has compared the tokenizers: rows of tables that no piece stands for are
+    left out. A generator without a folder keeps its initial values, with a warning. With `hashes`
+    (folder name -> file -> sha256) the files must be those that were hashed, before and after they
+    are read. Where a folder has none of a network's `extras` these keep the values they have.
     """
     for name, (encoder, head) in networks.items():
         path = folder / name
         if not path.is_dir():
             if name == "generator":
-                print(f"warning: there is no {path}: the generator starts anew", file=sys.stderr)
+                print(
+                    f"warning: there is no {path}: the generator starts from new weights",
+                    file=sys.stderr,
+                )
                 continue
             raise BadInput(
                 f"{path}: there is no such folder; pretrain.init_from should hold "
@@ -327,7 +329,7 @@ def load_networks(
 
 
 def _drop_padding(model: ModelFolder, vocab_size: int) -> None:
-    """Cut rows that no piece stands for off the tensors that have a row for each piece, in place."""
+    """Cut rows that no piece stands for off the tensors with a row for each piece, in place."""
     word_table = names_of(model.encoder_settings[0]).tables[0]
     for name, tensor in model.tensors.items():
         if bare(name) == word_table or name in _PIECE_TENSORS:
@@ -385,7 +387,7 @@ def _used(config: AnyEncoderConfig) -> dict[str, Any]:
 
 
 def _load_factors(encoder: Encoder, factors: Tensors, folder: ModelFolder) -> None:
-    """Set the factors of a word table that is a product; raise BadInput if their product is not the
+    """Set the factors of a word table that is a product. Raise BadInput if their product is not the
     folder's table.
     """
     encoder.embeddings.load_factors(factors)

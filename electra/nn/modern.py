@@ -58,7 +58,7 @@ class ModernEmbeddings(Embeddings):
         return (table_VH,)
 
     def load_tables(self, *tables: Tensor) -> None:
-        """Set the parameters to this table; the factors of a product are set by `load_factors`
+        """Set the parameters to this table. The factors of a product are set by `load_factors`
         instead.
         """
         if not self.factors():
@@ -81,7 +81,7 @@ class ModernEmbeddings(Embeddings):
         self.project.weight.copy_(factors["embeddings.project"])
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
-        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too; segments
+        """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too. Segments
         are not read.
         """
         words_BTH = self.project(F.embedding(ids_BT, self.words())).to(self.norm.weight)
@@ -137,7 +137,7 @@ class ModernLayer(EncoderLayer):
         self.drop = nn.Dropout(config.dropout)
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
-        """Return the stream after this layer; `angles` are cosine and sine of the rotary angles (T,
+        """Return the stream after this layer. `angles` are cosine and sine of the rotary angles (T,
         R).
         """
         gathered_BTH = self.attention(self.attention_norm(hidden_BTH), mask, *angles)
@@ -166,7 +166,8 @@ class ModernEncoder(Encoder):
         """Return what each layer gets besides its hidden states: attention mask, cosine and sine of
         rotary angles.
         """
-        length, device = ids_BT.shape[1], ids_BT.device
+        length = ids_BT.shape[1]
+        device = ids_BT.device
         whole = None if real_BT is None else real_BT[:, None, None, :]
         seen_by_all = (whole, *self._angles(self.config.global_theta, length, device))
         seen_nearby = (

@@ -145,16 +145,18 @@ _BELOW = 1 - 2**-23
 
 
 def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
-    """Return the id in whose cell of the cumulative distribution each row's uniform number falls.
+    """Return the id to which each row's uniform number belongs in the cumulative distribution.
 
     In two levels, the sums of 256 ids and then the ids of one such block: a running sum over the
     whole vocabulary is less exact, and takes ten times as long on a CPU (98 ms against 10 ms for
     304 × 30,522).
     """
     vocab_size = p_MV.shape[1]
-    whole = vocab_size // _WIDTH * _WIDTH
-    blocks_MK = p_MV[:, :whole].reshape(len(p_MV), -1, _WIDTH).sum(-1) if whole else p_MV[:, :0]
-    sums_MK = torch.cat([blocks_MK, p_MV[:, whole:].sum(1, True)], 1)
+    in_blocks = vocab_size // _WIDTH * _WIDTH
+    blocks_MK = (
+        p_MV[:, :in_blocks].reshape(len(p_MV), -1, _WIDTH).sum(-1) if in_blocks else p_MV[:, :0]
+    )
+    sums_MK = torch.cat([blocks_MK, p_MV[:, in_blocks:].sum(1, True)], 1)
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
     # NaN is above everything: its row draws some id all the same, and the loop finds the loss that

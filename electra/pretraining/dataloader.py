@@ -61,7 +61,7 @@ class Data:
         return rows
 
 
-class Feed:
+class BatchLoader:
     """Batches of one row set, each a pure function of its number; of `pretrain.batch` rows, or a
     phase's own size.
     """
@@ -112,7 +112,7 @@ class Feed:
         return tensor.pin_memory().to(self.device, non_blocking=True)
 
 
-def part(batch: Batch, index: int, parts: int) -> Batch:
+def slice_batch(batch: Batch, index: int, parts: int) -> Batch:
     """Return the `index`-th of `parts` equal slices of a global batch; the denominators stay those
     of the whole.
     """

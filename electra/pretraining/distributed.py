@@ -105,7 +105,7 @@ class World:
         """Return whether it is true in any process."""
         if self.size == 1:
             return flag
-        # on the CPU and through gloo, also beside GPUs: the device need not wait
+        # on the CPU through gloo, with GPUs, too: the device need not wait
         answer = torch.tensor(int(flag))
         dist.all_reduce(answer, dist.ReduceOp.MAX)
         return bool(answer)

@@ -1,5 +1,5 @@
-"""Floating point operations of any configuration, in two conventions whose names are printed beside
-every figure.
+"""Count the floating point operations of any configuration, in two conventions. Every figure is
+printed with the name of its convention.
 
 - `authors`: the original's counting script. Every operation (softmax 5, dropout 4, LayerNorm 5,
   gelu 8 a number; dense one-hot embedding lookups), output softmax on 15.625 % of tokens, training

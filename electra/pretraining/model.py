@@ -367,8 +367,8 @@ def optimizer_of(model: Pretraining) -> AdamW:
     What is the generator's alone learns at `generator_lr_scale` times the rate.
     """
     settings = model.config.pretrain
-    own = model.own_to_generator()
-    scaled = {name for name, parameter in model.named_parameters() if parameter in own}
+    generator_alone = model.own_to_generator()
+    scaled = {name for name, parameter in model.named_parameters() if parameter in generator_alone}
     return build_optimizer(
         model.named_parameters(),
         weight_decay=settings.weight_decay,

@@ -49,7 +49,7 @@ def phase_at(phases: tuple[Phase, ...], step: int) -> Phase:
     return next(phase for phase in phases if phase.first <= step < phase.last)
 
 
-def positions(settings: PretrainConfig, step: int, steps: int) -> int:
+def longest_row_read(settings: PretrainConfig, step: int, steps: int) -> int:
     """Return the longest row that the first `step` steps of a run have read."""
     return max(phase.length for phase in phases_of(settings, steps) if phase.first < step)
 

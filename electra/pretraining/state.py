@@ -93,7 +93,7 @@ class State:
         self.check_shapes(groups)
 
     def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Raise CorruptFile for a checkpoint whose tensors have other names or shapes than these
+        """Raise CorruptFile for a checkpoint with tensors of other names or shapes than these
         networks'.
         """
         for file, tensors in self._tensors().items():

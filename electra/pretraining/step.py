@@ -225,7 +225,7 @@ class Step:
 
 
 def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
-    """Return whether steps of these batches run as halves: not with dropout, whose numbers come
+    """Return whether steps of these batches run as halves: not with dropout, since its numbers come
     from one generator.
     """
     settings = config.pretrain

@@ -27,7 +27,7 @@ from electra.optim.adamw import set_rate
 from electra.optim.precision import Precision, choose
 from electra.pretraining.compiling import compile_parts, lacks_to_compile
 from electra.pretraining.config import ElectraConfig, PretrainConfig
-from electra.pretraining.dataloader import Data, Feed, part
+from electra.pretraining.dataloader import BatchLoader, Data, slice_batch
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
@@ -70,7 +70,7 @@ class StepDone:
     phases: tuple[Phase, ...]
     phase: Phase
     tokens: float  # of a step of this phase, padding apart
-    begun: int  # steps done when this process began with the phase
+    phase_start: int  # steps done when this process started the phase
     done: int
     last: int  # at which this launch ends
 
@@ -117,11 +117,11 @@ def pretrain(
         rows = data.rows(phase.length, phase.batch)  # too few are refused here, not in mid-run
         tokens[phase] = phase.batch * rows.tokens / len(rows)
 
-    with contextlib.ExitStack() as held:
-        world = held.enter_context(join(device, launch.title))
-        stop = held.enter_context(StopRequest())
-        held.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
-        folder = held.enter_context(run_dir.RunFolder(run)) if world.main else None
+    with contextlib.ExitStack() as stack:
+        world = stack.enter_context(join(device, launch.title))
+        stop = stack.enter_context(StopRequest())
+        stack.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
+        folder = stack.enter_context(run_dir.RunFolder(run)) if world.main else None
 
         def notify(sentence: str) -> None:
             if world.main:
@@ -136,7 +136,7 @@ def pretrain(
             )
         batches = {phase.batch for phase in phases}
         halved = halves(config, batches, world)
-        threads = held.enter_context(ThreadPoolExecutor(2)) if halved else None
+        threads = stack.enter_context(ThreadPoolExecutor(2)) if halved else None
         if device.type == "cpu":
             keep_freed_memory()
         at_once = 2 if halved else 1
@@ -197,7 +197,7 @@ def pretrain(
         train_step = Step(
             model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads
         )
-        held_out = Feed(data.valid, config, device, "valid noise", phases[-1].batch)
+        held_out = BatchLoader(data.valid, config, device, "valid noise", phases[-1].batch)
         # one process counts what all of them know
         counted = torch.full((), float(world.main), device=device)
 
@@ -229,7 +229,7 @@ def pretrain(
             return done == steps or (done % every == 0 and world.any_rank(late_enough))
 
         def slices_of(batch: Batch) -> list[Batch]:
-            return [part(batch, index, slice_count) for index in own_slices]
+            return [slice_batch(batch, index, slice_count) for index in own_slices]
 
         def send(done: int, kind: str, numbers: dict[str, float]) -> None:
             if world.main:
@@ -251,7 +251,7 @@ def pretrain(
             return numbers["loss"]
 
         def evaluate_held_out(done: int) -> None:
-            """Add the metrics of held-out rows, and the mean training loss since the last call, to
+            """Add the metrics of stack-out rows, and the mean training loss since the last call, to
             the history.
             """
             nonlocal logged_step, logged_at, evaluated_at, warned
@@ -307,14 +307,14 @@ def pretrain(
 
         if first == 0:
             evaluate_held_out(0)
-        bar = held.enter_context((launch.bar if world.main else Bar)(launch.title, last, "steps"))
+        bar = stack.enter_context((launch.bar if world.main else Bar)(launch.title, last, "steps"))
         for step in range(first, last):
             done = step + 1
             stage = stage_of(config, step, steps)
             if step == first or step in {phase.first for phase in phases}:
                 phase = phase_at(phases, step)
-                begun = step
-                feed = Feed(
+                phase_start = step
+                feed = BatchLoader(
                     data.rows(phase.length, phase.batch), config, device, "noise", phase.batch
                 )
             if stage != "joint" and step in {first, steps // 2}:
@@ -342,7 +342,7 @@ def pretrain(
                         phases=phases,
                         phase=phase,
                         tokens=tokens[phase],
-                        begun=begun,
+                        phase_start=phase_start,
                         done=done,
                         last=last,
                     )

@@ -1,8 +1,8 @@
 """Checkpoints: a folder `step-N` of safetensors files, `progress.json`, and a manifest of sha256
 sums written last.
 
-`progress.json` holds what a run is beside its tensors, the fingerprint of its owner and the curve
-so far among it: nothing outside of the folder is needed, or trusted. Written beside, fsynced,
+`progress.json` holds the rest of a run, with its fingerprint and the curve so far: nothing outside
+of the folder is needed, or trusted. A folder is written under a temporary name, fsynced and
 renamed. Loading verifies every byte before a tensor reaches a network and falls back to the newest
 good one; a bad folder is kept as `bad-step-N`, never deleted. One that cannot be read just now ends
 the command instead. Knows nothing of networks.

@@ -1,9 +1,8 @@
-"""What a result is a function of: its fingerprint (settings, data, first weights), and the code
-that made it.
+"""Compare fingerprints: the settings, data and first weights of which a result is a function.
 
-A fingerprint is a run's identity: how a run is computed, shown and kept is no part of it
-(`electra.pretraining.config.NO_BEARING`, torch's build), and neither is code, whose digest is
-recorded with it. Everything that is kept carries both inside.
+A fingerprint is a run's identity. How a run is computed, shown and kept is not part of it
+(`electra.pretraining.config.NO_BEARING`, torch's build). Neither is code: its digest is recorded
+with the fingerprint. Every stored result carries both.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""What a finished folder promises: MANIFEST.json, written last, with size and sha256 of every file
-and whose they are.
+"""Write and verify what a finished folder promises: MANIFEST.json, written last, with the size and
+sha256 of every file, and its owner.
 
 Whoever reads such a folder verifies first what it reads, and reads nothing that the manifest does
 not list.
@@ -49,7 +49,7 @@ def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
     """Write MANIFEST.json, last: size and sha256 of every file in the folder, the given fields, the
     hash of all that.
 
-    Model cards are left out. The fields say whose the files are. A folder within may have a
+    Model cards are left out. The fields name the owner of the files. A folder within may have a
     manifest of its own, which is a file like any other.
     """
     files = {

@@ -125,13 +125,13 @@ def versions(progress: Progress) -> Versions:
     return progress.get("code") or []
 
 
-def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
+def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Prepare a run's folder: leave only checkpoints that training may continue from.
 
     Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished
     (`last`: its last step) by other code than this is archived, since it will be trained again.
     """
-    run = held.path
+    run = folder.path
     for step, progress in intact(run).items():
         if (theirs := identity(progress)) != fingerprint:
             why = describe(differences(theirs, fingerprint)) if theirs else "it has no fingerprint"
@@ -139,7 +139,7 @@ def prepare(held: RunFolder, fingerprint: Fingerprint, code: Code, last: int) ->
     latest = newest(run) or {}
     used = versions(latest)
     if used and code and latest["step"] >= last and used[-1][1] != code:
-        old = held.archive()
+        old = folder.archive()
         _say(f"{run}: finished under other code, so it is trained again; the old run is {old}")
 
 
@@ -171,7 +171,7 @@ def continue_from(
     step, groups, saved = newest_saved
     changed = differences(saved["fingerprint"], fingerprint)
     for key, do in (
-        ("tokenizer", "other tokens need other weights: let the run begin anew"),
+        ("tokenizer", "other tokens need other weights: let the run start over"),
         ("pretrain.bias_correction", "the optimizer's state is of one kind: change it back"),
     ):
         if key in changed:

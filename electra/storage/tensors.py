@@ -1,5 +1,5 @@
-"""Named tensors to a file and back: safetensors, whose faults become the errors that the rest of
-the project knows.
+"""Write and read named tensors as safetensors files. The library's faults become the project's
+errors.
 """
 
 import os

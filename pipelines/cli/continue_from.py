@@ -14,22 +14,24 @@ import torch
 from electra.config import build, written
 from electra.data import tokenizer as wordpiece
 from electra.errors import BadInput
-from electra.nn.config import AnyEncoderConfig, EncoderConfig
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.hf_names import bare, of_encoder
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
+from pipelines.config.params import Params
 
 Entries = dict[str, dict[str, Any]]
 SIZES = ("small", "base", "large")  # google's, as entries of `encoders` and `models`
+LEARNING_RATE = 2.0e-4  # where these entries are gone: of base and large, Table 6
 # fetched with AutoModelForPreTraining, AutoModelForMaskedLM and AutoTokenizer
 FETCH = "docs/continue.md shows how to fetch both"
 
 
-def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
-    """Return the entries of a model that starts from the weights in a folder, and a note for the
-    user.
+def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, AnyEncoderConfig, str]:
+    """Return the entries of a model that starts from the weights in a folder, its encoder, and a
+    note for the user.
 
     Raises BadInput for a folder from which pre-training could not start.
     """
@@ -39,25 +41,19 @@ def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
         )
     discriminator = open_folder(folder / "discriminator")
     encoder, vocab_size = discriminator.encoder_settings
-    sizes = {
-        size: build(EncoderConfig, values["encoders"][size], f"encoders.{size}")
-        for size in SIZES
-        if size in values["encoders"]
-    }
-    same = [size for size, known in sizes.items() if shape_of(known) == shape_of(encoder)]
-    like = (
-        same[0] if same else min(sizes, key=lambda size: abs(sizes[size].hidden - encoder.hidden))
-    )
-    preset = values["models"][like]
+    sizes = {size: params.models[size] for size in SIZES if size in params.models}
+    same = [size for size in sizes if shape_of(sizes[size].encoder) == shape_of(encoder)]
+    nearest = sorted(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden))
+    like = (same or nearest or [""])[0]
     entries: Entries = {
         "tokenizers": {name: tokenizer_of(discriminator.path, vocab_size)},
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
     }
     if not same:
         entries["encoders"] = {name: written(encoder)}
-    objective = dict(preset.get("objective", {}))
+    objective = written(sizes[like].objective) if like else {}
     pretrain: dict[str, Any] = {
-        "learning_rate": preset["pretrain"]["learning_rate"],
+        "learning_rate": sizes[like].pretrain.learning_rate if like else LEARNING_RATE,
         "bias_correction": True,  # the moments of Adam start at zero again
         "init_from": str(folder),
     }
@@ -84,7 +80,7 @@ def continue_from(folder: Path, name: str, values: Any) -> tuple[Entries, str]:
     shape = f"{encoder.layers} layers of {encoder.hidden} units"
     kind = f"the published {like}" if same else "no published size"
     entries["models"] = {name: {**model, "pretrain": pretrain}}
-    return entries, f"{discriminator.path}: {kind}, {shape}; {note}"
+    return entries, encoder, f"{discriminator.path}: {kind}, {shape}; {note}"
 
 
 def shape_of(encoder: AnyEncoderConfig) -> AnyEncoderConfig:

@@ -118,7 +118,8 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
         rows += 1
         for name, value in row.items():
             columns.setdefault(name, Column()).add(value)
-    if not rows:
+    columns.pop("", None)  # as tables have over their row numbers
+    if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():
         do = "write them as SQuAD's own JSON (docs/corpora.md, Tasks)"

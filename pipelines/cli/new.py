@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
-from electra.config import build, merge, nearest
+from electra.config import build, nearest, plain
 from electra.errors import BadConfig
 from electra.files import lock_folder, write_through
+from electra.nn.config import AnyEncoderConfig
 from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
@@ -28,8 +29,7 @@ from electra.pretraining.trainer import pretrain as pretrain_model
 from pipelines.cli.continue_from import continue_from
 from pipelines.cli.infer_task import infer_task
 from pipelines.cli.infer_text import infer_sources, infer_tokenizer
-from pipelines.config.params import FILE, NAME, SECTIONS, load
-from pipelines.config.settings_file import read
+from pipelines.config.params import FILE, NAME, SECTIONS, Params, load
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import COMPRESSIONS
 from pipelines.stages import LOCKS
@@ -91,11 +91,11 @@ def add_entries(
     to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
     leaves params.yaml as it is where an entry would not be valid.
     """
-    values = read(FILE)
+    params = load()
     if not NAME.fullmatch(name):
         raise BadConfig(f"new: {name!r} cannot be a name; use letters, digits, _ and -")
     for section in WRITTEN:
-        if name in (values.get(section) or ()):
+        if name in getattr(params, section):
             raise BadConfig(f"{FILE}: has {section}.{name} already; choose another name")
     if not text and not task:
         raise BadConfig(
@@ -105,34 +105,29 @@ def add_entries(
         raise BadConfig("--from: goes on with pre-training, so give --text, too")
     gpu = torch.cuda.is_available()
     encoder = encoder or ("small" if gpu else "mini")
-    encoders = values["encoders"]
-    if encoder not in encoders:
-        known = f"there is no {encoder} among {', '.join(encoders)}"
-        raise BadConfig(f"--encoder: {known}; {nearest(encoder, encoders)}")
+    if encoder not in params.encoders:
+        known = f"there is no {encoder} among {', '.join(params.encoders)}"
+        raise BadConfig(f"--encoder: {known}; {nearest(encoder, params.encoders)}")
     entries: Entries = {}
     notes: list[str] = []
     if text:
+        network = params.encoders[encoder]
         if start:
-            entries, note = continue_from(Path(start), name, values)
+            entries, network, note = continue_from(Path(start), name, params)
         else:
             entries = {"models": {name: {"encoder": encoder}}}
             note = f"{encoder}: the encoder that is pre-trained"
         notes.append(note)
-        add_text(entries, notes, name, text, encoding, values, minutes or (0 if gpu else 20))
+        add_text(entries, notes, name, text, encoding, network, minutes or (0 if gpu else 20))
         model = name
-    elif not model:
-        model, note = choose_model(values)
-        notes.append(note)
+        width = network.hidden
+    else:
+        if not model:
+            model, note = choose_model(params)
+            notes.append(note)
+        width = width_of(params, model)
     if task:
-        add_task(
-            entries,
-            notes,
-            name,
-            task,
-            columns,
-            model,
-            width_of(merge(dict(values), entries), model),
-        )
+        add_task(entries, notes, name, task, columns, model, width)
         if start:
             before = {**copy.deepcopy(entries["finetunings"][name]), "model": name + BEFORE}
             entries["finetunings"][name + BEFORE] = before
@@ -158,24 +153,25 @@ def remove_entries(name: str) -> str:
     return f"{FILE} has {', '.join(removed)} no more; build/ and runs/ are unchanged\n"
 
 
-def choose_model(values: Any) -> tuple[str, str]:
+def choose_model(params: Params) -> tuple[str, str]:
     """Return what to fine-tune where the user names nothing, and a note: published weights that are
     here, else `tiny`.
     """
-    for name, entry in values["published"].items():
-        if (Path(entry["folder"]) / "config.json").is_file():
-            return name, f"{name}: the published model in {entry['folder']} is fine-tuned"
+    for name, published in params.published.items():
+        if (Path(published.folder) / "config.json").is_file():
+            return name, f"{name}: the published model in {published.folder} is fine-tuned"
     do = "give --text, or fetch weights and give --model electra-small (docs/published.md)"
     return "tiny", f"warning: tiny is fine-tuned, which knows a made-up world and no language; {do}"
 
 
-def width_of(values: Any, model: str) -> int:
+def width_of(params: Params, model: str) -> int:
     """Return the hidden size of a model by its name, or base's where a published one is not
     there.
     """
-    if entry := values["models"].get(model):
-        return int(values["encoders"][entry["encoder"]]["hidden"])
-    folder = Path(values["published"].get(model, {}).get("folder", ""))
+    if model not in params.published:
+        params.require("models", model, "--model")
+        return params.models[model].encoder.hidden
+    folder = Path(params.published[model].folder)
     return read_config(folder)[0].hidden if (folder / "config.json").is_file() else 768
 
 
@@ -185,7 +181,7 @@ def add_text(
     name: str,
     files: Sequence[str],
     encoding: str,
-    values: Any,
+    encoder: AnyEncoderConfig,
     minutes: float,
 ) -> None:
     """Add a corpus and its rows to a model's entries, and complete its pre-training."""
@@ -204,18 +200,17 @@ def add_text(
         notes.append(note)
     pieces = entries["tokenizers"][name].get("vocab_size", VOCABULARIES[-1][1])
     model = entries["models"][name]
-    encoders = {**values["encoders"], **entries.get("encoders", {})}
-    encoder = encoders[model["encoder"]]
     settings = {
-        "length": min(LENGTH, encoder.get("positions", LENGTH)),
-        **PRETRAIN[encoder["hidden"] <= NARROW],
+        "length": min(LENGTH, encoder.positions),
+        **PRETRAIN[encoder.hidden <= NARROW],
         **model.get("pretrain", {}),
     }
     length = settings["length"]
     steps = PASSES * size / per_token / (settings["batch"] * length)
     remedy = "more text helps"
     if minutes:
-        timed = {**model, "encoder": encoder, "pretrain": {**settings, "steps": 1, "warmup": 0}}
+        timed = {**settings, "steps": 1, "warmup": 0}
+        timed = {**model, "encoder": plain(encoder), "pretrain": timed}
         config = build(ElectraConfig, timed, f"models.{name}")
         most = 60 * minutes / step_seconds(config, length, settings["batch"], pieces)
         if most < steps:

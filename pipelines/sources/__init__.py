@@ -2,9 +2,8 @@
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows.
 Their bytes depend on streams (files, compressed or not), local, warc, gigaword, wikipedia and hub
-(documents), documents (units of work), sample_world/, own (rows of custom tasks), glue and squad
-(the official layouts). preview only looks and prints, and predict_rows reads what a finished model
-is to answer: the others never import these two.
+(documents), documents (units of work), sample_world/, custom_tasks, glue and squad (rows).
+predict_rows reads what a finished model is to answer: the others never import it.
 """
 
 from dataclasses import field
@@ -21,8 +20,8 @@ from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
 def _extends_ascii(encoding: str) -> bool:
-    """Whether lines of this encoding end as ASCII's do, and its bytes are text rather than base64,
-    escapes or such.
+    """Return whether lines of this encoding end as ASCII's do, and its bytes are text rather than
+    base64, escapes or such.
     """
     sample = "..\\u0041\n"
     try:
@@ -36,7 +35,7 @@ def _extends_ascii(encoding: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCorpus(Settings):
-    """The articles of the sample world; `without` leaves out what may resemble the rows of tasks."""
+    """The articles of the sample world, `without` what may resemble the rows of tasks."""
 
     kind: Literal["sample"]
     seed: Seed = 1
@@ -221,7 +220,8 @@ class CustomTask(Settings):
     scale: Positive = 1.0  # regression: about the largest label
 
     def __post_init__(self) -> None:
-        metrics, few = METRICS[self.kind], LABELS[self.kind]
+        metrics = METRICS[self.kind]
+        few = LABELS[self.kind]
         object.__setattr__(self, "metric", self.metric or metrics[0])
         # as they are in all that follows
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))

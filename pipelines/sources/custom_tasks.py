@@ -1,121 +1,154 @@
-"""Custom tasks: rows of TSV, JSONL or parquet files by the names of their columns, as every other
-task has them.
+"""Custom tasks: rows of tables, JSON lines, parquet or CoNLL files by the names of their columns.
 
-TSV has a header, a tab between columns and no quoting: a quote is text, and a stray tab is a wrong
-number of columns. Tagging takes lists of words and tags, or in TSV words and tags parted by spaces;
-a .conll file has one word a line (its first column, the tag its last) and an empty line between
-sentences. `predict` reads such rows with the same readers.
+1. table    the first line names the columns. With tabs between them there is no quoting: a quote is
+  text. With commas, semicolons or bars, and in any .csv file, cells may be quoted as in CSV
+2. JSON     one object a line, or a list of objects
+3. CoNLL    one word a line, first its text and last its tag, and an empty line between sentences
+
+Tagging takes lists of words and tags, or in tables words and tags with spaces between them.
+`predict` reads such rows with the same readers.
 """
 
 import contextlib
+import csv
 import itertools
 import json
+import re
+import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, shown
 from electra.files import encodes
-from electra.finetuning.labels import check_tags, read_label
+from electra.finetuning.labels import check_tags, label_name, read_label
 from electra.finetuning.tasks import Task
 from pipelines.sources import CustomTask
 from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet, unique_keys
-from pipelines.sources.streams import EXCERPT, FileRange, plain_suffix
+from pipelines.sources.streams import EXCERPT, LONGEST_LINE, FileRange, Skipped, plain_suffix
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
+Fields = Iterator[tuple[str, list[str] | Rejected]]  # where, and the cells of a line
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
+CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes")
+# the usual names of two texts that belong together
+PAIRS = {
+    "sentence1": "sentence2",
+    "premise": "hypothesis",
+    "question1": "question2",
+    "text1": "text2",
+    "text_a": "text_b",
+    "a": "b",
+}
+_WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
+_TAG = r"(?:O|[BIESLU]-\S+)"
+_CONLL = re.compile(rf"-DOCSTART-.*|\S+(?:\s.*)?[ \t]{_TAG}\s*")
+_COMMENT = re.compile(rf"#\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
 
 
-def facts(name: str, own: CustomTask) -> Task:
-    """A custom task as fine-tuning knows tasks."""
+def facts(name: str, settings: CustomTask) -> Task:
+    """Return a custom task as fine-tuning knows tasks."""
     extra = {
         "classification": ("accuracy",),
         "regression": ("pearson", "spearman"),
         "tagging": ("accuracy",),
-    }[own.kind]
+    }[settings.kind]
     return Task(
         name=name,
         title=name,
-        labels=tuple(map(str, own.labels)),
-        metrics=tuple(dict.fromkeys((own.metric, *extra))),
-        scale=own.scale,
-        tagging=own.kind == "tagging",
-        columns=(own.a,) if own.b is None else (own.a, own.b),
-        label=own.label,
-        id=own.id or "id",
+        labels=tuple(map(str, settings.labels)),
+        metrics=tuple(dict.fromkeys((settings.metric, *extra))),
+        scale=settings.scale,
+        tagging=settings.kind == "tagging",
+        columns=(settings.a,) if settings.b is None else (settings.a, settings.b),
+        label=settings.label,
+        id=settings.id or "id",
     )
 
 
 def read_rows(
-    path: Path, own: CustomTask, name: str, *, labelled: bool
-) -> Iterator[Row | Rejected]:
-    """The rows of one file; raises BadInput when it lacks a column as a whole.
+    path: Path, settings: CustomTask, name: str, *, labelled: bool
+) -> Iterator[Row | Rejected | Skipped]:
+    """Yield the rows of one file. A row that should be `labelled` and has no label is skipped.
 
-    A row that need not be `labelled` keeps a label that fits: such a test set can be scored.
+    A row that need not be labelled keeps a label that fits: such a test set can be scored. Raises
+    BadInput when the file lacks a column as a whole.
     """
-    task, seen = facts(name, own), dict[str, str]()
-    wanted = [
-        column for column in (own.a, own.b, own.label if labelled else None, own.id) if column
-    ]
-    found = records(path, wanted, (task.label,), (task.columns[0], task.label))
-    for number, (where, record) in enumerate(found):
-        row = record
-        if not isinstance(record, Rejected):
-            row = make_row(record, own, task, str(number), where, labelled=labelled)
+    task = facts(name, settings)
+    where_of = dict[str, str]()
+    label = task.label if labelled else None
+    wanted = [column for column in (*task.columns, label, settings.id) if column]
+    rows = records(path, wanted, (task.label, *PAIRS.values()), (task.columns[0], task.label))
+    for number, (where, record) in enumerate(rows):
+        if isinstance(record, Rejected):
+            yield record
+            continue
+        second = PAIRS.get(settings.a)
+        if number == 0 and settings.b is None and second in record and second != task.label:
+            unread = (
+                f"{path}: {second} next to {settings.a} is not read; set `b: {second}` for pairs"
+            )
+            print(f"warning: {unread}", file=sys.stderr)
+        row = make_row(record, settings, task, str(number), where, labelled=labelled)
         if isinstance(row, dict):
-            if row["id"] in seen:
-                yield Rejected(where, f"the id {row['id']!r} of {seen[row['id']]} again")
-                continue
-            seen[row["id"]] = where
+            first = where_of.setdefault(row["id"], where)
+            if first != where:
+                row = Rejected(where, f"the id {row['id']!r} of {first} again")
         yield row
 
 
 def make_row(
     record: Mapping[str, Any],
-    own: CustomTask,
+    settings: CustomTask,
     task: Task,
     number: str,
     where: str,
     *,
     labelled: bool,
-) -> Row | Rejected:
-    """A record as a row, or why not."""
-    identity = record[own.id] if own.id else number
+) -> Row | Rejected | Skipped:
+    """Return a record as a row, or why not."""
+    identity = record[settings.id] if settings.id else number
     if not isinstance(identity, str | int) or isinstance(identity, bool):
         return Rejected(where, f"the id {shown(identity)} is neither text nor a whole number")
+    label = record.get(task.label)
+    if labelled and _is_missing(label, task.labels):
+        return Skipped("no_label")
     if task.tagging:
-        return _tagged(record, own, task, str(identity), where, labelled=labelled)
+        return _make_tagged(record, task, str(identity), where, labelled=labelled)
     texts = [record[column] for column in task.columns]
     for column, text in zip(task.columns, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
             return Rejected(where, f"no text in {column!r}", shown(text))
-    label, fault = read_label(record.get(own.label), task.labels)
+    if isinstance(label, list | dict):
+        return Rejected(where, f"several labels, {shown(label)}: a row has one class")
+    label, fault = read_label(label, task.labels)
     if labelled and fault:
         return Rejected(where, fault)
-    return {
-        "id": str(identity),
-        "a": texts[0].strip(),
-        "b": texts[1].strip() if own.b else None,
-        "label": label,
-    }
+    first, second = (*map(str.strip, texts), None)[:2]
+    return {"id": str(identity), "a": first, "b": second, "label": label}
 
 
-def _tagged(
-    record: Mapping[str, Any],
-    own: CustomTask,
-    task: Task,
-    identity: str,
-    where: str,
-    *,
-    labelled: bool,
+def _is_missing(label: Any, labels: Sequence[str]) -> bool:
+    """Return whether a label is null, NaN or empty. `-` and -1 are, where they are no class."""
+    if label is None or label != label:
+        return True
+    if isinstance(label, str):
+        return not label.strip() or (label == "-" and label not in labels)
+    return label == -1 and bool(labels) and label_name(label) not in labels
+
+
+def _make_tagged(
+    record: Mapping[str, Any], task: Task, identity: str, where: str, *, labelled: bool
 ) -> Row | Rejected:
-    row: Row = {
-        "id": identity,
-        "words": _listed(record[own.a]),
-        "tags": _listed(record.get(own.label)),
-    }
+    words = _split(record[task.columns[0]])
+    tags = _split(record.get(task.label))
+    if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
+        do = "write their names (B-PER), or parquet as `datasets` exports it, which has them"
+        return Rejected(where, f"tags that are numbers, {shown(tags)}: {do}")
+    row: Row = {"id": identity, "words": words, "tags": tags}
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
@@ -126,8 +159,8 @@ def _tagged(
     return {**row, "tags": None}
 
 
-def _listed(value: Any) -> Any:
-    return value.split() if isinstance(value, str) else value
+def _split(value: Any) -> Any:
+    return _WORDS.findall(value) if isinstance(value, str) else value
 
 
 def records(
@@ -136,40 +169,124 @@ def records(
     also: Sequence[str] | None = None,
     tags: tuple[str, str] = ("words", "tags"),
 ) -> Iterator[Record]:
-    """(where, columns) of each record of a file, by its kind; raises BadInput when it lacks a
+    """Yield (where, columns) of each record of a file, by its kind. Raise BadInput when it lacks a
     wanted column.
     """
     suffix = plain_suffix(path)
     if suffix == ".parquet":
         yield from parquet(path, wanted, also)
-    elif suffix in JSON_SUFFIXES:
-        yield from jsonl(decoded_lines(FileRange(path)), path, wanted)
-    elif suffix == ".conll":
-        yield from conll(decoded_lines(FileRange(path)), path, *tags)
+        return
+    lines = decoded_lines(FileRange(path))
+    if suffix in JSON_SUFFIXES:
+        yield from jsonl(lines, path, wanted)
+        return
+    first, lines = first_line(lines)
+    known = set(wanted) <= set(split_header(first, path, wanted))
+    if suffix in CONLL_SUFFIXES or (not known and _CONLL.fullmatch(first)):
+        yield from conll(lines, path, *tags)
     else:
-        yield from tsv(decoded_lines(FileRange(path)), path, wanted)
+        yield from table(lines, path, wanted)
 
 
-def tsv(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
-    """Lines of columns with a tab between them, the first one their names; blank lines are no rows."""
+def first_line(lines: Lines) -> tuple[str, Lines]:
+    """Return the first line that is not blank, "" if it is rejected, and all lines from it on."""
+    first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)
+    if first is None:
+        return "", lines
+    return "" if isinstance(first, Rejected) else first[1], itertools.chain([first], lines)
+
+
+def split_header(line: str, name: object, wanted: Sequence[str] = ()) -> list[str]:
+    """Return the names of a table's columns."""
+    delimiter = _delimiter(line, name, wanted)
+    return next(csv.reader([line], delimiter=delimiter), []) if delimiter else line.split("\t")
+
+
+def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
+    """Return what stands between cells that may be quoted; "" for tabs without quoting."""
+    is_csv = plain_suffix(Path(str(name))) == ".csv"
+    if not is_csv and ("\t" in header or set(wanted) == {header}):
+        return ""
+    cells = {sign: next(csv.reader([header], delimiter=sign), []) for sign in ",;|\t"}
+    best = max(cells, key=lambda sign: (set(wanted) <= set(cells[sign]), len(cells[sign])))
+    return best if is_csv or len(cells[best]) > 1 else ""
+
+
+def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
+    """Yield the rows of a table. Its first line has the names of columns, blank lines are none."""
+    first, lines = first_line(lines)
+    delimiter = _delimiter(first, name, wanted)
     header: list[str] = []
-    for where, line in _filled(lines, name):
-        if isinstance(line, Rejected):
-            yield where, line
+    for where, fields in _csv(lines, name, delimiter) if delimiter else _tsv(lines, name):
+        if isinstance(fields, Rejected):
+            yield where, fields
         elif not header:
-            header = line.split("\t")
+            header = fields
             require(wanted, header, where)
-        elif len(fields := line.split("\t")) != len(header):
-            yield (
-                where,
-                Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT]),
-            )
+        elif len(fields) != len(header):
+            reason = f"{len(fields)} columns instead of {len(header)}"
+            yield where, Rejected(where, reason, "\t".join(fields)[:EXCERPT])
         else:
             yield where, dict(zip(header, fields, strict=True))
 
 
+def _tsv(lines: Lines, name: object) -> Fields:
+    for where, line in _filled(lines, name):
+        yield where, line if isinstance(line, Rejected) else line.split("\t")
+
+
+def _csv(lines: Lines, name: object, delimiter: str) -> Fields:
+    """Yield the cells of each row, which may be several lines. Raises BadInput for a quote that is
+    never closed: it would take all that follows for one cell.
+    """
+    numbers: list[int] = []  # of the lines of a row
+    rejected: list[Rejected] = []
+
+    def feed() -> Iterator[str]:
+        for item in lines:
+            if isinstance(item, Rejected):
+                rejected.append(item)
+                yield "\n"
+            else:
+                numbers.append(item[0])
+                yield f"{item[1]}\n"
+
+    csv.field_size_limit(LONGEST_LINE)
+    cells = csv.reader(feed(), delimiter=delimiter, strict=True)
+    while True:
+        numbers.clear()
+        rejected.clear()
+        fault = ""
+        fields: list[str] | None = []
+        try:
+            fields = next(cells, None)
+        except csv.Error as error:
+            fault = str(error)
+        if fields is None:
+            return
+        where = rejected[0].where if rejected else f"{name}:{numbers[0]}"
+        if fault and (len(numbers) > 1 or "unexpected end" in fault):
+            raise BadInput(f"{where}: opens a quote that is never closed; write a quote as two")
+        if rejected:
+            yield where, rejected[0]
+        elif fault:
+            yield where, Rejected(where, f"not CSV ({fault})")
+        elif any(map(str.strip, fields)):
+            yield where, fields
+
+
 def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
-    """One JSON object a line; blank lines are no rows."""
+    """Yield one JSON object a line, or those of a list. Blank lines are no rows."""
+    first, lines = first_line(lines)
+    if first.lstrip().startswith("["):
+        kept = list(lines)
+        text = "\n".join(item[1] for item in kept if not isinstance(item, Rejected))
+        with contextlib.suppress(ValueError, RecursionError, KeyError):
+            for number, record in enumerate(json.loads(text, object_pairs_hook=unique_keys)):
+                where = f"{name}[{number}]"
+                yield where, _check_record(record, shown(record), where, wanted)
+            return
+        lines = iter(kept)
     for where, line in _filled(lines, name):
         if isinstance(line, Rejected):
             yield where, line
@@ -181,18 +298,22 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
             continue
         except (ValueError, RecursionError):
             record = None
-        if not isinstance(record, dict):
-            yield where, Rejected(where, "not a JSON object", line[:EXCERPT])
-        elif missing := [column for column in wanted if column not in record]:
-            yield where, Rejected(where, f"no field {missing[0]!r}", line[:EXCERPT])
-        elif "\\u" in line and not encodes(json.dumps(record, ensure_ascii=False)):
-            yield where, Rejected(where, "lone surrogate", line[:EXCERPT])
-        else:
-            yield where, record
+        yield where, _check_record(record, line, where, wanted)
+
+
+def _check_record(record: Any, text: str, where: str, wanted: Sequence[str]) -> Any:
+    """Return the record, or why it is no row."""
+    if not isinstance(record, dict):
+        return Rejected(where, "not a JSON object", text[:EXCERPT])
+    if missing := [column for column in wanted if column not in record]:
+        return Rejected(where, f"no field {missing[0]!r}", text[:EXCERPT])
+    if "\\u" in text and not encodes(json.dumps(record, ensure_ascii=False)):
+        return Rejected(where, "lone surrogate", text[:EXCERPT])
+    return record
 
 
 def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
-    """(where, text) of the lines that are not blank."""
+    """Yield (where, text) of the lines that are not blank."""
     for item in lines:
         if isinstance(item, Rejected):
             yield item.where, item
@@ -203,42 +324,74 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
 def parquet(
     path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
 ) -> Iterator[Record]:
-    """The rows of a parquet file: its wanted columns, and what it has of others (None: all)."""
+    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all)."""
     with open_parquet(FileRange(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
         columns = [name for name in names if also is None or name in {*wanted, *also}]
+        tag_names = _tag_names(file.schema_arrow.metadata or {})
         batches = (
             batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns)
         )
         for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
+            for column, known in tag_names.items():
+                if isinstance(tags := record.get(column), list):
+                    record[column] = [known.get(tag, tag) for tag in tags]
             yield f"{path}:{number}", record
 
 
+def _tag_names(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
+    """Return the names of the numbers in each column of lists, as `datasets` writes them."""
+    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    result = {}
+    for column, feature in features.items():
+        inner = feature[0] if isinstance(feature, list) else feature.get("feature")
+        if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
+            result[column] = dict(enumerate(inner["names"]))
+    return result
+
+
 def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> Iterator[Record]:
-    """Sentences of one word a line, its tag last, with blank lines (or -DOCSTART-) between them."""
+    """Yield sentences of one word a line, its tag last, with blank lines (or -DOCSTART-) between
+    them.
+
+    Raises BadInput where the first column numbers the words.
+    """
     words: list[str] = []
     tags: list[str] = []
-    begun = ""
+    numbered = True
+    start = ""
     for item in itertools.chain(lines, [(0, "")]):
         if isinstance(item, Rejected):
             yield item.where, item
             continue
-        fields = item[1].split()
+        line = item[1].rstrip(" \t\r")
+        fields = line.split("\t") if "\t" in line else _WORDS.findall(line)
         if fields and fields[0] != "-DOCSTART-":
-            begun = begun or f"{name}:{item[0]}"
-            words.append(fields[0])
-            tags.append(fields[-1])
+            if words or not _COMMENT.match(line):
+                start = start or f"{name}:{item[0]}"
+                words.append(fields[0])
+                tags.append(fields[-1].strip())
+                numbered &= len(fields) > 2 and fields[0] == str(len(words))
         elif words:
-            yield begun, {words_column: words, tags_column: tags}
-            words, tags, begun = [], [], ""
+            if numbered and len(words) > 1:
+                fault = "its first column numbers the words, as CoNLL-U's and GermEval's do"
+                raise BadInput(f"{start}: {fault}; write the word first and its tag last")
+            yield start, {words_column: words, tags_column: tags}
+            words = []
+            tags = []
+            numbered = True
+            start = ""
 
 
 def require(wanted: Sequence[str], names: list[str], where: str, do: str = RENAME) -> None:
-    """Raise BadInput for the first wanted column that is not there, or is there twice."""
+    """Raise BadInput for the first wanted column that is not there, and for a name that is there
+    twice.
+    """
     for name in wanted:
         if name not in names:
             fault = f"has no column {name!r} among {', '.join(map(repr, names[:12]))}"[:300]
             raise BadInput(f"{where}: {fault}; {do}")
-        if names.count(name) > 1:
+    for name, count in Counter(filter(None, names)).items():
+        if count > 1:
             raise BadInput(f"{where}: has the column {name!r} twice; rename or remove one")

@@ -74,11 +74,11 @@ class WorkUnit:
 
     @property
     def bytes(self) -> int:
-        """The stored size, 0 where unknown: for the progress bar."""
+        """Return the stored size, 0 where unknown: for the progress bar."""
         return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
     def read(self) -> Iterator[Document | Rejected | Skipped]:
-        """The documents of this unit."""
+        """Yield the documents of this unit."""
         if isinstance(self.config, LocalCorpus):
             for piece in self.pieces:
                 yield from local.read_documents(piece, self.config)
@@ -87,15 +87,15 @@ class WorkUnit:
             yield from hub.read_documents(self.config, self.part)
 
     def state(self) -> list[object]:
-        """What a change of the input changes: names and contents, but no place or time, so machines
-        agree on it.
+        """Return what a change of the input changes: names and contents, but no place or time, so
+        machines agree on it.
         """
         files = [(piece.path.name, piece.sha256, piece.start, piece.end) for piece in self.pieces]
         return [self.source, self.part and astuple(self.part), files]
 
 
 def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[WorkUnit]]:
-    """All units of a corpus, and the corpus with the hub's revisions resolved to commits.
+    """Return all units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
     The sample world is written to `scratch` first, and what the files hold is noted there. Raises
     SourceUnreachable at once when a source is not there.
@@ -120,8 +120,8 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
 
 
 def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[FileRange]:
-    """Every file as one piece or several. `notes` holds what they are, so that a resumed run need
-    not read them.
+    """Yield every file as one piece or several. `notes` holds what they are, so that a resumed run
+    need not read them.
     """
     known = read_notes(notes)
     noted: dict[str, Any] = {}
@@ -146,9 +146,12 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
 
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
-    """The sha256 of a file and the beginnings of its pieces."""
-    kind, size = local.format_of(path, source), path.stat().st_size
-    state, line, cuts = hashlib.sha256(), 1, [(0, 1)]
+    """Return the sha256 of a file and the beginnings of its pieces."""
+    kind = local.format_of(path, source)
+    size = path.stat().st_size
+    state = hashlib.sha256()
+    line = 1
+    cuts = [(0, 1)]
     with path.open("rb") as file:
         starts = list(_places(path, kind, source.documents)) if size > RANGE_BYTES * 3 // 2 else []
         for end in (*starts, size):
@@ -160,8 +163,8 @@ def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
 
 
 def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
-    """Where pieces but the first begin: behind the first end of a document after each multiple of
-    RANGE_BYTES.
+    """Yield where pieces but the first begin: behind the first end of a document after each
+    multiple of RANGE_BYTES.
     """
     in_streams = kind == "wikipedia" and path.suffix == ".bz2"
     end = ENDS.get(documents if kind == "text" else kind, ENDS["text"])
@@ -169,22 +172,26 @@ def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
         kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))
     ):
         return
-    place, size = RANGE_BYTES, path.stat().st_size
+    place = RANGE_BYTES
+    size = path.stat().st_size
     with path.open("rb") as file:
         while place < size - RANGE_BYTES // 2:
-            found = (
-                find_streams(path, place, b"<page>") if in_streams else find_ends(file, place, end)
-            )
-            if (place := next(found, size)) < size:
+            if in_streams:
+                places = find_streams(path, place, b"<page>")
+            else:
+                places = find_ends(file, place, end)
+            if (place := next(places, size)) < size:
                 yield place
             place += RANGE_BYTES
 
 
 def _row_groups(path: Path) -> list[Cut]:
-    """Ranges of row groups, some RANGE_BYTES stored bytes each. A damaged file is one piece: its
-    reader refuses it.
+    """Return ranges of row groups, some RANGE_BYTES stored bytes each. A damaged file is one piece:
+    its reader refuses it.
     """
-    cuts, stored, rows = [(0, 1)], 0, 1
+    cuts = [(0, 1)]
+    stored = 0
+    rows = 1
     try:
         with local.open_parquet(FileRange(path)) as file:
             groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -200,7 +207,7 @@ def _row_groups(path: Path) -> list[Cut]:
 
 
 def _groups(cut: Iterator[FileRange]) -> Iterator[tuple[FileRange, ...]]:
-    """Neighbours that are small, together; each other piece alone."""
+    """Yield small neighbours together and each other piece alone."""
     group: list[FileRange] = []
     size = 0
     for piece in cut:
@@ -215,8 +222,8 @@ def _groups(cut: Iterator[FileRange]) -> Iterator[tuple[FileRange, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """The sample world's articles as a file, written unless they are there, whole (same settings,
-    same bytes).
+    """Return the sample world's articles as a file, written unless they are there, whole (same
+    settings, same bytes).
     """
     from pipelines.sources.sample_world import write_articles
 

@@ -20,7 +20,7 @@ TYPES = ("multi", "advis", "other")
 
 
 def read_gigaword(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
-    """The stories of a file."""
+    """Yield the stories of a file."""
     for block in read_blocks(piece, "DOC"):
         opening = _OPENING.match(block.text.lstrip())
         if block.wrong or not opening:

@@ -16,7 +16,8 @@ from electra.finetuning.labels import read_label
 from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines
-from pipelines.sources.squad import FILES
+from pipelines.sources.paths import require_file
+from pipelines.sources.squad import FILES, file_of
 from pipelines.sources.streams import EXCERPT, FileRange
 from pipelines.text.cleaning import Rejected
 
@@ -49,14 +50,14 @@ class TaskFiles:
     splits: tuple[tuple[str, str, str], ...] = SPLITS
 
     def paths(self) -> dict[str, str]:
-        """The file of each split, from GLUE's folder."""
+        """Return the file of each split, from GLUE's folder."""
         return {
             split: file if "/" in file else f"{self.folder}/{file}"
             for split, file, _ in self.splits
         }
 
     def hub_places(self, task: str) -> Iterator[tuple[str, str, str]]:
-        """(split, configuration and split of the hub's GLUE)."""
+        """Yield (split, configuration and split of the hub's GLUE)."""
         for split, _, name in self.splits:
             config, _, theirs = name.rpartition("/")
             yield split, config or task, theirs
@@ -91,18 +92,29 @@ LAYOUTS: dict[str, TaskFiles] = {
 
 
 def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
-    """(task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
-    for task, layout in LAYOUTS.items() if glue else ():
-        yield from (
-            (task, split, Path(glue or "") / name) for split, name in layout.paths().items()
-        )
-    for task, files in FILES.items() if squad else ():
-        yield from ((task, split, Path(squad or "") / name) for split, name in files.items())
+    """Yield (task, split, file) of everything that the folders of GLUE and SQuAD may hold."""
+    if glue:
+        for task, layout in LAYOUTS.items():
+            for split, name in layout.paths().items():
+                yield task, split, Path(glue) / name
+    if squad:
+        for task, files in FILES.items():
+            for split, name in files.items():
+                yield task, split, file_of(Path(squad), name)
+
+
+def find_official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
+    """Yield those that are there. Raise SourceUnreachable for a link to nothing."""
+    for task, split, path in official(glue, squad):
+        if path.is_symlink() or path.exists():
+            require_file(path)
+            yield task, split, path
 
 
 def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
-    """The rows of one official file; raises BadInput when its header lacks a column."""
-    layout, labelled = LAYOUTS[task], not split.startswith("test")
+    """Yield the rows of one official file. Raises BadInput when its header lacks a column."""
+    layout = LAYOUTS[task]
+    labelled = not split.startswith("test")
     wanted = [name for name in (layout.a, layout.b, layout.label if labelled else None) if name]
     header: list[str] = []
     first = 0  # the number of the first row's line
@@ -111,7 +123,8 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
             yield item
             continue
         number, line = item
-        fields, where = line.split("\t"), f"{path}:{number}"
+        fields = line.split("\t")
+        where = f"{path}:{number}"
         if not header:
             bare = len(fields) == len(layout.headerless) and not set(wanted) <= set(fields)
             header, first = (list(layout.headerless), number) if bare else (fields, number + 1)
@@ -124,14 +137,16 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
             yield Rejected(where, f"{len(fields)} columns instead of {len(header)}", line[:EXCERPT])
             continue
         row = dict(zip(header, fields, strict=True))
-        label, b = row[layout.label] if labelled else None, row[layout.b] if layout.b else None
+        label = row[layout.label] if labelled else None
+        b = row[layout.b] if layout.b else None
         yield make_row(GLUE[task], str(number - first), row[layout.a], b, label, where)
 
 
 def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:
-    """The rows of a split of the hub's GLUE, whose labels are numbers (-1: hidden)."""
+    """Yield the rows of a split of the hub's GLUE, whose labels are numbers (-1: hidden)."""
     layout = LAYOUTS[task]
-    a, b = layout.hub_a or layout.a, layout.hub_b or layout.b
+    a = layout.hub_a or layout.a
+    b = layout.hub_b or layout.b
     for number, row in enumerate(rows):
         place = f"{where}:{number}"
         if not isinstance(row.get(a), str) or (b and not isinstance(row.get(b), str)):
@@ -148,8 +163,8 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
 def make_row(
     task: Task, identity: str, a: str, b: str | None, label: Any, where: str
 ) -> Row | Rejected:
-    """A row with its label checked: a class name of the task, a finite number for regression, None
-    for hidden ones.
+    """Return a row with its label checked: a class name of the task, a finite number for
+    regression, None for hidden ones.
     """
     row: Row = {
         "id": identity,

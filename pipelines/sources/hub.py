@@ -27,8 +27,8 @@ WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source 
 
 
 def resolve(dataset: str, revision: str, where: str) -> str:
-    """The commit that a revision stands for; raises SourceUnreachable within seconds when the hub
-    cannot tell.
+    """Return the commit that a revision stands for. Raises SourceUnreachable within seconds when
+    the hub cannot tell.
     """
     with reaching(dataset, where):
         from huggingface_hub import HfApi
@@ -38,7 +38,7 @@ def resolve(dataset: str, revision: str, where: str) -> str:
 
 
 def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
-    """A file of a model on the hub, from the local cache when it is there."""
+    """Return a file of a model on the hub, from the local cache when it is there."""
     with reaching(repo, where):
         from huggingface_hub import hf_hub_download
 
@@ -59,7 +59,7 @@ class HubFile:
 
 
 def parts(source: HubCorpus, where: str) -> list[HubFile]:
-    """The parts of a split: each is a unit of work."""
+    """Return the parts of a split: each is a unit of work."""
     with reaching(source.dataset, where):
         if source.fetch == "stream":
             count = max(1, int(_stream(source).num_shards))
@@ -89,7 +89,7 @@ def parts(source: HubCorpus, where: str) -> list[HubFile]:
 
 
 def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Document | Rejected]:
-    """The documents of one part of a split."""
+    """Yield the documents of one part of a split."""
     where = f"{source.dataset}@{source.revision[:12]}"
     with reaching(source.dataset, where):
         if part.file:
@@ -121,22 +121,22 @@ def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Document | Reje
 
 
 def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
-    """The file of a part in the library's cache; its bytes are those that the hub promises, or
-    BadInput is raised.
+    """Return the file of a part in the library's cache. Its bytes are those that the hub promises,
+    or BadInput is raised.
     """
     for again in (False, True):
         path = _fetch(dataset, revision, part.file, again)
         kind, _, promised = part.promised.partition(":")
-        found = sha256_file(path) if kind == "sha256" else _git_hash(path)
-        if found == promised:
+        digest = sha256_file(path) if kind == "sha256" else _git_hash(path)
+        if digest == promised:
             return path
-    fault = f"{where}/{part.file}: arrives with {kind} {found} instead of {promised}, twice"
+    fault = f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice"
     raise BadInput(f"{fault}; ask the data set's owner, or a mirror")
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
-    """One file, from the cache unless `again`; a server that stumbles is asked twice more, after a
-    second and two.
+    """Return one file, from the cache unless `again`. A server that stumbles is asked twice more,
+    after a second and two.
     """
     from huggingface_hub import hf_hub_download
 
@@ -165,7 +165,7 @@ def _git_hash(path: Path) -> str:
 def read_rows(
     dataset: str, config: str | None, split: str, revision: str, where: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a split of a small data set (GLUE, SQuAD)."""
+    """Yield the rows of a split of a small data set (GLUE, SQuAD)."""
     with reaching(dataset, where):
         import datasets
 
@@ -175,7 +175,7 @@ def read_rows(
 
 
 def configs(dataset: str, revision: str, where: str) -> list[str]:
-    """The names of a data set's configurations."""
+    """Return the names of a data set's configurations."""
     with reaching(dataset, where):
         import datasets
 
@@ -244,8 +244,8 @@ def reaching(name: str, where: str) -> Iterator[None]:
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """What is raised where the hub does not answer: by its library, or by the HTTP client of the
-    library's version.
+    """Return what is raised where the hub does not answer: by its library, or by the HTTP client of
+    the library's version.
     """
     from huggingface_hub import errors
 

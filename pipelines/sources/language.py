@@ -11,7 +11,7 @@ SAMPLE = 1000  # characters from the beginning: on more, no answer was another o
 
 
 def is_another(text: str, codes: Collection[str]) -> bool:
-    """Whether a text is in none of these languages; one without letters may be in any."""
+    """Return whether a text is in none of these languages. One without letters may be in any."""
     import py3langid
 
     sample = text[:SAMPLE]

@@ -52,12 +52,12 @@ DELIVERED: dict[str, Callable[[FileRange], Iterator[Item | Skipped]]] = {
 
 
 def format_of(path: Path, source: LocalCorpus) -> str:
-    """The format that the settings say, or that the file itself shows."""
+    """Return the format that the settings say, or that the file itself shows."""
     return source.format if source.format != "auto" else guess_format(path)
 
 
 def guess_format(path: Path) -> str:
-    """The format of a file by its name, and by its first bytes where the name says nothing."""
+    """Return the format of a file by its name, or by its first bytes where that says nothing."""
     suffix = plain_suffix(path)
     if suffix == ".parquet":
         return "parquet"
@@ -74,13 +74,15 @@ def guess_format(path: Path) -> str:
 
 
 def decoded_lines(piece: FileRange, encoding: str = "utf-8") -> Lines:
-    """(line number, text) of each line; one that is too long or not in the encoding is rejected."""
+    """Yield (line number, text) of each line. One that is too long or not in the encoding is
+    rejected.
+    """
     return decoded(streams.read_lines(piece), piece.path, _encoding_of(piece, encoding))
 
 
 def _encoding_of(piece: FileRange, encoding: str) -> str:
-    """The encoding of a file's lines: UTF-8 where a byte order mark announces any, else as it is
-    set.
+    """Return the encoding of a file's lines: UTF-8 where a byte order mark announces any, else as
+    it is set.
     """
     start = first_bytes(piece.path) if encoding != "utf-8" else b""
     return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
@@ -89,7 +91,7 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
 def decoded(
     lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8"
 ) -> Lines:
-    """The same of lines of bytes, from wherever they come."""
+    """Yield the same of lines of bytes, from wherever they come."""
     for number, line in lines:
         where = f"{name}:{number}"
         if line is None:
@@ -106,7 +108,7 @@ def decoded(
 
 
 def read_jsonl(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
-    """One JSON object a line, with the text in one field."""
+    """Yield one JSON object a line, with the text in one field."""
     path = piece.path
     for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
@@ -122,7 +124,7 @@ def read_jsonl(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
 
 
 def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
-    """A line of JSON as a document, or why not."""
+    """Return a line of JSON as a document, or why not."""
     try:
         row = json.loads(line, object_pairs_hook=unique_keys)
     except KeyError:
@@ -137,14 +139,14 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of the pairs of a JSON object; raise KeyError for a key that is there twice."""
+    """Make a dict of the pairs of a JSON object. Raise KeyError for a key that is there twice."""
     if len(row := dict(pairs)) != len(pairs):
         raise KeyError
     return row
 
 
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:
-    """A document of a text field and an id field of any type, or why not."""
+    """Return a document of a text field and an id field of any type, or why not."""
     if not isinstance(text, str):
         return Rejected(where, f"field {field!r} is not text", shown(text))
     if not encodes(text):
@@ -162,21 +164,21 @@ _TITLE = re.compile(r"\s?(?:= )+(?!= )(.*)(?<! =)(?: =)+\s*")  # of either
 
 
 def read_text(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
-    """A text file as one document (cut where very long), or parted as `documents` says. Headings
-    lose their signs.
+    """Yield a text file as one document (cut where very long), or parted as `documents` says.
+    Headings lose their signs.
     """
     lines: list[str] = []
     size = count = 0
     name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
 
-    def document() -> Document:
-        nonlocal lines, size, count
-        made = Document(
-            name if source.documents == "file" and not count else f"{name}#{count}",
-            "\n".join(lines),
-        )
-        lines, size, count = [], 0, count + 1
-        return made
+    def take_document() -> Document:
+        nonlocal size, count
+        identity = name if source.documents == "file" and not count else f"{name}#{count}"
+        document = Document(identity, "\n".join(lines))
+        lines.clear()
+        size = 0
+        count += 1
+        return document
 
     for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
@@ -186,21 +188,21 @@ def read_text(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
         between = source.documents in {"blank_lines", "lines"} and not line.strip()
         opens = source.documents == "headings" and HEADING.fullmatch(line) is not None
         if size and (between or opens or source.documents == "lines" or size > LONGEST_DOCUMENT):
-            yield document()
+            yield take_document()
         if source.documents == "headings" and (title := _TITLE.fullmatch(line)):
             line = title[1]
         if not between:
             lines.append(line)
             size += len(line)
     if size:
-        yield document()
+        yield take_document()
 
 
 _DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
 
 
 def read_wikiextractor(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
-    """WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
+    """Yield the documents of WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
     for block in streams.read_blocks(piece, "doc", _encoding_of(piece, source.encoding)):
         head, *lines = block.text.split("\n")
         opening = _DOC.fullmatch(head)
@@ -215,10 +217,11 @@ def read_wikiextractor(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
 
 
 def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
-    """A column of a parquet file, read a thousand rows at a time; a piece is a range of its row
-    groups.
+    """Yield a column of a parquet file, read a thousand rows at a time. A piece is a range of its
+    row groups.
     """
-    path, number = piece.path, piece.line - 1
+    path = piece.path
+    number = piece.line - 1
     with open_parquet(piece) as file:
         names = file.schema_arrow.names
         if source.text not in names:
@@ -236,7 +239,8 @@ def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
                 texts, named[0] if named else [None] * len(texts), strict=True
             ):
                 number += 1
-                where, place = f"{path}:{number}", f"{path.name}:{number}"
+                where = f"{path}:{number}"
+                place = f"{path.name}:{number}"
                 try:
                     text = text.decode("utf-8") if isinstance(text, bytes) else text
                 except UnicodeDecodeError:
@@ -252,7 +256,7 @@ def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
 
 @contextlib.contextmanager
 def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
-    """A parquet file; whatever its library raises within the block is one BadInput."""
+    """Open a parquet file. Whatever its library raises within the block is one BadInput."""
     import pyarrow
     import pyarrow.parquet
 
@@ -265,7 +269,7 @@ def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
 
 
 def _values(column: Any) -> list[Any]:
-    """The values of a column; text as bytes, since nothing has checked yet that it is UTF-8."""
+    """Return the values of a column, text as bytes: nothing has checked yet that it is UTF-8."""
     import pyarrow
 
     is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
@@ -283,7 +287,7 @@ READERS: dict[str, Callable[[FileRange, LocalCorpus], Iterator[Item]]] = {
 
 
 def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item | Skipped]:
-    """The documents of one file, or of one range of it."""
+    """Yield the documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
     for item in DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source):
         yield (

@@ -13,26 +13,25 @@ from pipelines.sources.streams import COMPRESSIONS, plain_suffix
 
 
 def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
-    """The files that the patterns name, each once, in the order of the patterns and then of their
-    names.
+    """Return the files that the patterns name, each once, in the order of the patterns and then of
+    their names.
 
     A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for
     folders of any depth. What one with a `!` in front names is left out, wherever it stands. Raises
     BadInput for a URL and for what is no regular file, SourceUnreachable for a link to nothing and
     a folder that cannot be read: no text is lost in silence.
     """
-    found: dict[tuple[Path, str], Path] = {}
+    by_place: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
         if pattern.startswith("!"):
             continue
         if "://" in pattern:
-            raise BadInput(
-                f"{where}: {pattern} is a URL; bring it here with `dvc import-url` (docs/corpora.md)"
-            )
+            do = "bring it here with `dvc import-url` (docs/corpora.md)"
+            raise BadInput(f"{where}: {pattern} is a URL; {do}")
         try:
-            files = [
-                file for match in sorted(_matches(pattern)) for file in _files_of(match, where)
-            ]
+            files: list[Path] = []
+            for match in sorted(_matches(pattern)):
+                files += _files_of(match, where)
         except OSError as error:
             fault = f"{error.filename} cannot be read ({error.strerror})"
             raise SourceUnreachable(
@@ -42,39 +41,44 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
         for file in files:  # once, whatever links lead to its folder
-            found.setdefault((folders[file.parent], file.name), file)
+            by_place.setdefault((folders[file.parent], file.name), file)
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
-        dropped = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
-        if found and found.keys() <= dropped:
+        excluded = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
+        if by_place and by_place.keys() <= excluded:
             raise BadInput(
                 f"{where}: {', '.join(map(repr, patterns))} leaves no file; change `files`"
             )
-        found = {place: file for place, file in found.items() if place not in dropped}
-    if strange := next((file for file in found.values() if not encodes(str(file))), None):
+        by_place = {place: file for place, file in by_place.items() if place not in excluded}
+    if strange := next((file for file in by_place.values() if not encodes(str(file))), None):
         raise BadInput(f"{where}: the name of {str(strange)!a} is not UTF-8; rename it")
-    return list(found.values())
+    return list(by_place.values())
 
 
 def _files_of(path: Path, where: str) -> list[Path]:
-    """Return a file alone, or all files of a folder in the order of their names; hidden ones are
+    """Return a file alone, or all files of a folder in the order of their names. Hidden ones are
     left out.
     """
     files = [path]
     if path.is_dir():
-        files = sorted(
-            Path(folder) / name
-            for folder, _, names in os.walk(path, onerror=_raise)
-            for name in names
-        )
+        files = []
+        for folder, _, names in os.walk(path, onerror=_raise):
+            files += [Path(folder) / name for name in names]
+        files.sort()
     files = [file for file in files if not file.name.startswith(".")]
     for file in files:
-        if not file.exists():
-            raise SourceUnreachable(
-                f"{where}: {file} is a link to nothing; fetch its file, or remove the link"
-            )
-        if not file.is_file() and not file.is_dir():  # what links to a folder is not entered
-            raise BadInput(f"{where}: {file} is no regular file; name the files to read in `files`")
+        if not file.is_dir():  # what links to a folder is not entered
+            require_file(file, where)
     return [file for file in files if file.is_file()]
+
+
+def require_file(file: Path, where: str = "") -> None:
+    """Raise SourceUnreachable for a link to nothing, BadInput for what is no regular file."""
+    prefix = f"{where}: " if where else ""
+    if not file.exists():
+        fault = "is a link to nothing; fetch its file, or remove the link"
+        raise SourceUnreachable(f"{prefix}{file} {fault}")
+    if not file.is_file():
+        raise BadInput(f"{prefix}{file} is no regular file; name the files to read in `files`")
 
 
 def _raise(error: OSError) -> NoReturn:
@@ -82,21 +86,21 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def _refuse(pattern: str, where: str) -> NoReturn:
-    fault, do = f"no file matches {pattern!r}", "put the files there or change `files`"
+    fault = f"no file matches {pattern!r}"
+    do = "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
     if ".dvc" in Path.cwd().parts:
-        raise SourceUnreachable(
-            f"{where}: {fault}: `dvc exp run --temp` and `--queue` copy only what git and DVC track; "
-            "run the experiment without them, or name the files by absolute paths"
-        )
+        why = "`dvc exp run --temp` and `--queue` copy only what git and DVC track"
+        do = "run the experiment without them, or name the files by absolute paths"
+        raise SourceUnreachable(f"{where}: {fault}: {why}; {do}")
     if folder and not Path(folder).is_dir():
         raise SourceUnreachable(f"{where}: {fault}: its folder is not there; {do}")
     raise BadInput(f"{where}: {fault}; {do}")
 
 
 def _matches(pattern: str) -> set[Path]:
-    """What a glob matches. `**` follows links to folders, but enters no folder twice, so that loops
-    of links end.
+    """Return what a glob matches. `**` follows links to folders, but enters no folder twice, so
+    that loops of links end.
     """
     parts = Path(pattern).parts
     place = parts.index("**") if "**" in parts else len(parts)
@@ -119,15 +123,12 @@ def _matches(pattern: str) -> set[Path]:
             # folders by their own name
             names[:] = sorted(visible, key=lambda name: (Path(folder) / name).is_symlink())
     rest = parts[place + 1 :]
-    return {
-        match
-        for folder in entered.values()
-        for match in _matches(str(Path(glob.escape(str(folder)), *rest)))
-    }
+    inside = (str(Path(glob.escape(str(folder)), *rest)) for folder in entered.values())
+    return set().union(*map(_matches, inside))
 
 
 def require_folder(folder: Path, where: str) -> Path:
-    """The folder, if it is there."""
+    """Return the folder, if it is there."""
     if not folder.is_dir():
         raise SourceUnreachable(
             f"{where}: there is no folder {folder}; put the files there or change the path"
@@ -136,8 +137,8 @@ def require_folder(folder: Path, where: str) -> Path:
 
 
 def patterns_of(paths: list[Path]) -> list[str]:
-    """Patterns for `files` that name just these files: a glob where that is all of a suffix, the
-    names of others.
+    """Return patterns for `files` that name just these files: a glob where that is all of a suffix,
+    the names of others.
     """
     patterns = []
     suffixes: dict[str, list[Path]] = {}
@@ -157,7 +158,7 @@ def patterns_of(paths: list[Path]) -> list[str]:
 
 
 def unreadable(refused: Mapping[Path, UserError], where: str) -> UserError:
-    """Return one error for all files that a corpus cannot read, which says how to leave them out."""
+    """Return one error for all files that a corpus cannot read. It says how to leave them out."""
     names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(refused)))
     errors = list(refused.values())
     if len(errors) == 1:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput
+from pipelines.sources.local import unique_keys
 
 
 def read_predictions(path: Path) -> dict[str, Any]:
@@ -14,6 +15,8 @@ def read_predictions(path: Path) -> dict[str, Any]:
     A file has JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's
     JSON. Raises BadInput for what is none of them, and for an id that comes twice.
     """
+    if path.is_char_device():
+        raise BadInput(f"{path}: is a device, which may never end; name a file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -40,9 +43,8 @@ def read_predictions(path: Path) -> dict[str, Any]:
 def _tsv(text: str, path: Path) -> Iterator[tuple[str, list[Any]]]:
     header, *lines = text.splitlines() or [""]
     if header.split("\t") != ["index", "prediction"]:
-        raise BadInput(
-            f"{path}:1: has the header {header!r:.60}; expected index and prediction, parted by a tab"
-        )
+        expected = "index and prediction, parted by a tab"
+        raise BadInput(f"{path}:1: has the header {header!r:.60}; expected {expected}")
     for number, line in enumerate(lines, 2):
         yield f"{path}:{number}", line.split("\t")
 
@@ -58,6 +60,8 @@ def _json_lines(text: str, path: Path) -> Iterator[tuple[str, list[Any]]]:
 
 def _parse(text: str, where: object) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except KeyError:
+        raise BadInput(f"{where}: has a key twice in one object; expected each once") from None
     except (ValueError, RecursionError):
         raise BadInput(f"{where}: is {text[:60]!r}, which is not JSON") from None

@@ -41,7 +41,7 @@ SPACED = 4  # with more words than this between two spaces, words are not parted
 def broken_rule(
     text: str, hashes: Hashes, lengths: NDArray[np.int64], languages: Collection[str] = ()
 ) -> str:
-    """Return the first rule that a text breaks, or ""; `hashes` and `lengths` are its words."""
+    """Return the first rule that a text breaks, or "". `hashes` and `lengths` are its words."""
     english = not languages or "en" in languages
     for rule, value in _measured(text, hashes, lengths):
         least, most = RULES[rule]

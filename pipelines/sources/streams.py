@@ -56,7 +56,7 @@ ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')  # of a tag
 
 
 def plain_suffix(path: Path) -> str:
-    """The suffix below the compression's: .jsonl for wiki.jsonl.xz."""
+    """Return the suffix below the compression's: .jsonl for wiki.jsonl.xz."""
     return (Path(path.stem) if path.suffix in COMPRESSIONS else path).suffix.lower()
 
 
@@ -67,7 +67,7 @@ class FileRange:
 
     A range of a compressed file is some of its streams. For a parquet file both are row groups, and
     `line` is a row. `sha256` is that of the whole file, `stamp` its size and modification time when
-    the piece was planned (None: now), `size` the stored bytes of the piece; no more than some
+    the piece was planned (None: now), `size` the stored bytes of the piece. No more than some
     `most` bytes of its lines are read (None: all).
     """
 
@@ -91,31 +91,38 @@ class Skipped:
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """The size and modification time of a file: what a change of it changes."""
+    """Return the size and modification time of a file: what a change of it changes."""
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 @contextlib.contextmanager
 def unchanged(piece: FileRange) -> Iterator[None]:
-    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or changes
-    within the block.
+    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or a device
+    (which may never end) or changes within the block.
     """
     path = piece.path
     try:
+        if path.exists() and not path.is_file():
+            fault = "is a folder" if path.is_dir() else "is no regular file"
+            raise BadInput(f"{path}: {fault}; name a file")
         before = piece.stamp or stamp(path)
         yield
         after = stamp(path)
     except FileNotFoundError:
         raise SourceUnreachable(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise BadInput(f"{path}: is a folder; name a file") from None
     except OSError as error:
         if error.errno is None:  # a library's own: damage
             raise
         raise SourceUnreachable(f"{path}: cannot be read ({error.strerror})") from None
     if before != after:
         raise BadInput(f"{path}: changed while it was read; run the same command again")
+
+
+def read_whole(path: Path) -> bytes:
+    """Return the bytes of a file that is not compressed."""
+    with unchanged(FileRange(path)):
+        return path.read_bytes()
 
 
 def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
@@ -138,7 +145,9 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
-    """The same of what can be read only once: standard input, a pipe, or any other binary stream."""
+    """Yield the same of what can be read only once: standard input, a pipe, or any other binary
+    stream.
+    """
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     start = buffered.peek(LOOK)[:LOOK]
     refuse_strangers(start, Path(name))
@@ -159,9 +168,8 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     if path.suffix not in COMPRESSIONS:
         for magic, suffix in MAGIC.items():
             if start.startswith(magic):
-                raise BadInput(
-                    f"{path}: is compressed, but its name does not say so; give it the suffix {suffix}"
-                )
+                do = f"give it the suffix {suffix}"
+                raise BadInput(f"{path}: is compressed, but its name does not say so; {do}")
     if start.count(0) * 20 > len(start) and not mark_of(start):
         fault = "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do"
         raise BadInput(f"{path}: {fault}; convert it to UTF-8, or put a byte order mark in front")
@@ -173,12 +181,12 @@ def refuse_strangers(start: bytes, path: Path) -> None:
 
 
 def mark_of(start: bytes) -> str:
-    """The encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
+    """Return the encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "")
 
 
 def is_utf8(start: bytes) -> bool:
-    """Whether this is UTF-8, perhaps cut within its last character."""
+    """Return whether this is UTF-8, perhaps cut within its last character."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
@@ -187,7 +195,9 @@ def is_utf8(start: bytes) -> bool:
 
 
 def first_bytes(path: Path, count: int = 64) -> bytes:
-    """The first bytes of the (decompressed) content, b"" if there are none or they cannot be read."""
+    """Return the first bytes of the (decompressed) content, b"" if there are none or they cannot be
+    read.
+    """
     try:
         with open_content(path) as stream:
             return stream.read(count)
@@ -196,20 +206,21 @@ def first_bytes(path: Path, count: int = 64) -> bytes:
 
 
 def find_ends(file: IO[bytes], place: int, pattern: re.Pattern[bytes]) -> Iterator[int]:
-    """Where matches of at most LONGEST_MATCH bytes end, those from byte `place` on; one on a seam
-    may come twice.
+    """Yield where matches of at most LONGEST_MATCH bytes end, those from byte `place` on. One on a
+    seam may come twice.
     """
     file.seek(place)
     seam = b""
     while block := file.read(BLOCK):
         seam += block
         yield from (place + match.end() for match in pattern.finditer(seam))
-        place, seam = place + max(0, len(seam) - LONGEST_MATCH), seam[-LONGEST_MATCH:]
+        place += max(0, len(seam) - LONGEST_MATCH)
+        seam = seam[-LONGEST_MATCH:]
 
 
 def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
-    """Where streams of a compressed file begin, from byte `place` on, whose first bytes but blanks
-    are `content`.
+    """Yield where streams of a compressed file begin, from byte `place` on, whose first bytes but
+    blanks are `content`.
     """
     magic = next(magic for magic, suffix in MAGIC.items() if suffix == path.suffix)
     with path.open("rb") as file:
@@ -231,34 +242,37 @@ class Block:
     wrong: str
 
     def rejected(self, place: object, reason: str = "") -> Rejected:
-        """The block as one row of the quarantine."""
+        """Return the block as one row of the quarantine."""
         return Rejected(str(place), reason or self.wrong, self.text[:EXCERPT], self.lines)
 
 
 def read_blocks(piece: FileRange, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
-    """Blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and of
-    those between them.
+    """Yield blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and
+    of those between them.
 
     What stands between two, is not closed, not in the encoding or too long, of which it has the
     beginning, is wrong as a whole: one damage is one row.
     """
-    opening, closing = tuple(f"<{tag}{end}".encode() for end in " \t>"), f"</{tag}>".encode()
-    kept, size, more, first, inside = list[bytes](), 0, 0, 0, False
+    opening = tuple(f"<{tag}{end}".encode() for end in " \t>")
+    closing = f"</{tag}>".encode()
+    kept: list[bytes] = []
+    size = more = first = 0
+    inside = False
 
     def ended(wrong: str) -> Iterator[Block]:
-        nonlocal kept, size, more, inside
+        nonlocal size, more, inside
         stored = b"\n".join(kept)
         try:
             text = stored.decode(encoding)
         except UnicodeDecodeError:
-            text, wrong = (
-                stored.decode("utf-8", "backslashreplace"),
-                wrong or f"invalid {encoding.upper()}",
-            )
+            text = stored.decode("utf-8", "backslashreplace")
+            wrong = wrong or f"invalid {encoding.upper()}"
         wrong = wrong or (more and f"longer than {LONGEST_LINE >> 20} MiB") or ""
         if lines := more + sum(not line.isspace() for line in text.split("\n") if line):
             yield Block(first, text, lines, wrong)
-        kept, size, more, inside = [], 0, 0, False
+        kept.clear()
+        size = more = 0
+        inside = False
 
     for number, line in read_lines(piece):
         sign = (line or b"").strip()
@@ -299,8 +313,8 @@ def _lines(
 
 
 def open_content(path: Path, start: int = 0, end: int | None = None) -> io.BufferedReader:
-    """The content of a file from its stored byte `start`; that of a compressed one ends with its
-    stored byte `end`.
+    """Return the content of a file from its stored byte `start`. That of a compressed one ends with
+    its stored byte `end`.
     """
     if path.suffix in COMPRESSIONS:
         return io.BufferedReader(_Decompressed(path, start, end), BLOCK)
@@ -322,7 +336,8 @@ class _Recoded:
         try:
             return self._text.readline(size).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            fault = f"is not {self._text.encoding.upper()}, as its byte order mark says ({error.reason})"
+            encoding = self._text.encoding.upper()
+            fault = f"is not {encoding}, as its byte order mark says ({error.reason})"
             raise BadInput(f"{self._path}: {fault}; {AGAIN}") from None
 
 
@@ -331,17 +346,19 @@ class _Decompressed(io.RawIOBase):
     anything else in it.
 
     The libraries' own readers take what follows the first stream and is none, as one with a wrong
-    bit, for the end. Raises BadInput when it expands too far. `begun` is where the stream that was
-    read last begins.
+    bit, for the end. Raises BadInput when it expands too far. `stream_start` is where the stream
+    that was read last begins.
     """
 
     def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
-        self._file, self._suffix, self._path = path.open("rb"), path.suffix, path
-        self.begun = self._file.seek(start)
+        self._path = path
+        self._file = path.open("rb")
+        self.stream_start = self._file.seek(start)
         self._end = path.stat().st_size if end is None else end
         self._size = self._end - start
         self._most = self._left = max(SMALL, EXPANSION * self._size)
-        self._stream, self._ready = DECODERS[path.suffix](), b""
+        self._stream = DECODERS[path.suffix]()
+        self._ready = b""
         # the other decoders expand less, or have none
         self._limit = (BLOCK,) if path.suffix in (".bz2", ".xz") else ()
 
@@ -358,7 +375,7 @@ class _Decompressed(io.RawIOBase):
             if self._stream.eof:
                 if not (compressed := self._next_stream()):
                     return 0
-                self._stream = DECODERS[self._suffix]()
+                self._stream = DECODERS[self._path.suffix]()
             elif getattr(self._stream, "needs_input", True) and not (compressed := self._stored()):
                 raise EOFError("it ends in the middle of a stream")
             try:
@@ -366,7 +383,8 @@ class _Decompressed(io.RawIOBase):
             except DAMAGE as error:
                 raise EOFError(str(error)) from None
         count = min(len(buffer), len(self._ready))
-        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
         self._left -= count
         if self._left < 0:
             fault = (
@@ -379,11 +397,13 @@ class _Decompressed(io.RawIOBase):
         return self._file.read(min(COMPRESSED_BLOCK, self._end - self._file.tell()))
 
     def _next_stream(self) -> bytes:
-        """The first bytes of the stream that follows, b"" at the end of the file."""
+        """Return the first bytes of the stream that follows, b"" at the end of the file."""
         compressed: bytes = self._stream.unused_data or self._stored()
         while (
-            compressed and self._suffix in PADDED and not (compressed := compressed.lstrip(b"\0"))
+            compressed
+            and self._path.suffix in PADDED
+            and not (compressed := compressed.lstrip(b"\0"))
         ):
             compressed = self._stored()
-        self.begun = self._file.tell() - len(compressed)
+        self.stream_start = self._file.tell() - len(compressed)
         return compressed

@@ -1,15 +1,20 @@
 """WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records,
 pages, their text.
 
-1. record    header lines, then as many bytes as they say; versions 0.18 to 1.1, line ends of either kind
-2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET file
-3. text      decoded as UTF-8, as declared, or as its bytes look; of HTML the main content without its boilerplate
+1. record    header lines, then as many bytes as they say, held to what follows and to the digest.
+  Versions 0.18 to 1.1, line ends of either kind
+2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET
+  file
+3. text      decoded as UTF-8, as declared, or as its bytes look. Of HTML the main content without
+  its boilerplate
 
-A compressed file is a stream a record, as a rule: where one is damaged, reading goes on with the
-next. A record's place is its number in the file.
+After a damaged record reading goes on with the next one, in a compressed file with the next stream.
+A record's place is its number in the file.
 """
 
+import base64
 import codecs
+import hashlib
 import io
 import re
 import zlib
@@ -37,10 +42,16 @@ DEEPEST = 1500
 EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
 # what pages mean by these names
 WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}
-HTML, PLAIN = ("text/html", "application/xhtml+xml"), "text/plain"
+HTML = ("text/html", "application/xhtml+xml")
+PLAIN = "text/plain"
 OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
+DIGESTS = ("md5", "sha1", "sha256")
+UNENDED = "it ends in the middle of a record"
+MOST_UNENDED = 20  # records of a file
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(rb"WARC/\d+\.\d+\s*")
+_BEGINNING = re.compile(rb"\n(?=WARC/\d)")
+_WITHIN = re.compile(rb"\n\r?\nWARC/\d\.\d\r?\nWARC-Type:")
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,9}(?:;[^\n]{0,200})?\r?\n")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -57,8 +68,8 @@ class Record:
 
 
 def read_warc(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
-    """The pages of a file. Raises BadInput when it ends within a record, or is damaged up to its
-    end.
+    """Yield the pages of a file. Raises BadInput when it ends within a record, or is damaged up to
+    its end.
     """
     try:
         import resiliparse.extract.html2text
@@ -69,72 +80,104 @@ def read_warc(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
     with streams.unchanged(piece):
         if not (start := streams.first_bytes(path, LOOK)).startswith(b"WARC/"):
             streams.refuse_strangers(start, path)
-        for number, found in enumerate(read_records(path), 1):
+        for number, record in enumerate(read_records(path), 1):
             where = f"{path}:{number}"
-            if isinstance(found, Record):
-                yield _page(found, where, f"{path.name}:{number}")
+            if isinstance(record, Record):
+                yield _page(record, where, f"{path.name}:{number}")
             else:
-                yield Rejected(where, *found)
+                yield Rejected(where, *record)
 
 
 def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
-    """The records of a file, or (what is wrong, an excerpt) of what is none."""
+    """Yield the records of a file, or (what is wrong, an excerpt) of what is none."""
     begin = 0
+    unended = 0
     while True:
         with streams.open_content(path, begin) as stream:
-            records = _Records(stream, begin)
+            records = _Records(stream)
             try:
                 yield from records
                 return
             except EOFError as error:
                 reason = str(error)
-        following = (
-            streams.find_streams(path, records.begun + 1, b"WARC/")
-            if path.suffix in COMPRESSIONS
-            else iter(())
-        )
-        if not (begin := next(following, 0)):
+        begin = _find_record(path, records.begin + 1)
+        unended += reason == UNENDED  # for each of them all that follows was read
+        if not begin or unended > MOST_UNENDED:
             raise BadInput(f"{path}: is damaged or cut short ({reason}); {AGAIN}")
         yield "damaged", reason
 
 
+def _find_record(path: Path, place: int) -> int:
+    """Return where the first record from a stored byte on begins, or 0."""
+    if path.suffix in COMPRESSIONS:
+        return next(streams.find_streams(path, place, b"WARC/"), 0)
+    with path.open("rb") as file:
+        return next(streams.find_ends(file, place, _BEGINNING), 0)
+
+
 class _Records:
-    """Iterates over the records of a stream. `begun`: where the compressed stream begins that holds
-    the present one.
+    """Iterates over the records of a stream. Raises EOFError for a damaged one.
+
+    `begin` is where in the file the record that was read last begins, or its compressed stream.
     """
 
-    def __init__(self, stream: io.BufferedReader, begun: int) -> None:
-        self._stream, self.begun = stream, begun
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream = stream
+        self.begin = 0
 
     def __iter__(self) -> Iterator[Record | tuple[str, str]]:
         strange = False  # until the next record: one damage, one row
-        while line := self._line():
+        line, _ = self._next_line()
+        while line:
             if not _VERSION.fullmatch(line):
-                if line.strip() and not strange:
-                    yield (
-                        "no WARC record",
-                        line[:EXCERPT].decode("utf-8", "backslashreplace").strip(),
-                    )
-                strange = strange or bool(line.strip())
+                if not strange:
+                    yield "no WARC record", line[:EXCERPT].decode("utf-8", "backslashreplace")
+                strange = True
+                line, _ = self._next_line()
                 continue
             strange = False
             headers = self._headers()
-            if not _LENGTH.fullmatch(length := headers.get("content-length", "")):
-                yield (
-                    "a record without Content-Length",
-                    headers.get("warc-target-uri", "")[:EXCERPT],
-                )
+            length = headers.get("content-length", "")
+            if not _LENGTH.fullmatch(length):
+                address = headers.get("warc-target-uri", "")[:EXCERPT]
+                yield "a record without Content-Length", address
+                line, _ = self._next_line()
                 continue
-            yield Record(headers, self._body(int(length)))
+            record = Record(headers, self._body(int(length)))
+            _check_digest(record)
+            begin = self.begin
+            try:
+                line, blanks = self._next_line()
+            except EOFError:
+                if self._place() != begin:  # the damage is the next one's
+                    self.begin = self._place()
+                    yield record
+                raise
+            if line and not blanks:
+                self.begin = begin
+                raise EOFError("another Content-Length than its own")
+            yield record
 
-    def _line(self) -> bytes:
-        line = self._stream.readline(LONGEST_HEADER)
+    def _place(self) -> int:
+        """Return where the compressed stream begins that was read last."""
+        place: int = getattr(self._stream.raw, "stream_start", 0)
+        return place
+
+    def _next_line(self) -> tuple[bytes, int]:
+        """Return the next line that is not blank, b"" at the end, and how many blank ones it
+        follows.
+        """
+        blanks = 0
+        while (line := self._stream.readline(LONGEST_HEADER)) and not line.strip():
+            blanks += 1
         if line.startswith(b"WARC/"):
-            self.begun = getattr(self._stream.raw, "begun", 0)
-        return line
+            compressed = hasattr(self._stream.raw, "stream_start")
+            self.begin = self._place() if compressed else self._stream.tell() - len(line)
+        return line.strip(), blanks
 
     def _headers(self) -> Headers:
-        lines, size = list[bytes](), 0
+        lines = list[bytes]()
+        size = 0
         while (line := self._stream.readline(LONGEST_HEADER)).strip():
             size += len(line)
             if size <= LONGEST_HEADER:
@@ -147,12 +190,27 @@ class _Records:
         while length and (block := self._stream.read(min(length, streams.BLOCK))):
             length -= len(block)
         if length:
-            raise EOFError("it ends in the middle of a record")
+            raise EOFError(UNENDED)
         return body
 
 
+def _check_digest(record: Record) -> None:
+    """Raise EOFError if a record has another digest than its header says, or holds another one."""
+    algorithm, _, digest = record.headers.get("warc-block-digest", "").partition(":")
+    if algorithm.lower() not in DIGESTS or len(record.body) > LONGEST_LINE:
+        if _WITHIN.search(record.body):
+            raise EOFError("another record within it")
+        return
+    digest_here = hashlib.new(algorithm.lower(), record.body, usedforsecurity=False).digest()
+    if (
+        digest.lower() != digest_here.hex()
+        and digest.upper() != base64.b32encode(digest_here).decode()
+    ):
+        raise EOFError("another WARC-Block-Digest than its own")
+
+
 def _parse(lines: list[bytes]) -> Headers:
-    """Header lines of WARC or HTTP; the first of a name counts."""
+    """Return header lines of WARC or HTTP. The first of a name counts."""
     headers: Headers = {}
     for line in lines:
         name, _, value = line.decode("utf-8", "replace").partition(":")
@@ -161,14 +219,13 @@ def _parse(lines: list[bytes]) -> Headers:
 
 
 def _page(record: Record, where: str, name: str) -> Document | Rejected | Skipped:
-    """The text of a record, or why there is none."""
+    """Return the text of a record, or why there is none."""
     from resiliparse.extract.html2text import extract_plain_text
 
-    headers, body = record.headers, record.body
-    kind, address = (
-        headers.get("warc-type", "").lower(),
-        headers.get("warc-target-uri", "").strip("<>"),
-    )
+    headers = record.headers
+    body = record.body
+    kind = headers.get("warc-type", "").lower()
+    address = headers.get("warc-target-uri", "").strip("<>")
     if kind not in {"response", "resource", "conversion"}:
         return Skipped(f"{kind if kind in OTHER_RECORDS else 'other'}_records")
     if address.partition("?")[0].endswith("/robots.txt"):
@@ -181,7 +238,8 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
         if status.split()[1:2] != [b"200"]:
             return Skipped("other_status")
         http = _parse(lines)
-        media, body = http.get("content-type", ""), body[head.end() :] if head else b""
+        media = http.get("content-type", "")
+        body = body[head.end() :] if head else b""
     type_ = media.partition(";")[0].strip().lower() or (
         "text/html" if body.lstrip()[:1] == b"<" else ""
     )
@@ -189,7 +247,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
         return Skipped("other_media_types")
     if len(record.body) <= LONGEST_LINE:
         try:
-            body = _transferred(body, http)
+            body = _transferred(body, http, truncated="warc-truncated" in headers)
         except (ValueError, zlib.error):
             return Rejected(where, "damaged content", address[:EXCERPT])
         except NotImplementedError:
@@ -198,7 +256,7 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
         return Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
     if _is_binary(body):
         return Skipped("binary_content")
-    charset = found[1] if (found := _CHARSET.search(media)) else ""
+    charset = match[1] if (match := _CHARSET.search(media)) else ""
     text = decode(body, charset, is_html=type_ in HTML).removeprefix("\ufeff")
     if text.count("\ufffd") * 100 > len(text):
         return Rejected(where, "in no known encoding", address[:EXCERPT])
@@ -217,12 +275,14 @@ def _page(record: Record, where: str, name: str) -> Document | Rejected | Skippe
     )
 
 
-def _transferred(body: bytes, http: Headers) -> bytes:
-    """The content of an answer as it was sent; crawlers that unpack it may leave the headers as
-    they were.
+def _transferred(body: bytes, http: Headers, *, truncated: bool) -> bytes:
+    """Return the content of an answer as it was sent. Crawlers that unpack it may leave the headers
+    as they were.
+
+    Raises ValueError for one that ends early, unless it is marked as `truncated`.
     """
     if "chunked" in http.get("transfer-encoding", "").lower() and _CHUNK.match(body):
-        body = _joined(body)
+        body = _joined(body, truncated=truncated)
     coding = http.get("content-encoding", "").lower().removeprefix("x-")
     unpacked = body.lstrip()[:1] in {b"", b"<"} or (
         coding == "gzip" and not body.startswith(b"\x1f\x8b")
@@ -234,26 +294,33 @@ def _transferred(body: bytes, http: Headers) -> bytes:
     zlib_header = coding == "gzip" or (
         body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
     )
-    return zlib.decompressobj(47 if zlib_header else -15).decompress(body, LONGEST_LINE + 1)
+    decoder = zlib.decompressobj(47 if zlib_header else -15)
+    content = decoder.decompress(body, LONGEST_LINE + 1)
+    if not (decoder.eof or truncated or len(content) > LONGEST_LINE):
+        raise ValueError("the compressed content ends early")
+    return content
 
 
-def _joined(body: bytes) -> bytes:
-    """The chunks of a body; what a cut one lacks is lacking. Raises ValueError for a size that is
-    none.
-    """
-    chunks, place = list[bytes](), 0
+def _joined(body: bytes, *, truncated: bool) -> bytes:
+    """Return the chunks of a body. Raise ValueError for a size that is none, or for a cut one."""
+    chunks = list[bytes]()
+    place = 0
     while place < len(body):
-        if not (size := _CHUNK.match(body, place)):
+        size = _CHUNK.match(body, place)
+        if not size:
             raise ValueError(f"no size of a chunk at byte {place}")
-        if not (length := int(size[1], 16)):
-            break
+        length = int(size[1], 16)
+        if not length:
+            return b"".join(chunks)
         chunks.append(body[size.end() : size.end() + length])
         place = size.end() + length + 2
+    if not truncated:
+        raise ValueError("the last chunk is missing")
     return b"".join(chunks)
 
 
 def _is_binary(body: bytes) -> bool:
-    """Whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
+    """Return whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
     start = body[:LOOK]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
@@ -268,8 +335,8 @@ def _is_binary(body: bytes) -> bool:
 
 
 def decode(body: bytes, declared: str, *, is_html: bool) -> str:
-    """The text of bytes: UTF-8 if they are, else as the server or the page says if they can be,
-    else as they look.
+    """Return the text of bytes: UTF-8 if they are, else as the server or the page says if they can
+    be, else as they look.
 
     Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text
     counts for more.

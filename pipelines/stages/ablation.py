@@ -36,7 +36,7 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, Flops, of_config
 from electra.pretraining.flops import step_flops, training_flops, training_steps
-from electra.pretraining.phases import positions
+from electra.pretraining.phases import longest_row_read
 from electra.pretraining.trainer import Launch, Trained
 from electra.storage import run_dir
 from electra.storage.manifest import read_sealed, verify_manifest, write_manifest, write_sealed
@@ -394,7 +394,7 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         for name, weight in weights.items():
             weight.copy_(tensors[name])
     part = f"point-{point:g}"
-    seen = positions(arm.config.pretrain, step, trained.steps)
+    seen = longest_row_read(arm.config.pretrain, step, trained.steps)
     config = config_json(
         arm.config.encoder,
         rows.tokenizer.vocab_size,

@@ -37,7 +37,7 @@ class Announcer:
     def __call__(self, step: StepDone) -> None:
         """Take note of a step of this process."""
         device = step.world.device
-        count = step.done - step.begun
+        count = step.done - step.phase_start
         settled = SETTLED if device.type == "cuda" else 1
         if count not in {settled, settled + TIMED}:
             return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.card import retold
+from electra.card import rewrite_card
 from electra.config import plain
 from electra.errors import UserError
 from electra.files import read_json, read_jsonl, write_atomic
@@ -157,7 +157,7 @@ def write(stage: str, name: str, params: Params) -> None:
             quoted = ", ".join(map(json.dumps, card.example))
             for generic in TEXTS:
                 old = old.replace(generic, quoted)
-        write_atomic(path, retold(old, front, card.title, text, card.settings))
+        write_atomic(path, rewrite_card(old, front, card.title, text, card.settings))
 
 
 def name_of(folder: str) -> str:

@@ -302,6 +302,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 if bad > HOPELESS:
                     check_quarantine([*firsts.values()], bad, counts["rows"], job.quarantine)
                 continue
+            if item.lost_templates:
+                counts["changed_templates"] += item.lost_templates
             lines_before = counts["lines"]
             text = clean(item.text, cleaning, counts)
             if not text:

@@ -24,7 +24,7 @@ from electra.nn import huggingface as hf
 from electra.nn.hf_names import architecture_of, config_json
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.corruption import SpecialIds, mask
-from electra.pretraining.dataloader import Data, Feed, part
+from electra.pretraining.dataloader import BatchLoader, Data, slice_batch
 from electra.pretraining.evaluation import weakness
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Batch, Pretraining
@@ -328,8 +328,10 @@ def show_examples(
     """
     if config.objective.name not in {"electra", "electra_15"}:
         return []
-    batch = Feed(rows.valid_rows, config, next(model.parameters()).device, "examples").batch(0)
-    batch = part(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
+    batch = BatchLoader(rows.valid_rows, config, next(model.parameters()).device, "examples").batch(
+        0
+    )
+    batch = slice_batch(batch, 0, max(1, len(batch.ids_BT) // EXAMPLES))
     spell = rows.tokenizer.spell
     pieces = [spell([number])[0] for number in range(rows.tokenizer.vocab_size)]
     # Where the networks were compiled: these shapes are new, and a dozen rows are not worth minutes

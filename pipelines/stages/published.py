@@ -13,6 +13,7 @@ from typing import Any
 from electra.card import model_card
 from electra.data import tokenizer as tokenizers
 from electra.files import atomic_folder, read_object, write_json
+from electra.finetuning.folder import load_tokenizer
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, open_folder, verify_folder, write_folder
 from electra.storage.manifest import write_manifest
@@ -29,7 +30,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     facts = {"source": verify_folder(folder)}
     warn_of_changes(folder, facts["source"], Path("runs") / f"published-{name}" / "source.json")
     with atomic_folder(BUILD / "models" / name) as temporary:
-        tokenizer = tokenizers.load(folder)
+        tokenizer = load_tokenizer(source)
         tokenizers.save(tokenizer, temporary / "tokenizer")
         files = tokenizers.read_files(temporary / "tokenizer", source.trained_positions)
         config = config_json(

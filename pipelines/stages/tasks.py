@@ -28,6 +28,7 @@ from pipelines.sources import (
     squad,
 )
 from pipelines.sources.paths import require_folder
+from pipelines.sources.streams import Skipped
 from pipelines.stages import BUILD, RESULTS
 from pipelines.stages.inputs import require_task_files
 from pipelines.stages.progress_bar import ProgressBar, print_left_out
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
 Row = dict[str, Any]
-Split = tuple[str, str, Iterator[Row | Rejected]]  # task, split, rows
+Split = tuple[str, str, Iterator[Row | Rejected | Skipped]]  # task, split, rows
 
 
 def run(name: str, params: "Params", tracker: "Tracker") -> None:
@@ -63,13 +64,18 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     total = 0
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
-            shown = _with_progress(rows, task, progress)
+            skipped = list[Skipped]()
+            shown = _with_progress(rows, task, progress, skipped)
             kept, bad = read_split(task, split, shown, where, source.quarantine)
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             quarantine += bad
             total += len(kept)
             counts = {"rows": len(kept), "quarantined": len(bad)}
             tasks.setdefault(task, {})[split] = counts
+            if skipped:
+                counts["without_label"] = len(skipped)
+                fact = f"{len(skipped):,} rows of {task} {split}"
+                print(f"warning: {where}: {fact} have no label and are left out", file=sys.stderr)
             if split == "train":
                 training_inputs = set(map(hash_input, kept))
             elif "train" in tasks[task]:
@@ -94,10 +100,15 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
 
 
 def _with_progress(
-    rows: Iterator[Row | Rejected], task: str, progress: ProgressBar
-) -> Iterator[Row | Rejected]:
+    rows: Iterator[Row | Rejected | Skipped],
+    task: str,
+    progress: ProgressBar,
+    skipped: list[Skipped],
+) -> Iterator[Row | Rejected | Skipped]:
     for row in rows:
         progress.update(progress.done + 1, task=task)
+        if isinstance(row, Skipped):
+            skipped.append(row)
         yield row
 
 
@@ -108,7 +119,11 @@ def hash_input(row: Row) -> int:
 
 
 def read_split(
-    task: str, split: str, rows: Iterable[Row | Rejected], where: str, config: QuarantineConfig
+    task: str,
+    split: str,
+    rows: Iterable[Row | Rejected | Skipped],
+    where: str,
+    config: QuarantineConfig,
 ) -> tuple[list[Row], list[dict[str, str]]]:
     """Return the good and the bad rows of a split.
 
@@ -120,7 +135,7 @@ def read_split(
     for row in rows:
         if isinstance(row, Rejected):
             bad.append(asdict(row))
-        else:
+        elif not isinstance(row, Skipped):
             kept.append(row)
     count = len(kept) + len(bad)
     tolerated = config.tolerated(count)
@@ -166,12 +181,11 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
 
 
 def _official_splits(glue_folder: str | None, squad_folder: str | None) -> Iterator[Split]:
-    for task, split, path in glue.official(glue_folder, squad_folder):
-        if path.is_file():
-            if task in squad.FILES:
-                yield task, split, squad.read_json(path)
-            else:
-                yield task, split, glue.read_tsv(path, task, split)
+    for task, split, path in glue.find_official(glue_folder, squad_folder):
+        if task in squad.FILES:
+            yield task, split, squad.read_questions(path)
+        else:
+            yield task, split, glue.read_tsv(path, task, split)
 
 
 def hub_splits(source: HubTasks, where: str) -> Iterator[Split]:

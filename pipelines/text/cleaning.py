@@ -20,10 +20,11 @@ from electra.config import Amount, BelowOne, Count, Settings
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    """One text of a corpus."""
+    """One text of a corpus, and how many templates of a wiki were removed from its sentences."""
 
     id: str
     text: str
+    lost_templates: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class QuarantineConfig(Settings):
     handful: Amount = 5
 
     def tolerated(self, rows: int) -> int:
-        """The number of bad rows that `rows` rows may have."""
+        """Return the number of bad rows that `rows` rows may have."""
         return max(self.handful, int(self.fraction * rows))
 
 
@@ -93,7 +94,7 @@ class CleaningConfig(Settings):
 
     @property
     def filters(self) -> bool:
-        """Whether whole documents are judged by what they say."""
+        """Return whether whole documents are judged by what they say."""
         return (
             bool(self.language or self.decontaminate)
             or self.quality != "none"
@@ -138,13 +139,16 @@ _MARKED_UP = re.compile(rf"{_TAG}|{_MARKUP[0][1].pattern}", re.IGNORECASE)
 
 
 def looks_marked_up(text: str) -> bool:
-    """Whether a text holds a tag or an entity of HTML, which `markup: true` removes and decodes."""
+    """Return whether a text holds a tag or an entity of HTML, which `markup: true` removes and
+    decodes.
+    """
     return ("<" in text or "&" in text) and _MARKED_UP.search(text) is not None
 
 
 def _without_tags(text: str) -> tuple[str, int]:
-    """The text with a space for each comment and each tag, and how many there were."""
-    parts, start = [], 0
+    """Return the text with a space for each comment and each tag, and how many there were."""
+    parts = []
+    start = 0
     for comment in _COMMENT.finditer(text):
         if comment[1]:
             parts.append(text[start : comment.start()])
@@ -155,11 +159,11 @@ def _without_tags(text: str) -> tuple[str, int]:
 
 
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
-    """The text as clean lines, or "" when nothing worth keeping is left; what is dropped is added
-    to `counts`.
+    """Return the text as clean lines, or "" when nothing worth keeping is left. What is dropped is
+    added to `counts`.
 
     Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines +
-    lines_of_documents; empty_documents, short_documents; changed_control_characters,
+    lines_of_documents, empty_documents, short_documents, changed_control_characters,
     changed_markup.
     """
     text = _LINE_ENDS.sub("\n", text)
@@ -175,19 +179,21 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     counts["changed_control_characters"] += controls
     if config.unicode != "none":
         text = unicodedata.normalize(config.unicode, text)
-    lines, seen, read = [], set(), 0
+    lines = []
+    earlier = set()
+    read = 0
     for line in text.split("\n"):
         if not (line := " ".join(line.split())):  # runs of any white space become one space
             continue
         read += 1
         if len(line) < config.minimum_line:
             counts["short_lines"] += 1
-        elif config.duplicate_lines == "drop" and line in seen:
+        elif config.duplicate_lines == "drop" and line in earlier:
             counts["duplicate_lines"] += 1
         else:
             lines.append(line)
             if config.duplicate_lines == "drop":
-                seen.add(line)
+                earlier.add(line)
     counts["lines_read"] += read
     kept = "\n".join(lines)
     if lines and len(kept) >= config.minimum_document:

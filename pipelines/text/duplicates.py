@@ -34,7 +34,8 @@ class FirstOccurrences:
         start = 0
         for keys in arrays:
             records = np.empty(len(keys), RECORD)
-            records["key"], records["position"] = keys, np.arange(start, start + len(keys))
+            records["key"] = keys
+            records["position"] = np.arange(start, start + len(keys))
             start += len(keys)
             bucket = (keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
             order = np.argsort(bucket, kind="stable")
@@ -47,7 +48,7 @@ class FirstOccurrences:
         self._repeated = [_repeated(file) for file in files]
 
     def keep(self, start: int, count: int) -> NDArray[np.bool_]:
-        """Which of `count` keys from position `start` on occur for the first time."""
+        """Return which of `count` keys from position `start` on occur for the first time."""
         kept = np.ones(count, dtype=np.bool_)
         for positions in self._repeated:
             first, last = np.searchsorted(
@@ -58,8 +59,8 @@ class FirstOccurrences:
 
 
 def _repeated(file: Path) -> NDArray[Any]:
-    """The positions of a bucket's records, sorted, but for the first of each key; they replace the
-    bucket on disk.
+    """Return the positions of a bucket's records, sorted, but for the first of each key. They
+    replace the bucket on disk.
     """
     if not file.exists():
         return np.empty(0, dtype="<u8")

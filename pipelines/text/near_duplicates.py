@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from pipelines.text.ngrams import Hashes, mix, ngrams
 
 NGRAM = 5
-BANDS, ROWS = 14, 8
+BANDS = 14
+ROWS = 8
 BLOCK = 1 << 10  # n-grams at once: their values under all hash functions fit a processor's cache
 _RANDOM = mix(np.arange(1, 2 * BANDS * ROWS + 1, dtype=np.uint64)) >> np.uint64(32)
 _FACTORS, _OFFSETS = _RANDOM.astype(np.uint32).reshape(2, BANDS * ROWS, 1)
@@ -27,7 +28,7 @@ _FACTORS |= np.uint32(1)
 
 
 def band_keys(words: Hashes) -> Hashes:
-    """[BANDS] keys of a text by its words' hashes; texts that share one are near-duplicates."""
+    """Return [BANDS] keys of a text's words. Texts that share one are near-duplicates."""
     grams = ngrams(words, min(NGRAM, max(1, len(words))))
     values = (grams >> np.uint64(32)).astype(np.uint32)
     least = np.full(BANDS * ROWS, 0xFFFFFFFF, np.uint32)

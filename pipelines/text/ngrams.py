@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 BLOCK = 1 << 18  # characters that are looked at together: some 60 bytes of memory each
 LIKELY = 24  # bits of a table that sieves what is looked up: 16 MB
-BASE, STEP = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93  # odd numbers without a pattern
+BASE = 0x9E3779B97F4A7C15  # odd numbers without a pattern
+STEP = 0xD6E8FEB86659FD93
 # what a character is: between words, of a word, a word by itself, or part of what it follows
 _WORDLESS, _LETTER, _WORD, _MARK = range(4)
 WITHOUT_SPACES = (  # ranges of code points
@@ -46,18 +47,18 @@ def mix(values: Hashes) -> Hashes:
 
 
 def words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
-    """(the hash of each word of a text, in order; its length in characters)."""
+    """Return the hash of each word of a text, in order, and its length in characters."""
     hashes, lengths = zip(*map(_words, _blocks(text)), strict=True)
     return np.concatenate(hashes), np.concatenate(lengths)
 
 
 def ngrams(hashes: Hashes, n: int) -> Hashes:
-    """The hash of the n words from each on: as many as there are words, less n - 1."""
+    """Return the hash of the n words from each on: as many as there are words, less n - 1."""
     count = max(0, len(hashes) - n + 1)
-    found = np.full(count, n, np.uint64)
+    grams = np.full(count, n, np.uint64)
     for offset in range(n):
-        found = found * np.uint64(STEP) + hashes[offset : offset + count]
-    return mix(found)
+        grams = grams * np.uint64(STEP) + hashes[offset : offset + count]
+    return mix(grams)
 
 
 class NgramSet:
@@ -70,17 +71,17 @@ class NgramSet:
         self._likely[self.hashes >> np.uint64(64 - LIKELY)] = True
 
     def find(self, others: Hashes) -> NDArray[np.int64]:
-        """The places in `hashes` of those of the others that are there."""
+        """Return the places in `hashes` of those of the others that are there."""
         others = others[self._likely[others >> np.uint64(64 - LIKELY)]]
         places = np.searchsorted(self.hashes, others)
         inside = places < len(self.hashes)
-        found: NDArray[np.int64] = places[inside][self.hashes[places[inside]] == others[inside]]
-        return found
+        known: NDArray[np.int64] = places[inside][self.hashes[places[inside]] == others[inside]]
+        return known
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """A text in pieces of at most BLOCK characters, cut before a space or line; where there is
-    none, anywhere.
+    """Yield a text in pieces of at most BLOCK characters, cut before a space or line. Where there
+    is none, anywhere.
     """
     start = 0
     while len(text) - start > BLOCK:
@@ -134,10 +135,10 @@ def _kind(char: str) -> int:
 
 @functools.cache
 def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """BASE^i and BASE^-i, modulo 2^64, for i below `count`."""
-    found = []
+    """Return BASE^i and BASE^-i, modulo 2^64, for i below `count`."""
+    both = []
     for factor in (BASE, pow(BASE, -1, 1 << 64)):
         powers = np.full(count, factor, np.uint64)
         powers[:1] = 1
-        found.append(np.cumprod(powers, dtype=np.uint64))
-    return found[0], found[1]
+        both.append(np.cumprod(powers, dtype=np.uint64))
+    return both[0], both[1]

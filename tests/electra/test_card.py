@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from electra.card import model_card, retold
+from electra.card import model_card, rewrite_card
 
 SAYS = {
     "discriminator": r"the +0\.\d\d\nchef +0\.\d\d\nate +0\.\d\d\nthe +0\.\d\d\nmeal +0\.\d\d\n",
@@ -36,5 +36,5 @@ def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere() -> N
     assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n")
     (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)
     assert json.loads(facts) == {"a": {"é": 0.5}, "b": 1} and "é" in facts
-    again = retold(card, "tags: [electra]\n", "A title", "", {"b": 1, "a": {"é": 0.5}})
+    again = rewrite_card(card, "tags: [electra]\n", "A title", "", {"b": 1, "a": {"é": 0.5}})
     assert again == card

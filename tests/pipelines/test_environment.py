@@ -49,27 +49,33 @@ def variables_of(project: Path, *before: str, **variables: str) -> dict[str, str
     return values
 
 
-def test_every_python_of_the_environment_has_the_settings_of_the_tools(project: Path) -> None:
-    values = variables_of(project, **FRESH)
-    assert values["DO_NOT_TRACK"] == values["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert values["MLFLOW_WORKERS"] == "1"
-    assert values["PREFECT_HOME"] == f"{project}/.prefect"
-    assert values["DVC_SITE_CACHE_DIR"] == f"{project}/.dvc-site"
-
-
-def test_what_the_user_has_set_wins(project: Path) -> None:
-    given = {
-        "PREFECT_HOME": "/elsewhere",
-        "PREFECT_PROFILE": "mine",
-        "MLFLOW_WORKERS": "4",
-        "LOGNAME": "anna",
-    }
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {},
+            {
+                "DO_NOT_TRACK": "true",
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+                "MLFLOW_WORKERS": "1",
+                "PREFECT_HOME": "{project}/.prefect",
+                "DVC_SITE_CACHE_DIR": "{project}/.dvc-site",
+            },
+        ),
+        (
+            {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"},
+            {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"},
+        ),
+        # a profile of another home would hide the login
+        ({"PREFECT_PROFILE": "cloud"}, {"PREFECT_PROFILE": None}),
+    ],
+)
+def test_every_python_has_the_settings_of_the_tools_and_the_users_win(
+    project: Path, given: dict[str, str], expected: dict[str, str | None]
+) -> None:
     values = variables_of(project, **FRESH, **given)
-    assert values.items() >= given.items()
-
-
-def test_a_profile_of_another_home_does_not_hide_the_login(project: Path) -> None:
-    assert "PREFECT_PROFILE" not in variables_of(project, **FRESH, PREFECT_PROFILE="cloud")
+    for name, value in expected.items():
+        assert values.get(name) == (value and value.format(project=project))
 
 
 def test_warnings_are_no_errors_of_the_tools(project: Path) -> None:
@@ -103,26 +109,37 @@ def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path: Path) -
     assert values["PREFECT_HOME"] == f"{tmp_path}/new/.prefect"
 
 
-@pytest.mark.slow
-@needs_root
-def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
-    """As in a container that is started with `--user`: also with a private umask, and a plain C
-    locale.
-    """
-    copy = project.parent / "other"
+def repeat_and_sync(project: Path, name: str, *before: str, **variables: str) -> Path:
+    """Run the smoke model with MLflow in a copy of the project, and send its record."""
+    copy = project.parent / name
     shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
     params = copy / "params.yaml"
     params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
     make_venv(copy)
-    subprocess.run(["chown", "-R", "12345:12345", copy], check=True)
-    line = "umask 077; cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
-    command = [*NOBODY, "sh", "-c", line, "sh", str(copy)]
-    values = {"PATH": os.defpath, "LC_ALL": "C"}
+    if before:
+        subprocess.run(["chown", "-R", "12345:12345", copy], check=True)
+    line = "umask 077; cd $1; . .venv/bin/activate; "
+    line += "dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
     done = subprocess.run(
-        command, env=values, capture_output=True, text=True, check=False, timeout=600
+        [*before, "sh", "-c", line, "sh", str(copy)],
+        env={"PATH": os.defpath, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
-    assert (copy / "mlflow.db").is_file() and not list((copy / "runs" / "tracking").iterdir())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return copy
+
+
+@pytest.mark.slow
+@needs_root
+def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
+    """As in a container that is started with `--user`, in a plain C locale."""
+    copy = repeat_and_sync(project, "other", *NOBODY, LC_ALL="C")
+    assert (copy / "mlflow.db").is_file()
+    assert not list((copy / "runs" / "tracking").iterdir())
 
 
 @pytest.mark.slow
@@ -130,14 +147,10 @@ def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(
     project: Path, tmp_path: Path
 ) -> None:
     """All at once, as docs/operate.md lists them."""
-    copy = project.parent / "strange"
-    shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
-    params = copy / "params.yaml"
-    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
-    make_venv(copy)
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")
     strange = {
+        "HOME": str(tmp_path),
         "MLFLOW_TRACKING_URI": "sqlite:///mlflow.db",
         "MLFLOW_EXPERIMENT_NAME": "other",
         "MLFLOW_EXPERIMENT_ID": "7",
@@ -148,15 +161,7 @@ def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(
         "PYTHONPATH": str(tmp_path),
         "OMP_NUM_THREADS": "64",
     }
-    line = (
-        "cd $1; . .venv/bin/activate; dvc repro pipelines/dvc.yaml:pretrain@smoke && electra sync"
-    )
-    values = {"PATH": os.defpath, "HOME": str(tmp_path), **strange}
-    command = ["sh", "-c", line, "sh", str(copy)]
-    done = subprocess.run(
-        command, env=values, capture_output=True, text=True, check=False, timeout=600
-    )
-    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stdout + done.stderr
+    copy = repeat_and_sync(project, "strange", **strange)
     client, experiment = recorder.client(f"sqlite:///{copy}/mlflow.db")
     runs = {run.info.run_name: run.info.status for run in client.search_runs([experiment])}
     assert runs["pretrain@smoke"] == "FINISHED"

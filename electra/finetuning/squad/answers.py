@@ -71,7 +71,7 @@ class Candidates:
 
 
 def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> list[dict[str, Any]]:
-    """Return the n best spans in the official form; a span's logits are its log-probabilities,
+    """Return the n best spans in the official form. A span's logits are its log-probabilities,
     which add up to its score.
     """
     result: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> l
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
-    """Return the candidates of several runs with their mean probabilities; one that a run's beam
+    """Return the candidates of several runs with their mean probabilities. One that a run's beam
     left out has none there.
 
     Null scores: the mean probability that there is no answer, as a logit again (without the
@@ -117,7 +117,7 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
 def choose(questions: EncodedQuestions, found: Candidates, config: SquadConfig) -> list[Answer]:
     """Return the answer to every question.
 
-    The null score is the least over a question's windows of the answerability logit; without that
+    The null score is the least over a question's windows of the answerability logit. Without that
     head it is log p([CLS], [CLS]) less the score of the best span, as BERT has it.
     """
     question_W = np.array([window.question for window in questions.windows])

@@ -73,7 +73,7 @@ class SpanFinder(Network):
     def _end_after(
         self, start_B: Tensor, hidden_BTH: Tensor, second_BTM: Tensor, batch: PaddedBatch
     ) -> Tensor:
-        """Return the end's logits (B, T) given a start; `second_BTM` is the MLP's half of all
+        """Return the end's logits (B, T) given a start. `second_BTM` is the MLP's half of all
         positions.
         """
         first_BM = self.end.first(
@@ -139,7 +139,7 @@ class SpanFinder(Network):
         }
 
     def _top(self, log_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the K best values and positions; -inf and 0 where there are fewer than K."""
+        """Return the K best values and positions. -inf and 0 where there are fewer than K."""
         score_BK, position_BK = log_BT.topk(min(self.beam, log_BT.shape[1]), dim=-1)
         missing = self.beam - score_BK.shape[1]
         return F.pad(score_BK, (0, missing), value=float("-inf")), F.pad(position_BK, (0, missing))

@@ -136,7 +136,7 @@ class QuestionAnswering(TaskKind):
     def score(
         self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
     ) -> dict[str, float]:
-        """Return exact match and F1 as the official scripts give them; answers are as handed in,
+        """Return exact match and F1 as the official scripts give them. Answers are as handed in,
         empty where there is none.
         """
         for key, text in answers.items():

@@ -45,7 +45,7 @@ def f1(predicted: str, gold: str, version: Version) -> float:
 
 
 def golds(row: Mapping[str, Any], version: Version) -> list[str]:
-    """Return the texts a prediction is compared with; `[""]` for a question without an answer
+    """Return the texts that a prediction is compared with: `[""]` for a question without an answer
     (2.0).
     """
     texts = [answer["text"] for answer in row["answers"]]

@@ -43,7 +43,7 @@ class EncodedQuestions(Encoded):
 
 
 def check_row(row: Row, where: str) -> None:
-    """Raise BadInput for a row without text, or with an answer that does not stand where it says."""
+    """Raise BadInput for a row without text, or with an answer that is not where it says."""
     context = row.get("context")
     if not isinstance(context, str) or not isinstance(row.get("question"), str):
         raise BadInput(
@@ -102,7 +102,7 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Encode
 
 
 def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return the first and last piece that the first gold answer touches; None if it has none."""
+    """Return the first and last piece that the first gold answer touches, or None."""
     if row["impossible"]:
         return None
     begin = row["answers"][0]["start"]
@@ -112,7 +112,7 @@ def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] 
 
 
 def _cuts(pieces: int, room: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
-    """Return (first, count, owned) of each window over a context of so many pieces; windows overlap
+    """Return (first, count, owned) of each window over a context of so many pieces. Windows overlap
     by room - stride.
     """
     firsts = [0]

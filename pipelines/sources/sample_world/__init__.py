@@ -17,14 +17,14 @@ ARTICLES = 27_000
 
 
 def write_articles(folder: Path, seed: int, without: Sequence[str] = ()) -> None:
-    """Write `articles.jsonl`: one {"id", "text"} document a line, sentences as lines of the text."""
+    """Write `articles.jsonl`: {"id", "text"} documents with sentences as lines of the text."""
     write_jsonl(
         folder / "articles.jsonl", documents(build(seed), seed, ARTICLES, held_out(seed), without)
     )
 
 
 def held_out(seed: int) -> Iterator[str]:
-    """All that each dev and test row says, its texts in one: no article may say the same."""
+    """Yield all that each dev and test row says, its texts in one: no article may say the same."""
     for task in TASKS:
         for split in splits(task)[1:]:
             yield from (f"{a} {b}" for a, b, _ in rows(seed, task, split))

@@ -9,6 +9,7 @@ No article has the shape of a task's row: none is a pair of sentences, or a text
 on it, and none is false. What a dev or test row says as a whole, no article says.
 """
 
+import itertools
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -34,12 +35,12 @@ VERDICTS = (
 def documents(
     world: World, seed: int, count: int, held_out: Iterable[str] = (), without: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    """The corpus as {id, text} documents; sentences are lines.
+    """Return the corpus as {id, text} documents. Sentences are lines.
 
     `held_out` are the texts of rows that will be asked: an article that has all sentences of one is
-    drawn again. `without` names what to leave out: reviews; questions and their answers;
-    introductions, after which somebody is called by what it is; rewording, without which what is
-    told again is told in the same words.
+    drawn again. `without` names what to leave out: reviews, questions and their answers,
+    introductions (after which somebody is called by what it is), or rewording (without which what
+    is told again is told in the same words).
     """
     rows_of: dict[str, list[set[str]]] = {}
     for text in held_out:
@@ -51,19 +52,20 @@ def documents(
         while True:
             text = "\n".join(article(world, rng, without))
             said = set(sentences(text))
-            if not any(row <= said for line in said for row in rows_of.get(line, ())):
+            rows = itertools.chain.from_iterable(rows_of.get(line, ()) for line in said)
+            if not any(row <= said for row in rows):
                 break
         found.append({"id": f"article-{i}", "text": text})
     return found
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in small letters."""
+    """Return the sentences of a text in small letters."""
     return re.findall(r"\w[^.?!]*[.?!]", text.lower())
 
 
 def article(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
-    """One article; a fifth are reviews."""
+    """Return one article. A fifth are reviews."""
     return (
         review(world, rng)
         if rng.random() < 0.2 and "reviews" not in without
@@ -72,8 +74,8 @@ def article(world: World, rng: random.Random, without: Sequence[str] = ()) -> li
 
 
 def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> list[str]:
-    """Two or three facts of two beings, told and then told again in any order; drawn again until it
-    fits a row.
+    """Return two or three facts of two beings, told and then told again in any order. They are
+    drawn again until they fit a row.
     """
     kind = rng.choices(("deed", "alike", "introduction"), (3, 4, 3))[0]
     if "introductions" in without and kind == "introduction":
@@ -103,9 +105,11 @@ def report(world: World, rng: random.Random, without: Sequence[str] = ()) -> lis
 
 
 def review(world: World, rng: random.Random) -> list[str]:
-    """What was thought of one thing, at times after the deed itself: all praise or all blame."""
-    deed, good = world.happening(rng.choice(world.beings), "deed", rng), rng.random() < 0.5
-    right, wrong = (PRAISE, BLAME) if good else (BLAME, PRAISE)
+    """Return what was thought of one thing, at times after the deed itself: all praise or all
+    blame.
+    """
+    deed = world.happening(rng.choice(world.beings), "deed", rng)
+    right, wrong = (PRAISE, BLAME) if rng.random() < 0.5 else (BLAME, PRAISE)
     lines = [deed.tell(rng)] if rng.random() < 0.3 else []
     for line in (verdict(deed, right, wrong, rng) for _ in range(8)):
         if length("\n".join([*lines, line])) <= ROOM:
@@ -114,8 +118,8 @@ def review(world: World, rng: random.Random) -> list[str]:
 
 
 def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> str | None:
-    """`the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else here,
-    or None.
+    """Return `the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else
+    here, or None.
     """
     for known in told:
         fits = (
@@ -129,7 +133,7 @@ def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> st
 
 
 def retell(fact: Fact, told: str, rng: random.Random, without: Sequence[str] = ()) -> str:
-    """The same fact as a question and its answer, or in other words."""
+    """Return the same fact as a question and its answer, or in other words."""
     if rng.random() < 0.3 and "questions" not in without:
         question, slot = fact.ask(rng)
         return f"{question} {sentence(fact.answer(slot, rng))}."
@@ -143,8 +147,8 @@ def retell(fact: Fact, told: str, rng: random.Random, without: Sequence[str] = (
 
 
 def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> str:
-    """What folk thought of the thing of a deed: `right` words of judgement, and at times not a
-    `wrong` one.
+    """Return what folk thought of the thing of a deed: `right` words of judgement, and at times not
+    a `wrong` one.
     """
     words = dict(zip("abc", rng.sample(right, 3), strict=True), x=rng.choice(wrong))
     template = rng.choice(VERDICTS)
@@ -154,5 +158,5 @@ def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.
 
 
 def length(text: str) -> int:
-    """Words and punctuation marks, about what the tokenizer will count."""
+    """Count words and punctuation marks: about what the tokenizer will count."""
     return len(re.findall(r"\w+|[^\w\s]", text))

@@ -15,7 +15,7 @@ from pipelines.sources.sample_world.articles import verdict
 from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PRAISE, RELATIONS
 from pipelines.sources.sample_world.world import Being, Fact, World, build, sentence, stream
 
-TRAIN, DEV, TEST = 1000, 400, 100
+SIZES = {"train": 1000, "dev": 400, "test": 100}
 Row = tuple[str, str, str]  # first sentence, second sentence or "", label
 
 
@@ -30,25 +30,24 @@ def write_glue(folder: Path, seed: int) -> None:
 
 
 def splits(task: str) -> tuple[str, ...]:
-    """The splits of a task, as GLUE names them."""
+    """Return the splits of a task, as GLUE names them."""
     if task == "MNLI":
         return ("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
     return ("train", "dev", "test")
 
 
 def rows(seed: int, task: str, split: str) -> list[Row]:
-    """The rows of one split of a task."""
-    kind, maker = split.split("_")[0], TASKS[task]
-    rng, part = stream(seed, f"{task}/{split}"), build(seed).part(kind)
-    made = [
-        maker(part, split, i, rng) for i in range({"train": TRAIN, "dev": DEV, "test": TEST}[kind])
-    ]
-    rng.shuffle(made)
-    return made
+    """Return the rows of one split of a task."""
+    kind = split.split("_")[0]
+    rng = stream(seed, f"{task}/{split}")
+    part = build(seed).part(kind)
+    result = [TASKS[task](part, split, i, rng) for i in range(SIZES[kind])]
+    rng.shuffle(result)
+    return result
 
 
 def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.5) -> Fact:
-    """A fact of its portrait or something that happens to it."""
+    """Return a fact of its portrait or something that happens to it."""
     relation = rng.choice(
         ("deed", "deed", "mood") if rng.random() < events else world.relations(being)
     )
@@ -56,24 +55,24 @@ def some_fact(world: World, being: Being, rng: random.Random, events: float = 0.
 
 
 def unlike(world: World, being: Being, known: set[str], rng: random.Random) -> Fact:
-    """A fact about a being of any relation but the known ones."""
+    """Return a fact about a being of any relation but the known ones."""
     free = [relation for relation in [*world.relations(being), *EVENTS] if relation not in known]
     return world.something(being, rng.choice(free), rng)
 
 
 def another(world: World, being: Being, rng: random.Random) -> Being:
-    """Any other being."""
+    """Return any other being."""
     return rng.choice([other for other in world.beings if other is not being])
 
 
 def retold(fact: Fact, rng: random.Random) -> tuple[str, str]:
-    """A fact in two different sentence forms."""
+    """Return a fact in two different sentence forms."""
     first, second = rng.sample(RELATIONS[fact.relation].statements, 2)
     return fact.fill(first, rng), fact.fill(second, rng)
 
 
 def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Is the sentence one that the world could say: word order, missing words, words of the wrong
+    """Ask whether the world could say a sentence: word order, missing words, words of the wrong
     class.
     """
     fact = some_fact(world, rng.choice(world.beings), rng)
@@ -95,10 +94,11 @@ def cola(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Praise or blame."""
+    """Ask for praise or blame."""
     half = len(PRAISE) // 2
     known = slice(0, half) if split == "train" else slice(half, None)
-    good, bad = PRAISE[known], BLAME[known]
+    good = PRAISE[known]
+    bad = BLAME[known]
     if i % 2:
         good, bad = bad, good
     text = verdict(world.happening(rng.choice(world.beings), "deed", rng), good, bad, rng)
@@ -106,7 +106,7 @@ def sst(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Do two reports say the same."""
+    """Ask whether two reports say the same."""
     fact = some_fact(world, rng.choice(world.beings), rng, 0.8)
     one, two = retold(fact, rng)
     if i % 2 == 0:
@@ -115,7 +115,9 @@ def mrpc(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """How many of the four parts of two reports agree: who, what was done, the thing, the place."""
+    """Ask how many of the four parts of two reports agree: who, what was done, the thing, the
+    place.
+    """
     same = i % 5
     fact = world.happening(rng.choice(world.beings), "deed", rng)
     changed = rng.sample(("who", "did", "thing", "spot"), 4 - same)
@@ -130,7 +132,7 @@ def stsb(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Do two questions ask the same."""
+    """Ask whether two questions ask the same."""
     fact = some_fact(world, rng.choice(world.beings), rng)
     question, slot = fact.ask(rng)
     if i % 2:
@@ -146,7 +148,7 @@ def qqp(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def passage(world: World, rng: random.Random, size: int, events: float = 0.4) -> list[Fact]:
-    """Two or three facts about two beings, the first two often of one relation."""
+    """Return two or three facts about two beings, the first two often of one relation."""
     one, two = rng.sample(world.beings, 2)
     first = some_fact(world, one, rng, events)
     same = rng.random() < 0.6 and first.relation in [*world.relations(two), *EVENTS]
@@ -160,8 +162,8 @@ def passage(world: World, rng: random.Random, size: int, events: float = 0.4) ->
 
 
 def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Does the text support the statement, deny it, or not speak of it. Matched: portraits;
-    mismatched: events.
+    """Ask whether the text supports the statement, denies it, or does not speak of it. Matched:
+    portraits. Mismatched: events.
     """
     facts = passage(world, rng, 2, 0.7 if "mismatched" in split else 0.2)
     text = " ".join(fact.tell(rng) for fact in facts)
@@ -178,7 +180,7 @@ def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Does the sentence answer the question."""
+    """Ask whether the sentence answers the question."""
     fact = some_fact(world, rng.choice(world.beings), rng)
     question, _ = fact.ask(rng)
     if i % 2:
@@ -193,7 +195,7 @@ def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Does a longer text support the statement."""
+    """Ask whether a longer text supports the statement."""
     facts = passage(world, rng, 3)
     text = " ".join(fact.tell(rng) for fact in facts)
     fact = rng.choice(facts)
@@ -203,7 +205,7 @@ def rte(world: World, split: str, i: int, rng: random.Random) -> Row:
 
 
 def wnli(world: World, split: str, i: int, rng: random.Random) -> Row:
-    """Whom does `the baker` mean: the text tells the trades or leaves them to knowledge of the
+    """Ask whom `the baker` means: the text tells the trades or leaves them to knowledge of the
     world.
     """
     while True:
@@ -229,9 +231,8 @@ STSB = (
     "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2|score",
     "{i}|sample|world|-|{i:04d}|none|none|{a}|{b}|{label}",
 )
-MNLI = "index|promptID|pairID|genre" + "".join(
-    f"|sentence{n}{of}" for of in ("_binary_parse", "_parse", "") for n in (1, 2)
-)
+_PARSES = "".join(f"|sentence1{of}|sentence2{of}" for of in ("_binary_parse", "_parse", ""))
+MNLI = f"index|promptID|pairID|genre{_PARSES}"
 # header and row of the training and dev files, and of the test files (None: the same less the
 # label)
 LAYOUTS = {
@@ -254,25 +255,21 @@ LAYOUTS = {
 
 
 def table(task: str, kind: str, rows: list[Row]) -> Iterator[list[str]]:
-    """The lines of a file of `kind` train, dev or test, cell by cell."""
+    """Yield the lines of a file of `kind` train, dev or test, cell by cell."""
     labelled, test = LAYOUTS[task]
-    head, line = (
-        labelled if kind != "test" else test or tuple(text.rpartition("|")[0] for text in labelled)
-    )
-    if task == "MNLI" and kind != "test":  # one annotator, or five
-        names = [*(f"label{n}" for n in range(1, 2 if kind == "train" else 6)), "gold_label"]
-        head, line = "|".join([head, *names]), "|".join([line, *["{label}"] * len(names)])
+    head, line = labelled
+    if kind == "test":
+        head, line = test or (text.rpartition("|")[0] for text in labelled)
+    elif task == "MNLI":
+        for number in range(1, 2 if kind == "train" else 6):  # one annotator, or five
+            head += f"|label{number}"
+            line += "|{label}"
+        head += "|gold_label"
+        line += "|{label}"
     if head:
         yield head.split("|")
     for i, (a, b, label) in enumerate(rows):
         star = "" if label == "1" else "*"
-        values = {
-            "i": i,
-            "even": 2 * i,
-            "odd": 2 * i + 1,
-            "a": a,
-            "b": b,
-            "label": label,
-            "star": star,
-        }
-        yield [cell.format(**values) for cell in line.split("|")]
+        ids = {"i": i, "even": 2 * i, "odd": 2 * i + 1}
+        cells = line.split("|")
+        yield [cell.format(**ids, a=a, b=b, label=label, star=star) for cell in cells]

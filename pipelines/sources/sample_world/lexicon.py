@@ -5,6 +5,7 @@ is a kind of fact with its slots, every way to state it and every way to ask for
 `{who}` is the being a sentence is about.
 """
 
+import itertools
 from dataclasses import dataclass
 from string import Formatter
 
@@ -23,7 +24,8 @@ KINDS = {
     "bug": concepts("bee moth wasp gnat beetle"),
 }
 TRADES = concepts(
-    "baker smith weaver miller potter tailor sailor farmer hunter fisher mason cook guard clerk doctor tinker"
+    "baker smith weaver miller potter tailor sailor farmer hunter fisher mason cook guard clerk "
+    "doctor tinker"
 )
 FOODS = concepts("plums bread cheese beans soup honey nuts pears fish rice cake corn peas figs")
 COLOURS = concepts("red blue green black white brown pink grey")
@@ -31,30 +33,32 @@ MUSIC = concepts("harp drum flute horn fiddle lute bell pipe")
 
 # What happens once, in one article.
 THINGS = concepts(
-    "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug knife/blade coat/cloak "
-    "hat/cap boat/ship"
+    "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug "
+    "knife/blade coat/cloak hat/cap boat/ship"
 )
 SPOTS = concepts(
-    "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest field/meadow mill bridge "
-    "gate tower"
+    "inn/tavern market/bazaar harbour/port barn/shed well/spring path/trail wood/forest "
+    "field/meadow mill bridge gate tower"
 )
 DEEDS = concepts(  # past:base
-    "bought:buy/purchased:purchase found:find/discovered:discover lost:lose/mislaid:mislay mended:mend/repaired:repair "
-    "made:make/built:build cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
+    "bought:buy/purchased:purchase found:find/discovered:discover "
+    "lost:lose/mislaid:mislay mended:mend/repaired:repair made:make/built:build "
+    "cleaned:clean/washed:wash sold:sell/traded:trade kept:keep/stored:store"
 )
 MOODS = concepts(
     "glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy"
 )
 
 # Words of praise and blame; what is praised in an article is praised throughout.
-PRAISE = [
-    *("good", "fine", "lovely", "sweet", "grand", "neat", "noble", "bright"),
-    *("superb", "fair", "dainty", "clever", "sturdy", "tender", "merry", "divine"),
-]
-BLAME = [
-    *("bad", "poor", "ugly", "sour", "vile", "crude", "mean", "dull"),
-    *("awful", "nasty", "shabby", "feeble", "rotten", "foul", "grim", "weak"),
-]
+_PRAISE = """
+    good fine lovely sweet grand neat noble bright
+    superb fair dainty clever sturdy tender merry divine
+"""
+_BLAME = """
+    bad poor ugly sour vile crude mean dull awful nasty shabby feeble rotten foul grim weak
+"""
+PRAISE = _PRAISE.split()
+BLAME = _BLAME.split()
 
 
 @dataclass(frozen=True)
@@ -67,22 +71,23 @@ class Relation:
 
 
 def relation(statements: str, **questions: str) -> Relation:
-    """A relation of `one / another` statements, and such questions by slot; its slots are as the
-    first statement's.
+    """Return a relation of `one / another` statements, and such questions by slot. Its slots are as
+    the first statement's.
     """
     stated = tuple(statements.split(" / "))
     slots = tuple(
         field for _, field, _, _ in Formatter().parse(stated[0]) if field and field != "who"
     )
-    asked = tuple(
-        (question, slot) for slot, forms in questions.items() for question in forms.split(" / ")
-    )
-    return Relation(slots, stated, asked)
+    asked = list[tuple[str, str]]()
+    for slot, forms in questions.items():
+        asked += [(question, slot) for question in forms.split(" / ")]
+    return Relation(slots, stated, tuple(asked))
 
 
 PORTRAIT = {
     "home": relation(
-        "{who} lives in {v}. / {who} dwells in {v}. / The home of {who} is in {v}. / {who} has a house in {v}.",
+        "{who} lives in {v}. / {who} dwells in {v}. / The home of {who} is in {v}. / "
+        "{who} has a house in {v}.",
         v="Where does {who} live? / Where does {who} dwell? / In which town is the home of {who}?",
     ),
     "kind": relation(
@@ -95,7 +100,8 @@ PORTRAIT = {
         v="What does {who} work as? / What is the trade of {who}? / What is {who} by trade?",
     ),
     "food": relation(
-        "{who} likes {v}. / {who} is fond of {v}. / {who} eats {v} each day. / The meal of {who} is {v}.",
+        "{who} likes {v}. / {who} is fond of {v}. / {who} eats {v} each day. / "
+        "The meal of {who} is {v}.",
         v="What does {who} like? / What does {who} eat each day? / What is {who} fond of?",
     ),
     "colour": relation(
@@ -128,7 +134,7 @@ EVENTS = {
 
 RELATIONS = PORTRAIT | EVENTS
 VALUES = {
-    "kind": tuple(kind for kinds in KINDS.values() for kind in kinds),
+    "kind": tuple(itertools.chain.from_iterable(KINDS.values())),
     "trade": TRADES, "food": FOODS, "colour": COLOURS, "music": MUSIC, "mood": MOODS,
     "did": DEEDS, "thing": THINGS, "spot": SPOTS,
 }  # fmt: skip

@@ -22,7 +22,8 @@ def write_squad(folder: Path, seed: int) -> None:
     """Write {train,dev}-v{1.1,2.0}.json below `folder`."""
     for version in ("1.1", "2.0"):
         for split, count in CONTEXTS.items():
-            paragraphs, titles = contexts(seed, version, split), range(0, count, 10)
+            paragraphs = contexts(seed, version, split)
+            titles = range(0, count, 10)
             data = [
                 {"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]}
                 for i in titles
@@ -34,14 +35,16 @@ def write_squad(folder: Path, seed: int) -> None:
 
 
 def contexts(seed: int, version: str, split: str) -> list[dict[str, Any]]:
-    """The contexts of one split, each with its questions."""
-    rng, part = stream(seed, f"squad/{version}/{split}"), build(seed).part(split)
+    """Return the contexts of one split, each with its questions."""
+    rng = stream(seed, f"squad/{version}/{split}")
+    part = build(seed).part(split)
     return [paragraph(part, version, f"{version}-{split}-{i}", rng) for i in range(CONTEXTS[split])]
 
 
 def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict[str, Any]:
-    """One context with its questions."""
-    lines, told = [], []
+    """Return one context with its questions."""
+    lines = []
+    told = []
     for fact in passage(world, rng, 3):
         shown = Fact(
             fact.relation,
@@ -50,7 +53,8 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
         )
         told.append(shown)
         lines.append(shown.tell(rng))
-    context, questions = " ".join(lines), []
+    context = " ".join(lines)
+    questions = []
     for i, k in enumerate(rng.sample(range(len(told)), QUESTIONS)):
         row: dict[str, Any] = {"id": f"{name}-{i}", "answers": []}
         if version == "2.0":
@@ -67,27 +71,24 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
 
 
 def untold(told: list[Fact], world: World, rng: random.Random) -> Fact:
-    """A fact of a being of the context that the context does not tell; it may tell the like of the
-    other being.
+    """Return a fact of a being of the context that the context does not tell. It may tell the like
+    of the other being.
     """
     known = {(fact.who.name, fact.relation) for fact in told}
     beings = {fact.who.name: fact.who for fact in told}.values()
-    likely = [
-        (being, fact.relation)
-        for being in beings
-        for fact in told
-        if (being.name, fact.relation) not in known
-    ]
-    others = [
-        (being, relation)
-        for being in beings
-        for relation in [*world.relations(being), *EVENTS]
-        if (being.name, relation) not in known
-    ]
+    likely = []
+    others = []
+    for being in beings:
+        likely += [(being, fact.relation) for fact in told]
+        others += [(being, relation) for relation in [*world.relations(being), *EVENTS]]
+    likely, others = (
+        [(being, relation) for being, relation in pairs if (being.name, relation) not in known]
+        for pairs in (likely, others)
+    )
     return world.something(*rng.choice(likely if likely and rng.random() < 0.7 else others), rng)
 
 
 def find(line: str, word: str) -> int:
-    """Where a word stands in a line, whole and in any case."""
+    """Return where a word stands in a line, whole and in any case."""
     spaced = f" {line.lower()}".replace(",", " ").replace(".", " ")
     return spaced.index(f" {word.lower()} ")

@@ -6,6 +6,7 @@ import functools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 from electra.seeds import derive
 from pipelines.sources.sample_world.lexicon import (
@@ -19,22 +20,27 @@ from pipelines.sources.sample_world.lexicon import (
 
 BEINGS = 80
 TOWNS = 16
+# syllables of names
+FIRST = "ba do fi go hu ka li mo na pe ri su ta vi zo"
+LAST = "bo da lin mar nek pol ra sim tun vel wen"
+TOWN_FIRST = "Dorn Elm Kel Mar Oak Stor"
+TOWN_LAST = "by ford ham wick"
 
 
 @dataclass(frozen=True, eq=False)
 class Being:
-    """Somebody of the world; `facts` maps each relation of a portrait to its one value."""
+    """Somebody of the world. `facts` maps each relation of a portrait to its one value."""
 
     name: str
     facts: Mapping[str, Concept]
 
     @property
     def order(self) -> str:
-        """The class of its kind: beast, bird or bug."""
+        """Return the class of its kind: beast, bird or bug."""
         return next(order for order, kinds in KINDS.items() if self.facts["kind"] in kinds)
 
     def portrait(self, relation: str) -> "Fact":
-        """What the world says about it."""
+        """Return what the world says about the being."""
         return Fact(relation, self, {"v": self.facts[relation]})
 
 
@@ -47,16 +53,16 @@ class Fact:
     values: Mapping[str, Concept]
 
     def fill(self, template: str, rng: random.Random, who: str | None = None) -> str:
-        """Put it into a template, choosing a word for each concept; `who` replaces the name."""
+        """Put the fact into a template with a word for each concept. `who` replaces the name."""
         words = {slot: rng.choice(concept).split(":")[0] for slot, concept in self.values.items()}
         return sentence(template.format(who=who or self.who.name, **words))
 
     def tell(self, rng: random.Random, who: str | None = None) -> str:
-        """State it."""
+        """State the fact."""
         return self.fill(rng.choice(RELATIONS[self.relation].statements), rng, who)
 
     def ask(self, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
-        """A question for a slot, and that slot."""
+        """Return a question for a slot, and that slot."""
         forms = [
             form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot
         ]
@@ -64,7 +70,7 @@ class Fact:
         return self.fill(template, rng), asked
 
     def answer(self, slot: str, rng: random.Random) -> str:
-        """The word that fills a slot."""
+        """Return the word that fills a slot."""
         return self.who.name if slot == "who" else rng.choice(self.values[slot]).split(":")[0]
 
 
@@ -76,8 +82,8 @@ class World:
     pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event
 
     def part(self, split: str) -> "World":
-        """What rows of a split speak about: half of the beings and concepts for train, the others
-        for dev and test.
+        """Return what rows of a split speak about: half of the beings and concepts for train, the
+        others for dev and test.
         """
         first = 0 if split == "train" else 1
         beings = self.beings[first::2]
@@ -85,24 +91,24 @@ class World:
         return World(beings, pool | {"friend": tuple((being.name,) for being in beings)})
 
     def values(self, fact: Fact, slot: str) -> tuple[Concept, ...]:
-        """Every concept that could stand in a slot of a fact."""
+        """Return every concept that could stand in a slot of a fact."""
         pool = self.pool[fact.relation if slot == "v" else slot]
         # nobody is a friend of itself
         return tuple(value for value in pool if value != (fact.who.name,))
 
     def relations(self, being: Being) -> list[str]:
-        """Relations of a being's portrait whose value belongs to this world."""
+        """Return relations of a being's portrait whose value belongs to this world."""
         return [relation for relation, value in being.facts.items() if value in self.pool[relation]]
 
     def happening(self, being: Being, relation: str, rng: random.Random) -> Fact:
-        """Something that happens to a being, drawn freely: it holds in one article only."""
+        """Return something that happens to a being, drawn freely: it holds in one article only."""
         pools = {
             slot: self.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots
         }
         return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
 
     def something(self, being: Being, relation: str, rng: random.Random) -> Fact:
-        """A fact of a being's portrait, or something that happens to it."""
+        """Return a fact of a being's portrait, or something that happens to it."""
         return (
             being.portrait(relation)
             if relation in PORTRAIT
@@ -110,8 +116,8 @@ class World:
         )
 
     def spoil(self, fact: Fact, rng: random.Random, slot: str | None = None) -> Fact:
-        """The statement with one slot changed to anything else it could hold: false, as a relation
-        has one value.
+        """Return the statement with one slot changed to anything else it could hold: false, as a
+        relation has one value.
         """
         slot = slot or rng.choice(RELATIONS[fact.relation].slots)
         others = [value for value in self.values(fact, slot) if value != fact.values[slot]]
@@ -120,33 +126,13 @@ class World:
 
 @functools.cache
 def build(seed: int) -> World:
-    """The world of a seed: names from syllables, friends in pairs, every other fact drawn freely."""
+    """Return the world of a seed: names from syllables, friends in pairs, every other fact drawn
+    freely.
+    """
     rng = stream(seed, "world")
-    first = [
-        "ba",
-        "do",
-        "fi",
-        "go",
-        "hu",
-        "ka",
-        "li",
-        "mo",
-        "na",
-        "pe",
-        "ri",
-        "su",
-        "ta",
-        "vi",
-        "zo",
-    ]
-    last = ["bo", "da", "lin", "mar", "nek", "pol", "ra", "sim", "tun", "vel", "wen"]
-    names = [(a + b).capitalize() for a in first for b in last]
+    names = [(a + b).capitalize() for a, b in product(FIRST.split(), LAST.split())]
     rng.shuffle(names)
-    places = [
-        a + b
-        for a in ("Dorn", "Elm", "Kel", "Mar", "Oak", "Stor")
-        for b in ("by", "ford", "ham", "wick")
-    ]
+    places = [a + b for a, b in product(TOWN_FIRST.split(), TOWN_LAST.split())]
     towns = tuple((name,) for name in rng.sample(places, TOWNS))
     pool = {**VALUES, "home": towns}
     beings = []
@@ -159,7 +145,7 @@ def build(seed: int) -> World:
 
 
 def stream(seed: int, name: str, *indices: int) -> random.Random:
-    """Python's generator at the beginning of a named stream."""
+    """Return python's generator at the beginning of a named stream."""
     return random.Random(derive(seed, f"sample-world/{name}", *indices))
 
 

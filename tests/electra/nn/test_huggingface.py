@@ -305,7 +305,7 @@ def test_pre_training_goes_on_from_a_discriminator_alone(rows, tmp_path, capsys)
         "discriminator": (discriminator.encoder, discriminator.head),
     }
     load_networks(networks, tmp_path)
-    assert "generator: the generator starts anew" in capsys.readouterr().err
+    assert "generator: the generator starts from new weights" in capsys.readouterr().err
     assert torch.equal(generator.head.dense.weight, first)
     words_VE = encoder.embeddings.word.weight
     assert torch.equal(discriminator.encoder.embeddings.word.weight, words_VE[: len(PIECES)])

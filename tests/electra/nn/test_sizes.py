@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining
 from pipelines.config.params import load
 from tests.electra.helpers import MadeUpRows
@@ -37,7 +37,7 @@ def test_the_first_loss_of_small_is_the_published_45():
     model = Pretraining(small, 30522, SpecialIds(pad=0, cls=2, sep=3, mask=4))
     with torch.no_grad():
         loss = model(
-            Feed(MadeUpRows(8, 128), small, torch.device("cpu"), "noise").batch(0)
+            BatchLoader(MadeUpRows(8, 128), small, torch.device("cpu"), "noise").batch(0)
         ).loss.item()
     assert loss == pytest.approx(
         math.log(30522) + 50 * math.log(2), abs=2.5

@@ -6,7 +6,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from electra.optim.adamw import build_optimizer, set_rate
-from electra.pretraining.dataloader import Feed, part
+from electra.pretraining.dataloader import BatchLoader, slice_batch
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
 from electra.pretraining.step import WARM_UP, Graphs, Step
@@ -33,12 +33,12 @@ def train_steps(settings, slices=1, before=lambda model: None, feeds=None, devic
     """
     model, step = build(settings, device, **options)
     before(model)
-    feeds = feeds or [Feed(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
+    feeds = feeds or [BatchLoader(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
     numbers = []
     for number, feed in enumerate(feeds):
         set_rate(step.optimizer, 1e-3 * (number + 1))
         batch = tree_map(lambda tensor: tensor.to(device), feed.batch(number))
-        parts = [part(batch, index, slices) for index in range(slices)]
+        parts = [slice_batch(batch, index, slices) for index in range(slices)]
         sums, norm = step(parts, [7 * number + index for index in range(slices)], "joint")
         numbers.append((norm.item(), *(value.item() for value in sums.values())))
     return numbers, [parameter.detach() for parameter in model.parameters()]

@@ -7,7 +7,7 @@ import torch
 from electra.data import shards
 from electra.data.order import row_indices
 from electra.pretraining import dataloader as feed_module
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from tests.electra.helpers import MadeUpRows, config
 
 
@@ -17,7 +17,7 @@ def test_ids_of_any_size_keep_their_value(kind):
     rows.ids = rows.ids.astype(kind)
     # beyond what the signed type of that width holds
     rows.ids[:, 5] = np.iinfo(kind).max - np.arange(40)
-    batch = Feed(rows, config(), torch.device("cpu"), "noise").batch(3)
+    batch = BatchLoader(rows, config(), torch.device("cpu"), "noise").batch(3)
     chosen = row_indices(config().pretrain.seed, 3, 8, 40)
     assert batch.ids_BT.tolist() == rows.ids[chosen].tolist()
     assert batch.lengths_B.tolist() == rows.bounds[chosen, 1].tolist()
@@ -51,7 +51,7 @@ def test_rows_are_asked_for_one_batch_ahead(tmp_path, monkeypatch):
         "prefetch",
         lambda table, indices: asked.append(indices.tolist()) or shards.prefetch(table, indices),
     )
-    feed, plain = (Feed(of, settings, torch.device("cpu"), "noise") for of in (mapped, rows))
+    feed, plain = (BatchLoader(of, settings, torch.device("cpu"), "noise") for of in (mapped, rows))
     assert asked == [5000] * 4
     for number in range(3):
         asked.clear()

@@ -10,7 +10,7 @@ from electra.errors import BadInput
 from electra.nn.config import EncoderConfig, ModernConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.pretraining.networks import Generator
 from electra.pretraining.phases import stage_of
@@ -38,7 +38,7 @@ def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
 def model_and_batch(settings):
     torch.manual_seed(0)
     model = Pretraining(settings, VOCAB, SPECIAL).eval()
-    return model, Feed(data().train, settings, torch.device("cpu"), "noise").batch(0)
+    return model, BatchLoader(data().train, settings, torch.device("cpu"), "noise").batch(0)
 
 
 def test_no_gradient_passes_from_the_discriminator_through_the_samples():

@@ -13,7 +13,7 @@ from electra.errors import BadConfig, BadInput, Stopped
 from electra.optim.schedule import learning_rate
 from electra.pretraining.config import ElectraConfig, of_config
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
-from electra.pretraining.phases import phase_at, phases_of, positions, rate
+from electra.pretraining.phases import longest_row_read, phase_at, phases_of, rate
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
 from pipelines.stages.announce import Announcer
@@ -125,8 +125,13 @@ def test_one_schedule_spans_all_phases():
 
 
 def test_positions_are_those_that_were_read_so_far():
-    assert [positions(phased().pretrain, step, 12) for step in (1, 7, 8, 12)] == [12, 12, 24, 24]
-    assert positions(config().pretrain, 20, 20) == 24
+    assert [longest_row_read(phased().pretrain, step, 12) for step in (1, 7, 8, 12)] == [
+        12,
+        12,
+        24,
+        24,
+    ]
+    assert longest_row_read(config().pretrain, 20, 20) == 24
 
 
 @pytest.mark.parametrize(

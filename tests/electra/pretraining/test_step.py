@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 
 from electra.pretraining import compiling, model
 from electra.pretraining.compiling import compile_parts
-from electra.pretraining.dataloader import Feed
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.step import WARM_UP, halves
 from electra.pretraining.trainer import pretrain
@@ -54,7 +54,7 @@ def test_rows_of_another_length_are_captured_again():
     shape.
     """
     short, long = (
-        Feed(MadeUpRows(64, length=length), config(), CPU, "noise") for length in (12, 24)
+        BatchLoader(MadeUpRows(64, length=length), config(), CPU, "noise") for length in (12, 24)
     )
     feeds = [short] * (WARM_UP + 2) + [long] * (WARM_UP + 2)
     graphs = Rerun()
@@ -177,7 +177,7 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
     monkeypatch.setattr(clip_grad, "_device_has_foreach_support", lambda device: True)
     settings = config(**changes)
     batch = tree_map(
-        lambda tensor: tensor.to(META), Feed(data().train, settings, CPU, "noise").batch(0)
+        lambda tensor: tensor.to(META), BatchLoader(data().train, settings, CPU, "noise").batch(0)
     )
     _, step = build(settings, META)
     sums, norm = step([batch], [1], "joint")
@@ -203,7 +203,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
     graphs as they are.
     """
     settings = config(**{**QUIET, **changes})
-    batch = Feed(data().train, settings, CPU, "noise").batch(0)
+    batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)
     found, graphs = [], []
 
     def backend(graph, inputs):

@@ -347,6 +347,17 @@ def test_help_and_errors_survive_any_terminal(more: dict[str, str], here: Path) 
         assert done.stderr.count(b"\n") == int(code > 0), done.stderr
 
 
+@pytest.mark.parametrize(
+    "more", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}], ids=str
+)
+def test_output_for_programs_is_utf8(more: dict[str, str], here: Path) -> None:
+    (here / "params.yaml").write_text(SMOKE.replace("text/*.txt", "größe/*.txt"), encoding="utf-8")
+    done = subprocess.run(
+        [*MODULE, "params"], cwd=here, env=environment(ROOT, **more), capture_output=True
+    )
+    assert json.loads(done.stdout)["corpora"]["smoke"]["sources"][0]["files"] == ["größe/*.txt"]
+
+
 def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     from pipelines.cli import new
 

@@ -338,6 +338,7 @@ def test_new_infers_a_task_from_its_rows(
         ({"text,label": 1}, "is separated by commas"),
         ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
+        ({"": "a"}, "has no row with a text and a label"),
     ],
 )
 def test_new_refuses_rows_that_are_no_task(

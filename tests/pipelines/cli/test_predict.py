@@ -104,7 +104,7 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
             "cola",
             "text\nthe cat\n",
             65,
-            ":1: begins with 'text'; it should have a header with the columns sentence",
+            ": begins with 'text'; it should have a header with the columns sentence",
         ),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),

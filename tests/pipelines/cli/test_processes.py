@@ -55,14 +55,6 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
     assert {key: params[key] for key in given} == given | {"nnodes": 5, "max_restarts": 0}
 
 
-@pytest.mark.parametrize("words", ["--nproc-per-node many", "--nproc-per-node 0", "--nnodes 10001"])
-def test_a_number_of_processes_that_is_none_is_refused(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["pretrain", "tiny", *words.split()]) == 64
-    assert words.split()[0] in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

@@ -43,7 +43,9 @@ def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
         )
         assert team.entrypoint == "pipelines.flows.team.team"
     ablations = {name for name in made if name.startswith("ablations/")}
-    assert ablations == {f"ablations/electra-{each.model}" for each in params.ablations.values()}
+    assert ablations == {
+        f"ablations/electra-{each.base.model}" for each in params.ablations.values()
+    }
     assert made[PART].work_pool_name == "electra" and made[PART].enforce_parameter_schema
     assert len(made) == 4 * len(params.models) + len(ablations) + 1
 

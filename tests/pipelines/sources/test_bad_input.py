@@ -1,6 +1,4 @@
-"""Bad input never gives a traceback or a silent drop; ten thousand more: `benchmarks.reliability
---only corpora`.
-"""
+"""Bad input never gives a traceback or a silent drop."""
 
 from pathlib import Path
 from typing import Any

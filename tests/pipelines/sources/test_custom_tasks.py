@@ -12,6 +12,7 @@ from electra.config import build
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from electra.finetuning.tasks import find
 from pipelines.sources import CustomTask, CustomTasks, custom_tasks
+from pipelines.sources.streams import Skipped
 from pipelines.stages.tasks import gather
 from pipelines.text.cleaning import Rejected
 
@@ -19,11 +20,8 @@ FILES = {"train": "t.tsv", "dev": "d.tsv"}
 
 
 def task(**values: Any) -> CustomTask:
-    return build(
-        CustomTask,
-        {**FILES, "a": "text", "label": "stars", "labels": ["bad", "good"], **values},
-        "tasks.mine",
-    )
+    usual = {**FILES, "a": "text", "label": "stars", "labels": ["bad", "good"]}
+    return build(CustomTask, {**usual, **values}, "tasks.mine")
 
 
 TAGS = task(kind="tagging", a="words", label="tags", labels=["NP", "VP"])
@@ -33,64 +31,85 @@ NUMBERS = task(kind="regression", labels=[])
 def read(
     path: Path, content: str | list[Any], settings: CustomTask, *, labelled: bool = True
 ) -> list[Any]:
-    """The rows of a file with this content; of a list, as JSON lines."""
-    lines = (
-        content
-        if isinstance(content, str)
-        else "".join(json.dumps(record) + "\n" for record in content)
-    )
-    path.write_text(lines)
+    """Return the rows of a file with this content; of a list, as JSON lines."""
+    if isinstance(content, list):
+        content = "".join(json.dumps(record) + "\n" for record in content)
+    path.write_text(content, newline="")
     return list(custom_tasks.read_rows(path, settings, "mine", labelled=labelled))
 
 
-def labels_or_reasons(rows: list[Any]) -> list[Any]:
-    return [row.reason if isinstance(row, Rejected) else row["label"] for row in rows]
-
-
-def test_tsv_takes_quotes_as_text_and_columns_by_name(tmp_path: Path) -> None:
-    assert read(
-        tmp_path / "t.tsv", 'stars\tn\ttext\ngood\t7\tHe said "fine.\nbad\t8\t"\n', task(id="n")
-    ) == [
-        {"id": "7", "a": 'He said "fine.', "b": None, "label": "good"},
-        {"id": "8", "a": '"', "b": None, "label": "bad"},
+def results(rows: list[Any]) -> list[Any]:
+    """Return the text and label of each row, or why there is none."""
+    return [
+        (row["a"], row["label"]) if isinstance(row, dict) else getattr(row, "reason", row)
+        for row in rows
     ]
+
+
+def write_parquet(path: Path, records: list[Any], features: dict[str, Any] | None = None) -> Path:
+    table = pyarrow.Table.from_pylist(records)
+    if features:
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        table = table.replace_schema_metadata(metadata)
+    pyarrow.parquet.write_table(table, path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "content", "texts"), [
+    ("t.tsv", 'stars\ttext\ngood\tHe said "fine.\nbad\t"\n', ['He said "fine.', '"']),
+    ("t.csv", 'stars,text\ngood,"He said ""fine,\r\ntoo"""\nbad,x\n', ['He said "fine,\ntoo"', "x"]),
+    ("t.csv", "n;text;stars\n1;a, b;good\n2;c;bad\n", ["a, b", "c"]),
+    ("t.csv", 'text\tstars\n"a\tb"\tgood\nc\tbad\n', ["a\tb", "c"]),
+    ("t.txt", "text|stars\na, b|good\n\nc|bad\n", ["a, b", "c"]),
+    ("t.csv", "\ufefftext,stars\r\na,good\r\nc,bad\r\n", ["a", "c"]),
+    ("t.json", '[{"text": "a", "stars": "good"},\n {"text": "c", "stars": "bad"}]', ["a", "c"]),
+])  # fmt: skip
+def test_a_dialect_is_recognised(tmp_path: Path, name: str, content: str, texts: list[str]) -> None:
+    rows = read(tmp_path / name, content, task())
+    assert results(rows) == list(zip(texts, ["good", "bad"], strict=True))
 
 
 def test_jsonl_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
     records = [{"text": "a b", "other": "c", "stars": 1}, {"text": "d", "other": "e", "stars": 0}]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "t.parquet")
+    path = write_parquet(tmp_path / "t.parquet", records)
     settings = task(b="other", labels=["0", "1"])
     expected = [
         {"id": "0", "a": "a b", "b": "c", "label": "1"},
         {"id": "1", "a": "d", "b": "e", "label": "0"},
     ]
     assert read(tmp_path / "t.jsonl", records, settings) == expected
-    assert (
-        list(custom_tasks.read_rows(tmp_path / "t.parquet", settings, "mine", labelled=True))
-        == expected
-    )
+    assert list(custom_tasks.read_rows(path, settings, "mine", labelled=True)) == expected
 
 
-def test_words_from_lists_from_tsv_and_from_conll_files(tmp_path: Path) -> None:
-    row = {"id": "0", "words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}
-    assert read(tmp_path / "t.jsonl", [{"words": row["words"], "tags": row["tags"]}], TAGS) == [row]
-    assert read(tmp_path / "t.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\n", TAGS) == [row]
-    text = (
-        "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\ncat B-NP\n\n\n"
-    )
-    assert read(tmp_path / "t.conll", text, TAGS) == [
-        row,
-        {"id": "1", "words": ["cat"], "tags": ["B-NP"]},
+@pytest.mark.parametrize(("name", "content"), [
+    ("t.jsonl", '{"words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}\n{"words": ["New\u00a0York"], "tags": ["B-NP"]}'),
+    ("t.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\nNew\u00a0York\tB-NP\n"),
+    ("t.conll", "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\nNew\u00a0York B-NP\n\n\n"),
+    ("t.iob2", "the\tB-NP\ncat\tI-NP \nruns\tB-VP\n\nNew\u00a0York\tB-NP\n"),
+    ("t.txt", "# id 7 domain=en\nthe _ _ B-NP\ncat _ _ I-NP\nruns _ _ B-VP\n\n# id 8\nNew\u00a0York _ _ B-NP\n"[17:]),
+])  # fmt: skip
+def test_words_and_tags_of_every_format(tmp_path: Path, name: str, content: str) -> None:
+    assert read(tmp_path / name, content, TAGS) == [
+        {"id": "0", "words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]},
+        {"id": "1", "words": ["New\u00a0York"], "tags": ["B-NP"]},
     ]
+
+
+def test_numbers_of_tags_take_their_names_from_the_features(tmp_path: Path) -> None:
+    names = {"_type": "ClassLabel", "names": ["O", "B-NP", "I-NP"]}
+    records = [{"words": ["the", "cat", "."], "tags": [1, 2, 0]}]
+    for feature in ({"_type": "Sequence", "feature": names}, [names]):
+        path = write_parquet(tmp_path / "t.parquet", records, {"tags": feature})
+        (row,) = custom_tasks.read_rows(path, TAGS, "mine", labelled=True)
+        assert isinstance(row, dict) and row["tags"] == ["B-NP", "I-NP", "O"]
+    (row,) = read(tmp_path / "t.jsonl", records, TAGS)
+    assert row.reason.startswith("tags that are numbers, [1, 2, 0]: write their names")
 
 
 def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path: Path) -> None:
     records = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
-    assert labels_or_reasons(read(tmp_path / "t.jsonl", records, task(), labelled=False)) == [
-        "good",
-        None,
-        None,
-    ]
+    rows = read(tmp_path / "t.jsonl", records, task(), labelled=False)
+    assert results(rows) == [("a", "good"), ("b", None), ("c", None)]
     tagged = read(tmp_path / "w.conll", "the B-NP\n\ncat\n", TAGS, labelled=False)
     assert [row["tags"] for row in tagged] == [["B-NP"], None]
 
@@ -99,13 +118,41 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path:
     ([True, False], [True, "true", "False", False], ["true", "true", "false", "false"]),
     ([0, 1], [1, "0", 0.0, 1.0], ["1", "0", "0", "1"]),
     (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
-    ([0, 1], [True, 0.5], ["unknown label 'true', not one of 0, 1", "unknown label '0.5', not one of 0, 1"]),
+    (["-", "+"], ["-"], ["-"]),
+    ([-1, 1], [-1], ["-1"]),
 ])  # fmt: skip
-def test_classes_may_be_numbers_and_booleans(
+def test_classes_may_be_numbers_booleans_and_signs(
     tmp_path: Path, labels: list[Any], given: Any, expected: Any
 ) -> None:
-    records = [{"text": "a", "stars": one} for one in given]
-    assert labels_or_reasons(read(tmp_path / "t.jsonl", records, task(labels=labels))) == expected
+    records = [{"text": "a", "stars": label} for label in given]
+    rows = read(tmp_path / "t.jsonl", records, task(labels=labels))
+    assert results(rows) == [("a", label) for label in expected]
+
+
+def test_a_row_without_a_label_is_skipped_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [{"text": "a", "stars": label} for label in (None, "", "-", -1, float("nan"))]
+    path = tmp_path / "t.jsonl"
+    assert read(path, records, task()) == [Skipped("no_label")] * 5
+    assert read(path, records[:1], NUMBERS) == [Skipped("no_label")]
+    assert results(read(path, [{"text": "a", "stars": -1}], NUMBERS)) == [("a", -1.0)]
+    read(path, [*records, {"text": "b", "stars": "good"}], task())
+    tasks = {"mine": task(train=str(path), dev=str(path))}
+    counts = gather(CustomTasks(kind="own", tasks=tasks), "tasks.own", tmp_path / "out")
+    facts = {"rows": 1, "quarantined": 0, "without_label": 5}
+    assert counts["tasks"]["mine"]["train"] == facts
+    assert "5 rows of mine train have no label and are left out" in capsys.readouterr().err
+
+
+def test_a_second_text_is_not_lost_in_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"premise": "x", "hypothesis": "y", "stars": "good"}
+    read(tmp_path / "t.jsonl", [row], task(a="premise"))
+    assert "hypothesis next to premise is not read; set `b:" in capsys.readouterr().err
+    read(tmp_path / "t.jsonl", [row], task(a="premise", b="hypothesis"))
+    assert capsys.readouterr().err == ""
 
 
 DEEP = "[" * 900 + "]" * 900
@@ -113,19 +160,23 @@ DEEP = "[" * 900 + "]" * 900
 
 @pytest.mark.parametrize(("name", "settings", "content", "reason"), [
     ("t.tsv", task(), "stars\ttext\ngood\tx\ty\n", "3 columns instead of 2"),
-    ("t.tsv", task(), "stars\ttext\ngood\n", "1 columns instead of 2"),
+    ("t.csv", task(), 'stars,text\ngood,x"y"\ngood,"x"y\n', "not CSV ("),
     ("t.tsv", task(), "stars\ttext\nfine\tx\n", "unknown label 'fine', not one of bad, good"),
     ("t.tsv", task(), "stars\ttext\ngood\t \n", "no text in 'text'"),
     ("t.jsonl", task(), '{"text": "a \\ud800", "stars": "good"}', "lone surrogate"),
     ("t.jsonl", task(), '{"text": "a", "stars": "\\udfff"}', "lone surrogate"),
     ("t.jsonl", task(), f'{{"text": {DEEP}, "stars": "good"}}', "no text in 'text'"),
-    ("t.jsonl", task(), f'{{"text": "a", "stars": {DEEP}}}', "unknown label '[[[[["),
+    ("t.jsonl", task(), f'{{"text": "a", "stars": {DEEP}}}', "several labels, [[[[["),
+    ("t.jsonl", task(), '{"text": "a", "stars": ["bad", "good"]}', "several labels, ['bad', 'good']: a row has one"),
+    ("t.jsonl", task(labels=[0, 1]), '{"text": "a", "stars": true}', "unknown label 'true', not one of 0, 1"),
     ("t.jsonl", task(), "[" * 100_000, "not a JSON object"),
     ("t.jsonl", task(), '{"stars": "good"}', "no field 'text'"),
+    ("t.jsonl", task(), '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
     ("n.tsv", NUMBERS, "stars\ttext\nnan\tb\n", "label 'nan' is no finite number"),
     ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is no number"),
     ("n.jsonl", NUMBERS, '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
     ("w.tsv", TAGS, "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
+    ("w.conll", TAGS, "\u00a0\tB-NP", "is {"),
     ("t.tsv", task(id="id"), "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(
@@ -136,10 +187,30 @@ def test_a_bad_row_is_rejected_with_its_line(
     assert bad.where == f"{tmp_path / name}:{content.count(chr(10)) or 1}"
 
 
-def test_what_is_wrong_with_a_whole_file_is_one_sentence(tmp_path: Path) -> None:
-    sentence = r"t\.tsv:1: has no column 'text' among 'stars', 'body'; set `a`"
+def test_a_line_of_csv_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'stars,text\ngood,"a\n\xff\nb"\nbad,c\n')
+    bad, row = custom_tasks.read_rows(path, task(), "mine", labelled=True)
+    assert isinstance(bad, Rejected) and bad.where == f"{path}:3"
+    assert isinstance(row, dict) and row["a"] == "c"
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), [
+    ("t.tsv", "stars\tbody\ngood\ta\n", r"t\.tsv:1: has no column 'text' among 'stars', 'body'; set `a`"),
+    ("t.tsv", "text\tstars\tstars\nnice\tgood\tbad\n", r"t\.tsv:1: has the column 'stars' twice"),
+    ("t.csv", "text,x,stars,x\nnice,1,good,2\n", r"t\.csv:1: has the column 'x' twice"),
+    ("t.csv", 'text,stars\n"nice,good\nb,bad\n', r"t\.csv:2: opens a quote that is never closed"),
+    ("t.csv", 'text,stars\n"nice,good\nb "x" y,bad\n', r"t\.csv:2: opens a quote that is never closed"),
+    ("w.conll", "1\tthe\tB-NP\n2\tcat\tO\n\n", r"w\.conll:1: its first column numbers the words"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_whole_file_is_one_sentence(
+    tmp_path: Path, name: str, content: str, sentence: str
+) -> None:
     with pytest.raises(BadInput, match=sentence):
-        read(tmp_path / "t.tsv", "stars\tbody\ngood\ta\n", task())
+        read(tmp_path / name, content, TAGS if name == "w.conll" else task())
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreachable, match="there is no such file"):
         list(custom_tasks.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))
 
@@ -163,29 +234,13 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     (tmp_path / "t.tsv").write_text("stars\ttext\ngood\tA  cat\nbad\tb\n")
     (tmp_path / "d.tsv").write_text("stars\ttext\ngood\ta cat\nbad\tc\n")
     files = {split: str(tmp_path / name) for split, name in FILES.items()}
-    counts = gather(
-        CustomTasks(kind="own", tasks={"mine": task(**files)}), "tasks.own", tmp_path / "out"
-    )
+    source = CustomTasks(kind="own", tasks={"mine": task(**files)})
+    counts = gather(source, "tasks.own", tmp_path / "out")
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
-    assert (
-        "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
-        in capsys.readouterr().err
-    )
+    warning = "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
+    assert warning in capsys.readouterr().err
     facts = find(tmp_path / "out/mine", "mine")
-    assert (
-        facts.labels == ("bad", "good")
-        and facts.metrics == ("accuracy",)
-        and facts.columns == ("text",)
-    )
+    expected = (("bad", "good"), ("accuracy",), ("text",))
+    assert (facts.labels, facts.metrics, facts.columns) == expected
     with pytest.raises(ValueError, match="is the name of an official task"):
         CustomTasks(kind="own", tasks={"cola": task()})
-
-
-def test_a_column_or_a_key_that_is_there_twice_is_not_guessed(tmp_path: Path) -> None:
-    settings = CustomTask(train="t.tsv", dev="d.tsv", a="text", labels=("good", "bad"))
-    with pytest.raises(BadInput, match=r"t\.tsv:1: has the column 'label' twice"):
-        read(tmp_path / "t.tsv", "text\tlabel\tlabel\nnice\tgood\tbad\n", settings)
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"text": "first", "text": "second", "label": "good"}\n')
-    (row,) = custom_tasks.read_rows(path, settings, "mine", labelled=True)
-    assert isinstance(row, Rejected) and row.reason == "a key twice in one object"

@@ -9,28 +9,8 @@ from electra.errors import BadInput
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
+from tests.pipelines.sources.delivered import STORY, doc
 
-
-def doc(number: int, body: str, kind: str = "story") -> str:
-    return f'<DOC id="NYT_ENG_19940701.{number:04d}" type="{kind}" >\n{body}\n</DOC>\n'
-
-
-STORY = """<HEADLINE>
-A Headline
-&AMP; More
-</HEADLINE>
-<DATELINE>
-LONDON, July 1 (AFP)
-</DATELINE>
-<TEXT>
-<P>
-Wrapped text of {0}
-that goes on &lt;here&gt;.
-</P>
-<P>
-Second.
-</P>
-</TEXT>"""
 OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
 
 

@@ -1,13 +1,14 @@
 """The nine tasks' official files as published, and every way a row or a header can be wrong."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from electra.errors import BadInput
+from electra.errors import BadInput, SourceUnreachable
 from electra.finetuning.tasks import GLUE
-from pipelines.sources.glue import LAYOUTS, hub_rows, read_tsv
+from pipelines.sources.glue import LAYOUTS, find_official, hub_rows, read_tsv
 from pipelines.text.cleaning import Rejected
 
 PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
@@ -88,3 +89,16 @@ def test_rows_of_the_hub() -> None:
     ]
     (scored,) = hub_rows([{"sentence1": "a", "sentence2": "", "label": 4.25}], "stsb", "x")
     assert isinstance(scored, dict) and (scored["b"], scored["label"]) == ("", 4.25)
+
+
+def test_a_link_to_nothing_and_a_pipe_are_not_taken_for_absent_files(tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    assert list(find_official(str(tmp_path), None)) == []
+    (tmp_path / "CoLA/dev.tsv").symlink_to("nowhere")
+    with pytest.raises(SourceUnreachable, match=r"dev\.tsv is a link to nothing"):
+        list(find_official(str(tmp_path), None))
+    os.mkfifo(tmp_path / "CoLA/train.tsv")
+    with pytest.raises(BadInput, match=r"train\.tsv is no regular file"):
+        list(find_official(str(tmp_path), None))
+    with pytest.raises(BadInput, match=r"train\.tsv: is no regular file; name a file"):
+        list(read_tsv(tmp_path / "CoLA/train.tsv", "cola", "train"))

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from electra.errors import BadInput, SourceUnreachable
-from pipelines.sources.squad import hub_rows, read_json
+from pipelines.sources.glue import find_official
+from pipelines.sources.squad import hub_rows, read_questions
 from pipelines.text.cleaning import Rejected
+from tests.pipelines.sources.bad_input import parquet
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
 ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
@@ -25,7 +27,7 @@ def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: An
     path.write_text(
         json.dumps({"data": [{"title": "Super_Bowl", "paragraphs": [paragraph]}]}), encoding
     )
-    return list(read_json(path))
+    return list(read_questions(path))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -48,11 +50,16 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize(("bad", "reason"), [
-    (question(answers=[]), NOWHERE),
+    (question(answers=[]), "no answers, and not marked impossible"),
     (question(answers=[{"text": "Santa Clara", "answer_start": 3}]), NOWHERE),
     (question(answers=[{"text": "Super", "answer_start": -1}]), NOWHERE),
-    (question(answers=[{"text": "Super", "answer_start": "0"}, 5]), NOWHERE),
-    (question(answers=None), NOWHERE),
+    (question(answers=[{"text": "Super", "answer_start": "x"}, 5]), NOWHERE),
+    (question(answers=[{"text": "Super", "answer_start": True}]), NOWHERE),
+    (question(answers=[{"text": "uper", "answer_start": 0.5}]), NOWHERE),
+    (question(answers=None), "no answers"),
+    (question(is_impossible="perhaps"), "is_impossible is 'perhaps' instead of true or false"),
+    (question(is_impossible=True), "impossible and answered"),
+    (question(is_impossible="TRUE"), "impossible and answered"),
     (question(id=""), "no id"),
     (question(question=None), "no question"),
     (question(question="Where \ud800?"), "lone surrogate"),
@@ -70,7 +77,7 @@ def test_missing_parts_are_rejected(tmp_path: Path) -> None:
     assert [type(row) for row in read(tmp_path, question(), context=None)] == [Rejected]
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"data": [{"title": "no paragraphs"}, 5]}))
-    assert [type(row) for row in read_json(path)] == [Rejected, Rejected]
+    assert [type(row) for row in read_questions(path)] == [Rejected, Rejected]
 
 
 @pytest.mark.parametrize(
@@ -80,9 +87,9 @@ def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) 
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(BadInput, match="is not in SQuAD's layout"):
-        list(read_json(path))
+        list(read_questions(path))
     with pytest.raises(SourceUnreachable, match="no such file"):
-        list(read_json(tmp_path / "nowhere.json"))
+        list(read_questions(tmp_path / "nowhere.json"))
 
 
 def test_rows_of_the_hub() -> None:
@@ -99,15 +106,67 @@ def test_rows_of_the_hub() -> None:
     assert isinstance(rejected, Rejected)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"is_impossible": "false"}, "is_impossible is 'false' instead of true or false"),
-        ({"is_impossible": True}, "impossible and answered"),
-    ],
-)
-def test_a_flag_that_would_drop_answers_is_rejected(
-    tmp_path: Path, changes: dict[str, Any], reason: str
+@pytest.mark.parametrize("flag", [False, "false", "False", 0, "0"])
+def test_a_flag_may_be_text(tmp_path: Path, flag: Any) -> None:
+    (row,) = read(tmp_path, question(is_impossible=flag))
+    assert row["answers"] and row["impossible"] is False
+
+
+@pytest.mark.parametrize("text", ["Zürich", "𝄞 Zürich"])
+@pytest.mark.parametrize("unit", ["utf-8", "utf-16-le", "characters", "text", "float"])
+def test_an_offset_may_count_bytes_or_utf16_units(tmp_path: Path, text: str, unit: str) -> None:
+    context = f"Überall 😀 war es {text} {text}."
+    place = context.index(text)
+    units = {"utf-8": 1, "utf-16-le": 2}
+    start: Any = place
+    if unit in units:
+        start = len(context[:place].encode(unit)) // units[unit]
+    if unit in {"text", "float"}:
+        start = str(place) if unit == "text" else float(place)
+    asked = question(answers=[{"text": text, "answer_start": start}])
+    (row,) = read(tmp_path, asked, context=context)
+    assert row["answers"] == [{"text": text, "start": place}]
+
+
+def test_without_a_flag_a_question_of_2_0_is_impossible_if_it_has_no_answers(
+    tmp_path: Path,
 ) -> None:
-    (row,) = read(tmp_path, question(**changes))
-    assert isinstance(row, Rejected) and row.reason == reason
+    paragraph = {"context": CONTEXT, "qas": [question(), question(id="q2", answers=[])]}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
+    first, second = read_questions(path)
+    assert isinstance(first, dict) and isinstance(second, dict)
+    assert (first["impossible"], second["impossible"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["v2.jsonl", "v2.json", "v2-list.json", "v2-data.json", "v2.parquet"]
+)
+def test_rows_as_datasets_exports_them(tmp_path: Path, name: str) -> None:
+    row = {"title": "T", "question": "Where?", "context": CONTEXT}
+    answers = {"text": ["Santa Clara"], "answer_start": [28]}
+    none: dict[str, list[Any]] = {"text": [], "answer_start": []}
+    rows = [{"id": "q1", **row, "answers": answers}, {"id": "q2", **row, "answers": none}]
+    path = tmp_path / name
+    if name == "v2.parquet":
+        path.write_bytes(parquet(rows))
+    elif name == "v2-list.json":
+        path.write_text(json.dumps(rows))
+    elif name == "v2-data.json":
+        path.write_text(json.dumps({"version": 2, "data": rows}))
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    assert list(read_questions(path)) == [
+        {"id": "q1", **row, "answers": [{"text": "Santa Clara", "start": 28}], "impossible": False},
+        {"id": "q2", **row, "answers": [], "impossible": True},
+    ]
+    path.rename(tmp_path / f"train-v2.0{path.suffix}")
+    found = list(find_official(None, str(tmp_path)))
+    assert found == [("squad2", "train", tmp_path / f"train-v2.0{path.suffix}")]
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"data": [], "data": []}')
+    with pytest.raises(BadInput, match="is not in SQuAD's layout"):
+        list(read_questions(path))

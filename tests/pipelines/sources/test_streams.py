@@ -7,7 +7,7 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines import preflight
-from pipelines.sources.custom_tasks import tsv
+from pipelines.sources.custom_tasks import table as read_table
 from pipelines.sources.local import decoded_lines
 from pipelines.sources.streams import FileRange, read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
@@ -36,9 +36,9 @@ def test_a_byte_order_mark_is_believed(tmp_path: Path, encoding: str, compressio
         assert read(path) == expected
     table = tmp_path / f"t.tsv{compression}"
     table.write_bytes(COMPRESS[compression]((mark + "n\ttext\n1\tÜnï\n").encode(encoding)))
-    assert [record for _, record in tsv(decoded_lines(FileRange(table)), table, ["text"])] == [
-        {"n": "1", "text": "Ünï"}
-    ]
+    assert [
+        record for _, record in read_table(decoded_lines(FileRange(table)), table, ["text"])
+    ] == [{"n": "1", "text": "Ünï"}]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -91,4 +91,4 @@ def test_a_western_encoding_is_named_where_it_is_plain(
     tmp_path: Path, data: bytes, found: tuple[str, str]
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    assert preflight.other_encoding(tmp_path / "a.txt") == found
+    assert preflight.guess_encoding(tmp_path / "a.txt") == found

@@ -1,7 +1,10 @@
 """WARC and WET of crawls: which records are pages, how they are decoded, and what damage costs."""
 
+import base64
 import gzip
+import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,29 +13,10 @@ from pipelines.sources import streams, warc
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import read
+from tests.pipelines.sources.delivered import answer, html, record
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
-
-
-def record(
-    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
-) -> bytes:
-    named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
-    named.setdefault("Content-Length", str(len(body)))
-    head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
-    return end.join(head).encode() + body + b"\r\n\r\n"
-
-
-def answer(
-    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
-) -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
-
-
-def html(text: str, meta: str = "") -> str:
-    around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
-    return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
 
 
 def page(number: int) -> bytes:
@@ -121,6 +105,12 @@ def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
     for sent in (chunks, small, body):
         found = read_one(tmp_path, record(answer(sent, more=headers)))
         assert isinstance(found, Document) and found.text == text(1)
+    for early in (chunks[:-5], chunks[:60], small[:-12]):
+        found = read_one(tmp_path, record(answer(early, more=headers)))
+        assert isinstance(found, Rejected) and found.reason == "damaged content"
+    cut = chunks[:-5].replace(small[9:], small[9:])
+    found = read_one(tmp_path, record(answer(cut, more=headers), WARC_Truncated="length"))
+    assert isinstance(found, Document) and found.text == text(1)
 
 
 def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,3 +165,44 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
         BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"
     ):
         read(tmp_path / name, packed(name, [page(1), page(2)])[:-30])
+
+
+@pytest.mark.parametrize("change", [-5, 10, 60, 2 * len(page(3)), 10**12, "exact"])
+@pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
+def test_a_wrong_length_swallows_no_other_record(
+    tmp_path: Path, name: str, change: int | str
+) -> None:
+    length = len(page(3).partition(b"\r\n\r\n")[2]) - 4
+    if change == "exact":  # it ends where the next record does: only a digest tells
+        digest = base64.b32encode(hashlib.sha1(page(3)[-length - 4 : -4]).digest()).decode()
+        wrong = page(3).replace(
+            b"WARC-Type", b"WARC-Block-Digest: sha1:%s\r\nWARC-Type" % digest.encode()
+        )
+        right = read(tmp_path / name, packed(name, [wrong]))
+        assert [item.text for item in right] == [text(3)]
+        longer = length + 4 + len(page(4))
+    else:
+        wrong = page(3)
+        longer = length + int(change)
+    wrong = wrong.replace(b"Content-Length: %d" % length, b"Content-Length: %d" % longer)
+    records = [page(1), page(2), wrong, page(4), page(5)]
+    items = read(tmp_path / name, packed(name, records))
+    texts = [item.text for item in items if isinstance(item, Document)]
+    assert texts == [text(number) for number in (1, 2, 4, 5)]
+    (bad,) = [item for item in items if isinstance(item, Rejected)]
+    assert (bad.where, bad.reason) == (f"{tmp_path}/{name}:3", "damaged")
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda digest: digest.hex(), lambda digest: base64.b32encode(digest).decode()]
+)
+@pytest.mark.parametrize("algorithm", ["sha1", "md5", "sha256"])
+def test_a_digest_is_held_to(tmp_path: Path, algorithm: str, encode: Any) -> None:
+    body = answer(html("Page 1 has a text").encode())
+    named = {"WARC_Block_Digest": f"{algorithm}:{encode(hashlib.new(algorithm, body).digest())}"}
+    assert isinstance(read_one(tmp_path, record(body, **named)), Document)
+    items = read(tmp_path / "a.warc", record(body.replace(b"Page", b"Cage"), **named) + page(2))
+    assert [getattr(item, "text", getattr(item, "reason", "")) for item in items] == [
+        "damaged",
+        text(2),
+    ]

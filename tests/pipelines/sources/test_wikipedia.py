@@ -3,7 +3,6 @@ files.
 """
 
 import bz2
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,28 +13,10 @@ from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources import bad_input
-
-HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
-  <siteinfo>
-    <sitename>Wikipedia</sitename>
-    <namespaces>
-      <namespace key="0" case="first-letter" />
-      <namespace key="6" case="first-letter">Datei</namespace>
-      <namespace key="14" case="first-letter">Kategorie</namespace>
-    </namespaces>
-  </siteinfo>
-"""
-END = "</mediawiki>\n"
-
-
-def page(
-    number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext"
-) -> str:
-    return (
-        f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
-        f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
-        f'      <text bytes="1" xml:space="preserve">{escape(text)}</text>\n    </revision>\n  </page>\n'
-    )
+from tests.pipelines.sources.delivered import WIKI_END as END
+from tests.pipelines.sources.delivered import WIKI_HEADER as HEADER
+from tests.pipelines.sources.delivered import multistream
+from tests.pipelines.sources.delivered import wiki_page as page
 
 
 def read(path: Path, data: str | bytes) -> list[Any]:
@@ -57,6 +38,30 @@ def read(path: Path, data: str | bytes) -> list[Any]:
 ])  # fmt: skip
 def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
+
+
+@pytest.mark.parametrize(("markup", "text"), [
+    ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide.",
+     "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide."),
+    ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),
+    ("Born {{birth date and age|1990|5|17}}, {{start date|df=y|1990}}, {{date|17|mai|1990}}, {{circa|1500}}",
+     "Born 1990-05-17, 1990, 17 mai 1990, c. 1500"),
+    ("A {{nowrap|few ''[[x|words]]''}}, {{lang|fr|le mot}}, {{lang-de|Wort}}, {{transl|ru|ISO|slovo}}{{snd}}{{lang|ja|[[a|b]]}}",
+     "A few words, le mot, Wort, slovo – b"),
+    ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
+])  # fmt: skip
+def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str) -> None:
+    assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
+
+
+def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
+    markup = (
+        "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
+        "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}"
+    )
+    (found,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
+    assert found == Document("7", "A is high.\nis B.\nH\nText.")
+    assert found.lost_templates == 2
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
@@ -98,15 +103,6 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
         read(tmp_path / "a.xml", HEADER + page(1, "One.") + page(2, "Two.")[:-20])
     with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
-
-
-def multistream(count: int) -> bytes:
-    pages = [
-        page(number, f"Text {number} {{{{t}}}} of [[Datei:x|y]] " + "word " * (number % 40))
-        for number in range(count)
-    ]
-    parts = [HEADER, *("".join(pages[first : first + 5]) for first in range(0, count, 5)), END]
-    return b"".join(bz2.compress(part.encode()) for part in parts)
 
 
 def test_a_multistream_file_is_read_in_ranges_of_its_streams(

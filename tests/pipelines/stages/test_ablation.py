@@ -185,7 +185,7 @@ def left(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "error", [CorruptFile("a file", "is damaged"), OSError(errno.EIO, "Input/output error")]
+    "error", [CorruptFile("a file: is damaged"), OSError(errno.EIO, "Input/output error")]
 )
 def test_what_is_not_an_arms_own_fault_is_no_result(
     params: Params, monkeypatch: pytest.MonkeyPatch, error
@@ -204,7 +204,7 @@ def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyP
 
     def broken(self, config, run, *, log, launch):
         if launch.title == "mlm-seed2":
-            raise NonFinite("step 3", "loss nan")
+            raise NonFinite("step 3: loss nan")
         if launch.title.startswith("electra"):
             raise RuntimeError("no room in the machine")
         return train(self, config, run, log=log, launch=launch)
@@ -222,7 +222,7 @@ def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch
 
     def stopped(self, config, run, *, log, launch):
         if launch.title == "electra-seed2":
-            raise Stopped(launch.title, "stopped by signal 15")
+            raise Stopped(f"{launch.title}: stopped by signal 15")
         return counted(self, config, run, log=log, launch=launch)
 
     monkeypatch.setattr(ModelRows, "train", stopped)

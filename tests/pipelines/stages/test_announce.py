@@ -37,7 +37,7 @@ def step_done(*, world=None, captured=True, done=0, **changes):
         phases=(PHASE,),
         phase=PHASE,
         tokens=8 * 24,
-        begun=0,
+        phase_start=0,
         done=done,
         last=2_000_000,
     )

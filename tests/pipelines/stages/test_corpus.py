@@ -21,9 +21,7 @@ from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
 from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
-from tests.pipelines.sources.test_gigaword import STORY, doc
-from tests.pipelines.sources.test_warc import answer, html, record
-from tests.pipelines.sources.test_wikipedia import multistream
+from tests.pipelines.sources.delivered import STORY, answer, doc, html, multistream, record
 
 
 @pytest.fixture(autouse=True)

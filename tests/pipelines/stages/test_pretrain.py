@@ -251,8 +251,8 @@ def test_weights_that_do_not_fit_are_one_sentence(
     )
     Path("params.yaml").write_text(PARAMS)
 
-    shutil.rmtree("start/generator")
-    assert "start/generator: there is no such folder" in refused(capsys)
+    shutil.rmtree("start/discriminator")
+    assert "start/discriminator: there is no such folder" in refused(capsys)
 
 
 def test_settings_have_runs_of_their_own_and_find_them_again(

@@ -94,34 +94,16 @@ def test_nothing_is_written_when_nothing_was_done() -> None:
     assert stream.getvalue() == ""
 
 
-def test_what_is_left_out_is_one_line_and_a_warning_from_five_percent(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("lost", "line"),
+    [
+        (0, ""),
+        (5, "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl\n"),
+        (6, "warning: corpora.x: 6 of 100 rows (6.00%) cannot be read; see q.jsonl\n"),
+    ],
+)
+def test_skipped_rows_are_one_line_and_a_warning_above_five_percent(
+    lost: int, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_left_out(
-        "corpora.x",
-        0,
-        100,
-        "rows",
-        "cannot be read",
-        "see q.jsonl, and corpora.x.quarantine to change it",
-    )
-    assert capsys.readouterr().err == ""
-    print_left_out(
-        "corpora.x",
-        5,
-        100,
-        "rows",
-        "cannot be read",
-        "see q.jsonl, and corpora.x.quarantine to change it",
-    )
-    said = "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl, and corpora.x.quarantine to change it\n"
-    assert capsys.readouterr().err == said
-    print_left_out(
-        "corpora.x",
-        6,
-        100,
-        "rows",
-        "cannot be read",
-        "see q.jsonl, and corpora.x.quarantine to change it",
-    )
-    assert capsys.readouterr().err.startswith("warning: corpora.x: 6 of 100 rows (6.00%)")
+    print_left_out("corpora.x", lost, 100, "rows", "cannot be read", "see q.jsonl")
+    assert capsys.readouterr().err == line

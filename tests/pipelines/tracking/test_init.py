@@ -48,7 +48,7 @@ def test_a_tracker_reports_what_happened() -> None:
         "f": "null",
     }
     assert events[2]["values"] == {"loss": 1.0}
-    stops = (Stopped("x", "stopped"), KeyboardInterrupt(), Interrupted(15))
+    stops = (Stopped("x: stopped"), KeyboardInterrupt(), Interrupted(15))
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
             raise error

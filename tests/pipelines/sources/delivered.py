@@ -1,0 +1,82 @@
+"""Files as Gigaword, crawls and Wikipedia are delivered."""
+
+import bz2
+from html import escape
+
+
+def doc(number: int, body: str, kind: str = "story") -> str:
+    return f'<DOC id="NYT_ENG_19940701.{number:04d}" type="{kind}" >\n{body}\n</DOC>\n'
+
+
+STORY = """<HEADLINE>
+A Headline
+&AMP; More
+</HEADLINE>
+<DATELINE>
+LONDON, July 1 (AFP)
+</DATELINE>
+<TEXT>
+<P>
+Wrapped text of {0}
+that goes on &lt;here&gt;.
+</P>
+<P>
+Second.
+</P>
+</TEXT>"""
+
+
+def record(
+    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
+) -> bytes:
+    named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
+    named.setdefault("Content-Length", str(len(body)))
+    head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
+    return end.join(head).encode() + body + b"\r\n\r\n"
+
+
+def answer(
+    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
+) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
+
+
+def html(text: str, meta: str = "") -> str:
+    around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
+    return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
+
+
+WIKI_HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="de">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <namespaces>
+      <namespace key="0" case="first-letter" />
+      <namespace key="6" case="first-letter">Datei</namespace>
+      <namespace key="14" case="first-letter">Kategorie</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+WIKI_END = "</mediawiki>\n"
+
+
+def wiki_page(
+    number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext"
+) -> str:
+    return (
+        f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
+        f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
+        f'      <text bytes="1" xml:space="preserve">{escape(text)}</text>\n    </revision>\n  </page>\n'
+    )
+
+
+def multistream(count: int) -> bytes:
+    pages = [
+        wiki_page(number, f"Text {number} {{{{t}}}} of [[Datei:x|y]] " + "word " * (number % 40))
+        for number in range(count)
+    ]
+    parts = [
+        WIKI_HEADER,
+        *("".join(pages[first : first + 5]) for first in range(0, count, 5)),
+        WIKI_END,
+    ]
+    return b"".join(bz2.compress(part.encode()) for part in parts)
