@@ -138,7 +138,7 @@ class AblationConfig(config.Settings):
         return arms
 
     def values(self, arm: str) -> tuple[str, ...]:
-        """Return the names of a grid arm's values, one an axis; none for an arm that is written
+        """Return the names of a grid arm's values, one an axis. None for an arm that is written
         out.
         """
         names = itertools.product(*(self.axis(axis) for axis in self.grid))
@@ -154,7 +154,7 @@ class AblationConfig(config.Settings):
         return labels
 
     def label(self, arm: str) -> str:
-        """Return what tables and figures call an arm; a grid's arm is called by its values."""
+        """Return what tables and figures call an arm. A grid's arm is called by its values."""
         return ", ".join(self.labels[name] for name in self.values(arm) or (arm,))
 
     @property

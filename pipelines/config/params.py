@@ -49,7 +49,7 @@ UNREAD = "ELECTRA_ABLATIONS_UNREAD"
 Names = tuple[str, ...]
 # names become folders, DVC stages and parts of dotted keys
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-SECTIONS = (  # whose entries' names are held to NAME
+SECTIONS = (  # the names of their entries are held to NAME
     *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
     *("ablations", "tokenizers"),
 )
@@ -81,7 +81,7 @@ class ModelConfig(Settings):
         self.electra()
 
     def electra(self) -> ElectraConfig:
-        """The part that defines the pre-training."""
+        """Return the part that defines the pre-training."""
         return ElectraConfig(
             encoder=self.encoder,
             generator=self.generator,
@@ -228,7 +228,7 @@ class Params(Settings):
         return merge(self.recipe(config.base.recipe), config.protocol.finetune)
 
     def task_config(self, finetuning: str, task: str) -> FinetuneConfig:
-        """Return the settings of one task of a fine-tuning; `squad` for SQuAD."""
+        """Return the settings of one task of a fine-tuning. `squad` for SQuAD."""
         config = self.finetunings[finetuning]
         where = f"recipes.{config.recipe}"
         own = self.own_tasks(config.tasks)
@@ -241,7 +241,7 @@ class Params(Settings):
         return self.finetune.selected(self.changes(finetuning), f"recipes.{config.recipe}", own)
 
     def squad_versions(self, finetuning: str) -> Names:
-        """Return the versions of SQuAD to run; none if the source has no SQuAD."""
+        """Return the versions of SQuAD to run, none of a source without SQuAD."""
         source = self.tasks[self.finetunings[finetuning].tasks]
         if isinstance(source, CustomTasks):
             return ()
@@ -295,7 +295,7 @@ class Params(Settings):
         return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
 
     def shown(self, name: str) -> dict[str, Any]:
-        """Return all settings of a name: every arm of an ablation; else a pre-training or folder,
+        """Return all settings of a name: every arm of an ablation, or a pre-training or folder
         and its fine-tunings.
         """
         if name in self.ablations:
@@ -314,7 +314,7 @@ class Params(Settings):
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """Return one hash of all settings that an ablation's results depend on; where they are written
+    """Return one hash of all settings that an ablation's results depend on. Where they are written
     and names do not count.
     """
     config = params.ablations[ablation]
@@ -339,7 +339,7 @@ def _without_labels(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:
-    """Read params.yaml, with another file's entries laid over it; what is wrong is a BadConfig that
+    """Read params.yaml, with another file's entries laid over it. What is wrong is a BadConfig that
     names the key.
     """
     values = read(path)

@@ -49,7 +49,7 @@ class PaperRecipe(Recipe):
         where: str = "recipes.*",
         own: Sequence[str] = (),
     ) -> FinetuneConfig:
-        """Return the settings of one task under the changes of a recipe; `squad`, `squad1`,
+        """Return the settings of one task under the changes of a recipe. `squad`, `squad1`,
         `squad2` for SQuAD.
 
         `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the
@@ -108,7 +108,7 @@ class PaperRecipe(Recipe):
 
 
 def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
-    """Return a task's settings of recipes, each with the place it stands at; later ones win."""
+    """Return a task's settings of recipes, each with the place it stands at. Later ones win."""
     squad = task.startswith("squad")
     kind = SquadConfig if squad else FinetuneConfig
     values: dict[str, Any] = {}

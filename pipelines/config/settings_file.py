@@ -70,7 +70,7 @@ def _require_shallow(text: str, path: Path) -> None:
 
 
 def _count(value: Any, counts: dict[int, int]) -> int:
-    """Return how many values there are in one, aliases written out; `counts` holds those of
+    """Return how many values there are in one, aliases written out. `counts` holds those of
     sections and lists by their id, so that each is entered once.
     """
     if not isinstance(value, dict | list):

@@ -75,7 +75,7 @@ class Job:
 
     @property
     def made_by(self) -> str:
-        """A hash of the code and torch's version; a job finished by another one is run again."""
+        """A hash of the code and torch's version. A job finished by another one is run again."""
         return digest(self.code, torch.__version__)
 
     @property
@@ -122,7 +122,7 @@ class Solved:
 
 
 def solve(job: Job) -> Solved:
-    """Train on the job's rows, then predict its splits; those with labels are scored, the first of
+    """Train on the job's rows, then predict its splits. Those with labels are scored, the first of
     them counts.
     """
     task = job.task
@@ -182,18 +182,17 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
     """Return figures and files of finished SQuAD jobs answering as one: the dev split by the mean
     of their probabilities.
     """
-    task, config, dev = jobs[0].task, jobs[0].config, _read(jobs[0], "dev")
-    assert (
-        isinstance(task, SquadTask)
-        and isinstance(config, SquadConfig)
-        and isinstance(dev, EncodedQuestions)
-    )
-    runs = [
-        Candidates.of_tensors(read_tensors(job.folder / CANDIDATES, "run the stage again"))
-        for job in jobs
-    ]
-    judged = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
-    return judged.scores, {f"dev{suffix}": content for suffix, content in judged.files.items()}
+    task = jobs[0].task
+    config = jobs[0].config
+    dev = _read(jobs[0], "dev")
+    assert isinstance(task, SquadTask) and isinstance(config, SquadConfig)
+    assert isinstance(dev, EncodedQuestions)
+    runs = []
+    for job in jobs:
+        tensors = read_tensors(job.folder / CANDIDATES, "run the stage again")
+        runs.append(Candidates.of_tensors(tensors))
+    result = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
+    return result.scores, {f"dev{suffix}": content for suffix, content in result.files.items()}
 
 
 def share_beyond_pretraining(job: Job, splits: Sequence[Examples]) -> Record:

@@ -125,7 +125,7 @@ class Plan:
 
 
 def read_finished(job: Job) -> Record | None:
-    """Return the record of a job that this code has finished, its files intact; else None."""
+    """Return the record of a job that this code has finished, its files intact, or None."""
     whole = manifest.finished(job.folder, job.fingerprint)
     if whole is None or whole.get("made_by") != job.made_by:
         return None
@@ -148,8 +148,8 @@ def check_inputs(job: Job) -> None:
 
 
 def run(job: Job) -> Record:
-    """Run a job, or read its record if it is finished. Deterministic at one thread; writes all or
-    nothing.
+    """Run a job, or read its record if it is finished. It is deterministic at one thread and
+    writes all or nothing.
     """
     if record := read_finished(job):
         return record
@@ -177,11 +177,11 @@ def run_all(
     workers: int,
     on_done: Callable[[Job, Record], None] = lambda job, record: None,
 ) -> list[Record]:
-    """Run all jobs, at most `workers` at once; their records in the order of `jobs`. Jobs already
-    done are only read.
+    """Run all jobs, at most `workers` at once, and return their records in the order of `jobs`.
+    Jobs that are done are only read.
 
-    `on_done` is called for each as it ends. A job's UserError is raised here and ends the others;
-    finished jobs stay. Jobs that start from another's model run after all others.
+    `on_done` is called for each as it ends. A job's UserError is raised here and ends the others.
+    Finished jobs stay. Jobs that start from another's model run after all others.
     """
     records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
 

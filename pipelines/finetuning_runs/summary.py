@@ -35,7 +35,7 @@ def spread(scores: Sequence[float]) -> Summary:
 
 
 def summarize_task(task: Task, records: Sequence[Record]) -> Summary:
-    """Return each arm's spread of the metric that counts; `all`: of every metric; `train`: on
+    """Return each arm's spread of the metric that counts. `all`: of every metric. `train`: on
     training rows.
     """
     metric = task.metrics[0]
@@ -67,7 +67,7 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
 
     It is the paper's GLUE average only if its eight tasks are there with all their official
-    training rows; then WNLI is left out, as in the paper. Arms and seeds that not every task has do
+    training rows. Then WNLI is left out, as in the paper. Arms and seeds that not every task has do
     not count.
     """
     counted = [task for task in GLUE if task in tasks]
@@ -103,7 +103,7 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 
 
 def is_complete(task: str, summary: Summary) -> bool:
-    """Return whether a task was trained on as many rows as its official split has; a task of the
+    """Return whether a task was trained on as many rows as its official split has. A task of the
     user's own has no such.
     """
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)

@@ -61,7 +61,7 @@ AGAIN = "run the ablation again"
 
 @dataclass(frozen=True)
 class Arm:
-    """One pre-training. `points`: fractions of the run whose encoders are kept besides the end."""
+    """One pre-training. `points` are fractions of the run at which encoders are kept, too."""
 
     name: str
     seed: int
@@ -149,7 +149,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
-    """Return every arm with every seed; what the unchanged model spends is everyone's budget."""
+    """Return every arm with every seed. What the unchanged model spends is everyone's budget."""
     ablation = params.ablations[name]
     protocol = ablation.protocol
     base = params.models[ablation.base.model].electra()
@@ -283,7 +283,7 @@ def run_arms(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
 
 
 def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
-    """Run one arm; a failure of its own (its settings, its numbers, its memory) becomes a sentence.
+    """Run one arm. A failure of its own (its settings, its numbers, its memory) becomes a sentence.
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
@@ -300,8 +300,8 @@ def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
 
 
 def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
-    """Train and fine-tune here whatever of an arm is not finished; scores by point and task, in
-    points of 100.
+    """Train and fine-tune what is not finished of an arm, and return its scores by point and task,
+    in points of 100.
     """
     rows = ModelRows(params, arm.tokens, arm.config)
     scores: dict[str, dict[str, float]] = {}
@@ -337,7 +337,7 @@ def arm_folder(arm: Arm, params: Params) -> Path:
 
 
 def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
-    """Pre-train an arm and keep its encoders, or read what is there; what other code has finished
+    """Pre-train an arm and keep its encoders, or read what is there. What other code has finished
     is archived.
     """
     if record := read_finished(arm, held.path):
@@ -364,7 +364,7 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
 
 def read_finished(arm: Arm, home: Path) -> Result | None:
     """Return the record of an arm that is trained by this code, with every point that it should
-    have; else None.
+    have, or None.
     """
     try:
         record = read_sealed(home / "arm.json")
@@ -381,7 +381,7 @@ def read_finished(arm: Arm, home: Path) -> Result | None:
 
 @torch.no_grad()
 def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float) -> None:
-    """Write the encoder of one point; for one before the end, its checkpoint is loaded into the
+    """Write the encoder of one point. For one before the end, its checkpoint is loaded into the
     trained network.
     """
     step = arm.step(point)
@@ -394,18 +394,18 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
         for name, weight in weights.items():
             weight.copy_(tensors[name])
     part = f"point-{point:g}"
-    seen = longest_row_read(arm.config.pretrain, step, trained.steps)
+    trained_positions = longest_row_read(arm.config.pretrain, step, trained.steps)
     config = config_json(
         arm.config.encoder,
         rows.tokenizer.vocab_size,
         "ElectraModel",
         pad_token_id=rows.tokenizer.pad_id,
-        trained_positions=seen,
+        trained_positions=trained_positions,
     )
     facts = {"data": rows.label, "recipe": plain(arm.config), "step": step}
     card = model_card(f"{arm.title}: encoder", "embed", facts)
     tensors = encoder_tensors(trained.model.discriminator.encoder, "")
-    files = read_files(rows.folder, seen)
+    files = read_files(rows.folder, trained_positions)
     write_folder(home / part, tensors, config, files, card, model=arm.key, part=part)
 
 
@@ -416,7 +416,7 @@ def average(scores: dict[str, dict[str, float]], point: float = END) -> float | 
 
 
 def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
-    """Return the record of one arm over its seeds; seeds that failed are named and left out."""
+    """Return the record of one arm over its seeds. Seeds that failed are named and left out."""
     name = arms[0].name
     failed = []
     seeds = []
@@ -463,7 +463,7 @@ def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outco
 
 
 def spread(scores: list[float]) -> Result | None:
-    """Return mean and standard deviation over seeds, unrounded; the latter is null from one
+    """Return mean and standard deviation over seeds, unrounded. The latter is null from one
     seed.
     """
     if not scores:

@@ -60,7 +60,7 @@ FITS = {
 
 
 def score_baselines(task: Task, folder: Path, config: FinetuneConfig) -> dict[str, float]:
-    """Return the scores of the first four for a task whose rows are in `folder`, by name; none for
+    """Return the scores of the first four for a task whose rows are in `folder`, by name. None for
     tagging, and no overlap for single texts.
     """
     if task.tagging:
@@ -111,8 +111,8 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     """Return unit vectors (rows, terms) of the training and of the dev rows: by words of each text,
     by characters of each.
 
-    A term that only dev has weighs as much as the rarest; else two texts in new words would seem to
-    have none.
+    A term that only dev has weighs as much as the rarest. Otherwise two texts in new words would
+    seem to have none.
     """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
@@ -142,7 +142,7 @@ def text_of(row: dict[str, Any], side: str) -> str:
 
 
 def split_words(text: str, *, keep_case: bool = False) -> list[str]:
-    """Return the words of a text in their order, "don" and "t" for "don't"; one empty word for
+    """Return the words of a text in their order, "don" and "t" for "don't". One empty word for
     none.
     """
     spaced = "".join(c if c.isalnum() else " " for c in text)
@@ -150,7 +150,7 @@ def split_words(text: str, *, keep_case: bool = False) -> list[str]:
 
 
 def overlap(rows: Rows, vectors: Sequence[Any]) -> Numbers:
-    """Return what each pair has in common (rows, features); `vectors` are those of `tfidf`."""
+    """Return what each pair has in common (rows, features). `vectors` are those of `tfidf`."""
     words_a, words_b, letters_a, letters_b = vectors
     cosines = [
         np.asarray(a.multiply(b).sum(1)).ravel()

@@ -214,8 +214,8 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         facts={
             "Data": f"{label}, {counts}, read {results['epochs']:.1f} times in {steps:,} steps",
             "Base model": begins,
-            "Limits": f"one pre-training, seed {results['seed']}: another ends elsewhere; positions "
-            f"beyond {open_folder(folder).trained_positions} tokens were never used",
+            "Limits": f"one pre-training, seed {results['seed']}: another ends elsewhere; "
+            f"positions beyond {open_folder(folder).trained_positions} tokens were never used",
         },
         settings={
             "recipe": plain(config.electra()),
@@ -280,6 +280,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
         corpus = params.corpora[params.tokens[base.tokens].corpus]
         sources = list(corpus.sources)
         languages = corpus.cleaning.language
+    origin = "pre-trained here" if base else "published weights"
     long = f"texts beyond {recipe.length} tokens are cut"
     if squad:
         long = f"contexts are read in windows of {recipe.length} tokens"
@@ -289,14 +290,15 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     tagging = (
         facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
     )
+    origin = "pre-trained here" if base else "published weights"
     return ModelCard(
         title=f"ELECTRA {name}, fine-tuned: {called}",
         facts={
             "Data": f"{facts['train_rows']:,} training rows{part} and {facts['dev_rows']:,} dev "
             f"rows of {called}",
-            "Base model": f"`{config.model}`, {'pre-trained here' if base else 'published weights'}",
-            "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, and "
-            f"another differs more; {long}{''.join(failed)}",
+            "Base model": f"`{config.model}`, {origin}",
+            "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, "
+            f"and another differs more; {long}{''.join(failed)}",
         },
         settings={
             "recipe": {key: of for key, of in plain(recipe).items() if key not in NO_BEARING},

@@ -122,7 +122,7 @@ def print_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
 
 
 def documents_read(kept: int, dropped: Mapping[str, int]) -> int:
-    """Return how many documents there were; rows that are none do not count."""
+    """Return how many documents there were. Rows that are none do not count."""
     return kept + sum(count for reason, count in dropped.items() if not reason.startswith(SKIPPED))
 
 
@@ -191,7 +191,7 @@ def gather(
     runs: Path = RUNS,
     tasks: TaskSourceConfig | None = None,
 ) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`; return what was read, kept and dropped.
+    """Write a corpus's documents to `folder`. Return what was read, kept and dropped.
 
     `runs` holds unfinished runs, `tasks` are those that `cleaning.decontaminate` names.
     """
@@ -203,13 +203,13 @@ def gather(
     with lock_folder(scratch):
         resolved, units = documents.plan(config, where, scratch)
         forbidden = forbidden_ngrams(tasks, config.cleaning, scratch)
-        made = MadeOf(_fingerprint(resolved, units, forbidden), STAGES["corpus"].digest)
-        work = folder_of("corpus", made.fingerprint, runs)
-        name_run(work, name, made.fingerprint)
+        unit_key = MadeOf(_fingerprint(resolved, units, forbidden), STAGES["corpus"].digest)
+        work = folder_of("corpus", unit_key.fingerprint, runs)
+        name_run(work, name, unit_key.fingerprint)
         jobs = [ReadJob(unit, config.cleaning, config.quarantine, forbidden) for unit in units]
         sizes = [max(1, unit.bytes) for unit in units]
         with lock_folder(work):
-            counts = finish_units(work, made, read_unit, jobs, Shown(where, sizes, "documents"))
+            counts = finish_units(work, unit_key, read_unit, jobs, Shown(where, sizes, "documents"))
             _refuse_unreadable(counts, where, work)
             metrics = collect(resolved, units, counts, where, work, folder)
             remove(work)
@@ -270,7 +270,7 @@ class ReadJob:
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
-    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more; return the
+    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more. Return the
     counts.
     """
     cleaning = job.cleaning
@@ -341,7 +341,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
 def _items(
     unit: documents.WorkUnit, refused: dict[str, str]
 ) -> Iterator[Document | Rejected | Skipped]:
-    """Yield what a unit holds; a file that cannot be read to its end is added to `refused`."""
+    """Yield what a unit holds. A file that cannot be read to its end is added to `refused`."""
     if not unit.pieces:
         yield from unit.read()
     for piece in unit.pieces:
@@ -452,7 +452,7 @@ def collect(
     work: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Join the finished units into the corpus folder, in order; return the metrics."""
+    """Join the finished units into the corpus folder, in order. Return the metrics."""
     total = Counter[str]()
     reasons = Counter[str]()
     firsts = []
@@ -612,7 +612,7 @@ class _Repeats:
         return reasons
 
     def _paragraphs(self, folders: list[Path]) -> Iterator[NDArray[np.uint64]]:
-        """Yield the keys of all paragraphs; those of dropped documents are unlike any other."""
+        """Yield the keys of all paragraphs. Those of dropped documents are unlike any other."""
         first = 0
         line = 0
         for folder in folders:
@@ -643,7 +643,7 @@ def _index(folder: Path) -> NDArray[Any]:
 
 
 def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Counter[str]:
-    """Write what stays of a part, and count it; where all stays, the part only gets a second
+    """Write what stays of a part, and count it. Where all stays, the part only gets a second
     name.
     """
     counts: Counter[str] = Counter()
@@ -683,6 +683,6 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
 
 
 def _without_repeated(text: str, stay: NDArray[np.bool_], shortest: int) -> str:
-    """Return a text without its repeated paragraphs; `stay` speaks of those that are not short."""
+    """Return a text without its repeated paragraphs. `stay` speaks of those that are not short."""
     first = iter(stay.tolist())
     return "\n".join(line for line in text.split("\n") if len(line) < shortest or next(first))

@@ -57,7 +57,7 @@ Baselines = dict[str, dict[str, float]]  # by task
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """Run the stage: every task, arm and seed; then predictions and scores in one go."""
+    """Run the stage: every task, arm and seed. Then predictions and scores in one go."""
     config = params.finetunings[name]
     configs = configs_of(name, params)
     encoder = inputs.encoder_folder(config.model, params)
@@ -145,7 +145,7 @@ def plan_task(
 
 
 def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) -> list[Job]:
-    """Return the jobs of tasks; one that starts from another comes after it."""
+    """Return the jobs of tasks. One that starts from another comes after it."""
     starts = {config.start for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
@@ -159,7 +159,7 @@ def write_leaderboard_files(
     jobs: Sequence[Job], folder: Path, ensembles: Sequence[str]
 ) -> dict[str, Any]:
     """Write the leaderboard's files of every arm and seed, and of the seeds of the tasks
-    `ensembles` as one; return the latter's dev scores.
+    `ensembles` as one. Return the latter's dev scores.
     """
     scores: dict[str, Any] = {}
     for (task, arm), runs in group_by_arm(jobs):
@@ -194,11 +194,11 @@ def group_by_arm(jobs: Sequence[Job]) -> Iterator[tuple[tuple[Task, str], list[J
 
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Records:
-    """Run jobs with a progress line; each task becomes a child run of the tracker when its last job
+    """Run jobs with a progress line. Each task becomes a child run of the tracker when its last job
     has ended.
     """
     by_task: Records = {}
-    starts: dict[str, float] = {}  # task -> time.time() of its first run's start
+    starts: dict[str, float] = {}  # task -> time.time() when its first run started
     expected = Counter(job.task.name for job in jobs)
     with ProgressBar(title, len(jobs), "runs") as progress:
         progress.update(0)
@@ -231,7 +231,7 @@ def warn_of_positions(task: Task, positions: int, share: float) -> None:
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started: float) -> None:
-    """Record a task as one child run: its settings, the loss curves of every run, and its scores."""
+    """Record a task as one child run: its settings, the loss curves of its runs, its scores."""
     task = jobs[0].task
     tracker.dataset(f"tasks/{task.name}", jobs[0].data, "fine-tune")
     configs = {}
@@ -249,7 +249,9 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
     configs = configs_of(name, params)
-    return set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
+    values = set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
+    # a null below `scratch` is what the arm from scratch has as the other
+    return {key: value for key, value in values.items() if value != "null" or "scratch." not in key}
 
 
 def set_side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -286,7 +288,7 @@ def folder_name(job: Job) -> str:
 
 
 def count_workers(params: Params, model: str) -> int:
-    """Return how many processes run side by side, one for each GPU where there are any; results do
+    """Return how many processes run side by side, one for each GPU where there are any. Results do
     not depend on it.
     """
     if params.finetune.workers:
@@ -297,7 +299,7 @@ def count_workers(params: Params, model: str) -> int:
 
 
 def device() -> str:
-    """Return where fine-tuning runs; raise BadDevice for a GPU that cannot be used."""
+    """Return where fine-tuning runs. Raise BadDevice for a GPU that cannot be used."""
     refuse_unusable_driver()
     return "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -308,7 +310,7 @@ def label(params: Params, source: str) -> dict[str, str]:
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return what a reader needs to get the same numbers again; no clock, host or path."""
+    """Return what a reader needs to get the same numbers again. No clock, host or path."""
     return {
         "config_digest": digest({job.name: plain(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},

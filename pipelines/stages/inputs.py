@@ -69,7 +69,7 @@ def record_files(section: str, name: str, params: Params) -> None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return what a change of a file changes; nothing where there is none."""
+    """Return what a change of a file changes. Nothing where there is none."""
     if not path.is_file():
         return []
     status = path.stat()
@@ -89,7 +89,7 @@ def record_code(params: Params) -> None:
 
 
 def files_of(section: str, name: str, params: Params) -> list[str]:
-    """Return the user's files of an entry of corpora or tasks; none for the sample world and the
+    """Return the user's files of an entry of corpora or tasks. None for the sample world and the
     hub.
 
     A corpus whose documents are compared with the texts of tasks has the files of these, too.
@@ -130,7 +130,7 @@ def _files_of_task(task: CustomTask) -> tuple[str, ...]:
 
 
 def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
-    """Raise SourceUnreachable or BadInput unless a source is there; read nothing of it."""
+    """Raise SourceUnreachable or BadInput unless a source is there. Read nothing of it."""
     if isinstance(source, LocalCorpus):
         find_files(source.files, where)
     elif isinstance(source, HubCorpus):
@@ -155,7 +155,7 @@ def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
 
 
 def require_task_files(params: Params, name: str, finetuning: str = "") -> TaskSourceConfig:
-    """Return a source of tasks; raise SourceUnreachable for a file that its fine-tunings (or only
+    """Return a source of tasks. Raise SourceUnreachable for a file that its fine-tunings (or only
     one) need and that is missing. A warning is enough for MNLI's second dev set.
     """
     source = params.tasks[name]
@@ -189,7 +189,7 @@ def needed_tasks(params: Params, source: str, only: str = "") -> dict[str, str]:
 
 
 def encoder_folder(name: str, params: Params) -> Path:
-    """Return build/models/<name>/encoder, verified, from which fine-tuning starts; warn of a weak
+    """Return build/models/<name>/encoder, verified, from which fine-tuning starts. Warn of a weak
     pre-training.
     """
     from electra.nn.huggingface import verify_folder  # here, since importing torch takes seconds
@@ -205,7 +205,7 @@ def encoder_folder(name: str, params: Params) -> Path:
 
 
 def task_rows(name: str) -> Path:
-    """Return build/tasks/<name>, verified; since a split that is not there is no fault, one that
+    """Return build/tasks/<name>, verified. Since a split that is not there is no fault, one that
     was put there is.
     """
     folder = BUILD / "tasks" / name

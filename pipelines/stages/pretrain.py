@@ -114,12 +114,12 @@ class ModelRows:
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name = tokens
         self.folder = BUILD / "tokens" / tokens
-        whose: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
-        listed = read_manifest(self.folder, **whose)["files"]
+        fields: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
+        listed = read_manifest(self.folder, **fields)["files"]
         # byte-level BPE lacks vocab.txt; the manifests hash the rows
         files = [name for name in hf.TOKENIZER_FILES if name in listed or name != "vocab.txt"]
         files += [f"rows-{length}/{MANIFEST}" for length in config.pretrain.lengths]
-        verify_manifest(self.folder, only=files, **whose)
+        verify_manifest(self.folder, only=files, **fields)
         self.tokenizer = tokenizers.load(self.folder)
         *others, last = config.pretrain.lengths
         self.train_rows = self._open(last, "train")
@@ -176,7 +176,7 @@ class ModelRows:
         return fingerprint
 
     def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
-        """Return the hash of every file that training starts from; raise BadInput for weights of
+        """Return the hash of every file that training starts from. Raise BadInput for weights of
         another tokenizer.
         """
         pieces = self.tokenizer.pieces()
@@ -185,7 +185,7 @@ class ModelRows:
             names = hf.TOKENIZER_FILES[:2]
             if not any((inside / name).is_file() for name in names):
                 fault = f"holds neither {names[0]} nor {names[1]}"
-                raise BadInput(f"{inside}: {fault}; put the tokenizer of these weights beside them")
+                raise BadInput(f"{inside}: {fault}; put the tokenizer of these weights there")
             start_pieces = tokenizers.load(inside).pieces()
             if start_pieces != pieces:
                 fault = f"has a tokenizer with {len(start_pieces):,} pieces; expected"
@@ -284,12 +284,12 @@ def write_model(
     """
     model = trained.model
     tokenizer = rows.tokenizer
-    seen = list(config.pretrain.lengths)
+    positions = list(config.pretrain.lengths)
     if config.pretrain.init_from:
         for path in Path(config.pretrain.init_from).glob("*/config.json"):
-            seen.append(hf.open_folder(path.parent).trained_positions)
-    files = tokenizers.read_files(rows.folder, max(seen))
-    common = {"pad_token_id": tokenizer.pad_id, "trained_positions": max(seen)}
+            positions.append(hf.open_folder(path.parent).trained_positions)
+    files = tokenizers.read_files(rows.folder, max(positions))
+    common = {"pad_token_id": tokenizer.pad_id, "trained_positions": max(positions)}
     card = {
         "data": rows.label,
         "recipe": plain(config),
@@ -389,7 +389,8 @@ def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[di
 
 def curve_csv(history: list[dict[str, Any]]) -> str:
     """Return a curve as CSV, one evaluation a row."""
-    columns = ["step", *sorted({key for record in history for key in record} - {"step"})]
+    names = set().union(*history) - {"step"}
+    columns = ["step", *sorted(names)]
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()

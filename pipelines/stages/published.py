@@ -49,7 +49,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def warn_of_changes(folder: Path, hashes: dict[str, str], record: Path) -> None:
-    """Remember a foreign folder's hashes when it is first read; warn when they are others later."""
+    """Remember a foreign folder's hashes when it is first read. Warn when they are others later."""
     known = read_object(record) if record.is_file() else hashes
     for file in sorted({*known, *hashes}):
         if known.get(file) != hashes.get(file):

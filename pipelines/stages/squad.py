@@ -26,7 +26,7 @@ SUFFIXES = {
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """Run the stage: every version, arm and seed; then answers and scores. Nothing where a source
+    """Run the stage: every version, arm and seed. Then answers and scores. Nothing where a source
     has no SQuAD.
     """
     config = params.finetunings[name]
@@ -68,8 +68,8 @@ def never_answering(rows: Path) -> float:
 
 
 def write_ensembles(jobs: Sequence[Job], folder: Path) -> dict[str, dict[str, Any]]:
-    """Write the answers of the seeds of each version and arm as one, where the settings ask for it;
-    return their dev scores.
+    """Write the answers of the seeds of each version and arm as one, where the settings ask for it.
+    Return their dev scores.
     """
     scores: dict[str, dict[str, Any]] = {}
     for (_, arm), runs in glue.group_by_arm([job for job in jobs if job.candidates]):

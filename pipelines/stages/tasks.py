@@ -55,7 +55,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]:
-    """Write the rows of every task that the source has to `folder`; return the rows kept and
+    """Write the rows of every task that the source has to `folder`. Return the rows kept and
     quarantined.
     """
     tasks: dict[str, dict[str, dict[str, int]]] = {}
@@ -127,7 +127,7 @@ def read_split(
 ) -> tuple[list[Row], list[dict[str, str]]]:
     """Return the good and the bad rows of a split.
 
-    Raises BadInput when it is empty or has more bad rows than the quarantine tolerates; the
+    Raises BadInput when it is empty or has more bad rows than the quarantine tolerates. The
     sentence shows the first.
     """
     kept: list[Row] = []
@@ -150,7 +150,7 @@ def read_split(
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
-    """Yield every task and split that a source has, with its rows unread; tasks and splits without
+    """Yield every task and split that a source has, with its rows unread. Tasks and splits without
     a file are left out.
 
     The sample world writes its files to the folder `official`.

@@ -116,26 +116,26 @@ def make_rows(
     runs: Path = RUNS,
     form: Form = "NFC",
 ) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder`; return the counts.
+    """Write tokenizer and rows to `folder`. Return the counts.
 
     `runs` holds unfinished runs' shards, `form` is the normal form of the corpus.
     """
     manifest = _manifest(config, corpus)
-    made = MadeOf(digest(config, manifest["files"]), STAGES["tokens"].digest)
-    work = folder_of("tokens", made.fingerprint, runs)
-    name_run(work, where.rpartition(".")[2], made.fingerprint)
+    unit_key = MadeOf(digest(config, manifest["files"]), STAGES["tokens"].digest)
+    work = folder_of("tokens", unit_key.fingerprint, runs)
+    name_run(work, where.rpartition(".")[2], unit_key.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
     sizes = [manifest["files"][name]["bytes"] for name in shards]
     tokenizer = work / "tokenizer"
     prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
-        trained = finish_unit(tokenizer, made, prepare)
+        trained = finish_unit(tokenizer, unit_key, prepare)
         jobs = [
             PackJob(corpus / name, hashes[name], number, tokenizer, config)
             for number, name in enumerate(shards)
         ]
-        counts = finish_units(work, made, pack_shard, jobs, Shown(where, sizes, "tokens"))
+        counts = finish_units(work, unit_key, pack_shard, jobs, Shown(where, sizes, "tokens"))
         facts = {"long_words": trained["long_words"], **mixed_code([trained, *counts])}
         metrics = collect(config, where, manifest, counts, work, folder, facts)
         remove(work)
@@ -229,7 +229,7 @@ _load = functools.lru_cache(maxsize=1)(wordpiece.load)
 
 
 def pack_shard(job: PackJob, folder: Path) -> Counts:
-    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard; return counts of it and of each row
+    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard. Return counts of it and of each row
     set.
     """
     config = job.config
@@ -390,7 +390,7 @@ def source_copies(manifest: dict[str, Any], parts: list[Counts]) -> list[float]:
 def append_rows(
     writer: RowWriter, folders: list[Path], split: str, copies: float, seed: int, source: int
 ) -> None:
-    """Append the rows of `folders` to the writer, `copies` times over; a fraction takes a random
+    """Append the rows of `folders` to the writer, `copies` times over. A fraction takes a random
     part of them.
     """
     files = [shard_paths(folder, split) for folder in folders]

@@ -5,7 +5,9 @@ import pytest
 from electra.config import build
 from electra.errors import BadConfig
 from electra.finetuning.tasks import SquadConfig
+from pipelines.config.params import load
 from pipelines.config.recipes import PaperRecipe
+from tests.conftest import ROOT
 
 
 def section(**values) -> PaperRecipe:
@@ -106,29 +108,20 @@ def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
 
 
 def test_published_values_of_params_yaml():
-    from pipelines.config.params import load
-
-    finetune = load().finetune
-    cola, rte, mrpc, stsb = (finetune.resolve(task, {}) for task in ("cola", "rte", "mrpc", "stsb"))
-    assert (cola.learning_rate, cola.layer_decay, cola.epochs, cola.warmup) == (1e-4, 0.8, 3, 0.1)
-    assert (cola.weight_decay, cola.batch, cola.length, cola.loss, cola.clip) == (
-        0.0,
-        32,
-        128,
-        "summed",
-        1.0,
-    )
-    assert not cola.bias_correction and cola.layer_decay_exponent == "published"
-    assert rte.epochs == stsb.epochs == 10 and mrpc.epochs == 3
-    assert mrpc.both_orders and stsb.both_orders and not cola.both_orders
-    squad = finetune.resolve("squad", {})
-    assert (squad.length, squad.stride, squad.epochs, squad.beam, squad.null_threshold) == (
-        512,
-        128,
-        2,
-        20,
-        -2.75,
-    )
+    finetune = load(ROOT / "params.yaml").finetune
+    every = {"learning_rate": 1e-4, "layer_decay": 0.8, "warmup": 0.1, "weight_decay": 0.0}
+    every |= {"batch": 32, "length": 128, "loss": "summed", "clip": 1.0}
+    every |= {"bias_correction": False, "layer_decay_exponent": "published"}
+    squad = {"length": 512, "stride": 128, "epochs": 2, "beam": 20, "null_threshold": -2.75}
+    for task, expected in {
+        "cola": every | {"epochs": 3, "both_orders": False},
+        "rte": every | {"epochs": 10},
+        "mrpc": every | {"epochs": 3, "both_orders": True},
+        "stsb": every | {"epochs": 10, "both_orders": True},
+        "squad": every | squad,
+    }.items():
+        config = finetune.resolve(task, {})
+        assert {key: getattr(config, key) for key in expected} == expected, task
 
 
 def test_a_task_that_starts_from_another_has_its_layers():

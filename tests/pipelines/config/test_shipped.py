@@ -20,60 +20,37 @@ from tests.conftest import ROOT
 SHIPPED = ROOT / "params.yaml"
 
 
-def test_the_published_models_carry_all_of_their_published_settings() -> None:
+ENCODER = {"dropout": 0.1, "attention_dropout": 0.1, "init_std": 0.02, "init": "published"}
+ENCODER |= {"positions": 512, "token_types": 2}
+OBJECTIVE = {"name": "electra", "sharing": "embeddings", "training": "joint", "temperature": 1}
+OBJECTIVE |= {"discriminator_weight": 50, "written": (0.85, 0.0)}
+PRETRAIN = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "clip": 1.0}
+PRETRAIN |= {"warmup": 10_000, "bias_correction": False, "schedule": "product"}
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "width", "mask_rate", "recipe"),
+    [
+        ("small", (12, 256, 4, 1024, 128), 0.25, 0.15, (128, 128, 1_000_000, 5e-4)),
+        ("small_plus", (12, 256, 4, 1024, 128), 1.0, 0.15, (512, 128, 4_000_000, 5e-4)),
+        ("base", (12, 768, 12, 3072, 768), 1 / 3, 0.15, (512, 256, 766_000, 2e-4)),
+        ("large", (24, 1024, 16, 4096, 1024), 0.25, 0.25, (512, 2048, 400_000, 2e-4)),
+    ],
+)
+def test_published_models_carry_all_of_their_published_settings(
+    name: str, size: tuple, width: float, mask_rate: float, recipe: tuple
+) -> None:
     """Paper, Table 6, and the released small (small_plus): never only the size."""
-    # layers, hidden, heads, ffn, embedding | generator | mask rate | length, batch, steps, rate,
-    # warm-up
-    published = {
-        "small": (12, 256, 4, 1024, 128, 0.25, 0.15, 128, 128, 1_000_000, 5e-4, 10_000),
-        "small_plus": (12, 256, 4, 1024, 128, 1.0, 0.15, 512, 128, 4_000_000, 5e-4, 10_000),
-        "base": (12, 768, 12, 3072, 768, 1 / 3, 0.15, 512, 256, 766_000, 2e-4, 10_000),
-        "large": (24, 1024, 16, 4096, 1024, 0.25, 0.25, 512, 2048, 400_000, 2e-4, 10_000),
-    }
-    models = load(ROOT / "params.yaml").models
-    for name, values in published.items():
-        model = models[name]
-        encoder, generator, objective, pretrain = (
-            model.encoder,
-            model.generator,
-            model.objective,
-            model.pretrain,
-        )
-        size = (encoder.layers, encoder.hidden, encoder.heads, encoder.ffn, encoder.embedding)
-        recipe = (
-            pretrain.length,
-            pretrain.batch,
-            pretrain.steps,
-            pretrain.learning_rate,
-            pretrain.warmup,
-        )
-        assert (*size, generator.width, objective.mask_rate, *recipe) == pytest.approx(
-            values, rel=1e-4
-        ), name
-        assert (encoder.dropout, encoder.attention_dropout, encoder.init_std) == (0.1, 0.1, 0.02)
-        assert encoder.init == "published"
-        adam = (pretrain.beta1, pretrain.beta2, pretrain.eps, pretrain.weight_decay, pretrain.clip)
-        assert (
-            adam == (0.9, 0.999, 1e-6, 0.01, 1.0)
-            and not pretrain.bias_correction
-            and pretrain.schedule == "product"
-        )
-        assert (objective.name, objective.sharing, objective.training) == (
-            "electra",
-            "embeddings",
-            "joint",
-        )
-        assert (objective.discriminator_weight, objective.written, objective.temperature) == (
-            50,
-            (0.85, 0.0),
-            1,
-        )
-        assert (generator.kind, generator.depth, encoder.positions, encoder.token_types) == (
-            "network",
-            1,
-            512,
-            2,
-        )
+    model = load(SHIPPED).models[name]
+    sizes = dict(zip(("layers", "hidden", "heads", "ffn", "embedding"), size, strict=True))
+    recipes = dict(zip(("length", "batch", "steps", "learning_rate"), recipe, strict=True))
+    for section, expected in (
+        (model.encoder, ENCODER | sizes),
+        (model.generator, {"kind": "network", "depth": 1, "width": pytest.approx(width, rel=1e-4)}),
+        (model.objective, OBJECTIVE | {"mask_rate": mask_rate}),
+        (model.pretrain, PRETRAIN | recipes),
+    ):
+        assert {key: getattr(section, key) for key in expected} == expected
 
 
 def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone() -> None:

@@ -1,8 +1,9 @@
 """Jobs end to end on a random encoder and made-up rows: results, bytes, resumption, failures."""
 
-import dataclasses
-import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +20,7 @@ from electra.storage.manifest import MANIFEST
 from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import summary
-from pipelines.finetuning_runs.job import MODEL
+from pipelines.finetuning_runs.job import MODEL, Job
 from pipelines.finetuning_runs.plan import Plan, read_finished, run, run_all
 from tests.conftest import files_of
 
@@ -29,15 +30,32 @@ SQUAD = SquadConfig(
 )
 
 
+PlanJobs = Callable[..., list[Job]]
+NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors")
+
+
+@pytest.fixture
+def plan_jobs(task_rows: Path, model: Path, tmp_path: Path) -> PlanJobs:
+    """A function that plans the jobs of a task under CONFIG with changes; for SQuAD under SQUAD."""
+
+    def plan_jobs(task: str, state: str = ".", **changes) -> list[Job]:
+        plan = {"rows": task_rows / task, "model": model, "state": tmp_path / state}
+        for key in ("rows", "model", "before"):
+            if key in changes:
+                plan[key] = changes.pop(key)
+        config = SQUAD if task.startswith("squad") else CONFIG
+        return Plan(task, replace(config, **changes), **plan).jobs()
+
+    return plan_jobs
+
+
 def alike(one, other) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("task", GLUE)
-def test_every_glue_task_trains_predicts_and_scores_with_both_arms(
-    task, task_rows, model, tmp_path
-):
-    jobs = Plan(task, CONFIG, rows=task_rows / task, model=model, state=tmp_path).jobs()
+def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
+    jobs = plan_jobs(task)
     assert [job.arm for job in jobs] == ["pretrained", "scratch"]
     for job in jobs:
         record = run(job)
@@ -51,167 +69,131 @@ def test_every_glue_task_trains_predicts_and_scores_with_both_arms(
 
 @pytest.mark.parametrize("version", ["squad1", "squad2"])
 @pytest.mark.parametrize("head", ["conditional", "independent"])
-def test_squad_trains_answers_and_scores(version, head, task_rows, model, tmp_path):
-    config = dataclasses.replace(SQUAD, head=head, arms=("pretrained",))
-    (job,) = Plan(version, config, rows=task_rows / version, model=model, state=tmp_path).jobs()
+def test_squad_trains_answers_and_scores(version, head, task_rows, plan_jobs):
+    (job,) = plan_jobs(version, head=head, arms=("pretrained",))
     record = run(job)
     assert {"exact", "f1"} <= set(record["metrics"])
     assert ("best_f1" in record["metrics"]) == (version == "squad2")
-    answers = json.loads((job.folder / "dev.json").read_text())
+    answers = read_json(job.folder / "dev.json")
     contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
-    assert (
-        set(answers)
-        == set(contexts)
-        == set(json.loads((job.folder / "dev-null-odds.json").read_text()))
-    )
+    assert set(answers) == set(contexts) == set(read_json(job.folder / "dev-null-odds.json"))
     assert all(text in contexts[key] for key, text in answers.items())
 
 
-def test_fresh_layers_go_on_top_of_both_arms_encoders_and_of_what_a_started_task_goes_on_from(
-    task_rows, model, tmp_path
-):
-    config = dataclasses.replace(CONFIG, fresh_layers=1, keep="all")
-    before = Plan("mnli", config, rows=task_rows / "mnli", model=model, state=tmp_path).jobs()
-    started = dataclasses.replace(config, start="mnli")
-    after = Plan(
-        "rte", started, rows=task_rows / "rte", model=model, state=tmp_path, before=before
-    ).jobs()
+def test_fresh_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
+    before = plan_jobs("mnli", fresh_layers=1, keep="all")
+    after = plan_jobs("rte", fresh_layers=1, keep="all", start="mnli", before=before)
     for job in (*before, *after):
         encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
     kept = load_encoder(before[0].folder / MODEL)
     assert alike(kept, job_module.build_encoder(after[0]))
-    pretrained, scratch = (job_module.build_encoder(job) for job in before)
+    pretrained, scratch = map(job_module.build_encoder, before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
     assert alike(bare.layers, pretrained.layers[:2])
-    assert alike(pretrained.layers[2], scratch.layers[2]), (
-        "both arms begin with the same fresh layer"
-    )
+    assert alike(pretrained.layers[2], scratch.layers[2]), "both begin with the same fresh layer"
 
 
-@pytest.mark.parametrize(
-    "name", ["rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors"]
-)
-def test_files_that_change_between_plan_and_work_are_noticed(task_rows, model, tmp_path, name):
-    rows, weights = tmp_path / "rows" / "mrpc", tmp_path / "model"
-    shutil.copytree(task_rows / "mrpc", rows)
-    shutil.copytree(model, weights)
-    (weights / MANIFEST).unlink()  # as a folder from elsewhere has none
-    one, *_ = Plan("mrpc", CONFIG, rows=rows, model=weights, state=tmp_path / "state").jobs()
+@pytest.mark.parametrize("name", NAMES)
+def test_file_that_changes_between_plan_and_work_is_noticed(
+    task_rows, model, tmp_path, plan_jobs, name
+):
+    shutil.copytree(task_rows / "mrpc", tmp_path / "rows/mrpc")
+    shutil.copytree(model, tmp_path / "model")
+    (tmp_path / "model" / MANIFEST).unlink()  # as a folder from elsewhere has none
+    job, *_ = plan_jobs("mrpc", "state", rows=tmp_path / "rows/mrpc", model=tmp_path / "model")
     raw = bytearray((tmp_path / name).read_bytes())
     raw[-3] ^= 1
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(CorruptFile, match=f"{name}: has sha256"):
-        run(one)
+        run(job)
 
 
-def test_seeds_differ_and_half_the_precision_gives_much_the_same_losses(task_rows, model, tmp_path):
-    for task, base in (("mrpc", CONFIG), ("squad2", SQUAD)):
-        losses = []
-        for precision in ("fp32", "bf16"):
-            config = dataclasses.replace(
-                base, precision=precision, arms=("pretrained",), seeds=(1, 2)
-            )
-            jobs = Plan(
-                task, config, rows=task_rows / task, model=model, state=tmp_path / precision
-            ).jobs()
-            losses.append([[loss for _, loss in run(job)["loss"]] for job in jobs])
-        (first, second), (half, _) = losses
-        assert first != second and first != half == pytest.approx(first, rel=0.05)
+@pytest.mark.parametrize("task", ["mrpc", "squad2"])
+def test_seeds_differ_and_half_the_precision_gives_much_the_same_losses(plan_jobs, task):
+    losses = []
+    for precision in ("fp32", "bf16"):
+        jobs = plan_jobs(task, precision, precision=precision, arms=("pretrained",), seeds=(1, 2))
+        losses.append([[loss for _, loss in run(job)["loss"]] for job in jobs])
+    (first, second), (half, _) = losses
+    assert first != second and first != half == pytest.approx(first, rel=0.05)
 
 
-def test_the_number_of_workers_bears_on_no_result(task_rows, model, tmp_path):
+def test_number_of_workers_bears_on_no_result(plan_jobs, tmp_path):
     for workers in (1, 2):
-        state, heard = tmp_path / str(workers), []
-        jobs = [
-            *Plan("rte", CONFIG, rows=task_rows / "rte", model=model, state=state).jobs(),
-            *Plan("squad2", SQUAD, rows=task_rows / "squad2", model=model, state=state).jobs(),
-        ]
-        records = run_all(jobs, workers, lambda job, record, heard=heard: heard.append(job.name))
-        assert sorted(heard) == sorted(job.name for job in jobs)
+        done = []
+        jobs = plan_jobs("rte", str(workers)) + plan_jobs("squad2", str(workers))
+        records = run_all(jobs, workers, lambda job, record, done=done: done.append(job.name))
+        assert sorted(done) == sorted(job.name for job in jobs)
         assert [record["arm"] for record in records] == ["pretrained", "scratch"] * 2
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2") != {}
 
 
-def test_a_read_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
-    task_rows, model, tmp_path, monkeypatch, capsys
+def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
+    plan_jobs, monkeypatch, capsys
 ):
-    config = dataclasses.replace(CONFIG, arms=("pretrained",))
+    def plan(**changes) -> Job:
+        (job,) = plan_jobs("wnli", **{"arms": ("pretrained",)} | changes)[:1]
+        return job
 
-    def job(config=config):
-        return Plan("wnli", config, rows=task_rows / "wnli", model=model, state=tmp_path).jobs()[0]
-
-    record = run(job())
-    assert read_finished(job()) == record
+    record = run(plan())
+    assert read_finished(plan()) == record
     monkeypatch.setattr(jobs_module, "solve", lambda *_: pytest.fail("was computed again"))
-    assert run(job()) == record
+    assert run(plan()) == record
     monkeypatch.undo()
-    assert read_finished(job(dataclasses.replace(config, learning_rate=2e-3))) is None
-    assert (
-        read_finished(job(dataclasses.replace(config, seeds=(1, 2, 3)))) == record
-    )  # the set of seeds bears on no single run
-    run(job(dataclasses.replace(config, epochs=1)))
-    assert read_finished(job()) == record  # other settings have a folder of their own
-    predictions = job().folder / "dev.jsonl"
+    assert read_finished(plan(learning_rate=2e-3)) is None
+    assert read_finished(plan(seeds=(1, 2, 3))) == record, "other seeds bear on no single run"
+    run(plan(epochs=1))
+    assert read_finished(plan()) == record, "other settings have a folder of their own"
+    predictions = plan().folder / "dev.jsonl"
     whole = predictions.read_bytes()
     assert capsys.readouterr().err == ""
     predictions.write_bytes(whole[:-5])
-    assert read_finished(job()) is None
+    assert read_finished(plan()) is None
     assert f"warning: {predictions}: has {len(whole) - 5} bytes" in capsys.readouterr().err
-    assert run(job()) == record and predictions.read_bytes() == whole
+    assert run(plan()) == record and predictions.read_bytes() == whole
 
 
-def test_an_interrupted_job_leaves_nothing(task_rows, model, tmp_path, monkeypatch):
+def test_interrupted_job_leaves_nothing(plan_jobs, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    (job, *_) = Plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path).jobs()
     monkeypatch.setattr(jobs_module, "write_manifest", stop)
     with pytest.raises(KeyboardInterrupt):
-        run(job)
+        run(plan_jobs("sst2")[0])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_diverged_run_is_scored_and_named(task_rows, model, tmp_path, monkeypatch):
+def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     # no setting that is allowed diverges so soon
     monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: set_rate(optimizer, 1e30))
-    config = dataclasses.replace(CONFIG, clip=1e9, arms=("pretrained",))
-    record = run(
-        Plan("cola", config, rows=task_rows / "cola", model=model, state=tmp_path).jobs()[0]
-    )
-    assert record["failed"] == "the loss or the outputs stopped being finite"
-    assert record["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
-    squad = dataclasses.replace(SQUAD, clip=1e9, arms=("pretrained",))
-    record = run(
-        Plan("squad2", squad, rows=task_rows / "squad2", model=model, state=tmp_path).jobs()[0]
-    )
-    assert record["failed"] and 0 <= record["metrics"]["f1"] <= 100
+    cola, squad = (run(plan_jobs(task, clip=1e9)[0]) for task in ("cola", "squad2"))
+    assert cola["failed"] == "the loss or the outputs stopped being finite"
+    assert cola["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
+    assert squad["failed"] and 0 <= squad["metrics"]["f1"] <= 100
 
 
-def test_what_no_job_could_use_is_refused_at_once(task_rows, model, tmp_path):
+def test_what_no_job_could_use_is_refused_at_once(plan_jobs, tmp_path):
     with pytest.raises(BadConfig, match="positions"):
-        longer = dataclasses.replace(CONFIG, length=65)
-        Plan("cola", longer, rows=task_rows / "cola", model=model, state=tmp_path).jobs()
+        plan_jobs("cola", length=65)
     with pytest.raises(BadInput, match="there is no such file"):
-        Plan("cola", CONFIG, rows=tmp_path / "nowhere", model=model, state=tmp_path).jobs()
+        plan_jobs("cola", rows=tmp_path / "nowhere")
 
 
-def test_a_workers_user_error_reaches_the_caller(task_rows, model, tmp_path):
+def test_user_error_of_a_worker_reaches_the_caller(task_rows, plan_jobs, tmp_path):
     rows = tmp_path / "rows"
     rows.mkdir()
     text = (task_rows / "cola" / "train.jsonl").read_text()
     (rows / "train.jsonl").write_text(text.replace('"label": "1"', '"label": "maybe"', 1))
     (rows / "dev.jsonl").write_text(text)
-    jobs = Plan("cola", CONFIG, rows=rows, model=model, state=tmp_path / "state").jobs()
-    with pytest.raises(
-        BadInput, match=r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"
-    ):
-        run_all(jobs, 2)
+    expected = r"train\.jsonl:2 \(id cola-1\): has the label 'maybe'; expected one of 0, 1"
+    with pytest.raises(BadInput, match=expected):
+        run_all(plan_jobs("cola", "state", rows=rows), 2)
 
 
-def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
-    (job, *_) = Plan("sst2", CONFIG, rows=task_rows / "sst2", model=model, state=tmp_path).jobs()
+def test_leftovers_of_a_killed_writer_are_removed(plan_jobs):
+    job, *_ = plan_jobs("sst2")
     left = job.folder.with_name(f".{job.folder.name}.tmp-999999999")
     left.mkdir(parents=True)
     (left / "dev.jsonl").write_text("half a li")
@@ -219,28 +201,25 @@ def test_what_a_killed_writer_left_is_cleared_away(task_rows, model, tmp_path):
     assert [path.name for path in job.folder.parent.iterdir()] == [job.folder.name]
 
 
-@pytest.mark.parametrize(("task", "config"), [("cola", CONFIG), ("squad2", SQUAD)])
+@pytest.mark.parametrize("task", ["cola", "squad2"])
 def test_rows_beyond_what_pre_training_has_seen_are_counted(
-    task, config, task_rows, model, tmp_path
+    task, plan_jobs, task_rows, model, tmp_path
 ):
     longer = tmp_path / "longer"
     shutil.copytree(model, longer, ignore=shutil.ignore_patterns(MANIFEST))
     settings = read_json(model / "config.json")
-    write_json(longer / "config.json", settings | {"trained_positions": 3})
-    few = dataclasses.replace(config, max_train_rows=16, epochs=1)
-    records = [
-        run(job)
-        for job in Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
-    ]
-    told = summary.summarize_task(find(task_rows / task, task), records)
-    assert (
-        told["beyond_pretraining"]
-        == records[0]["beyond_pretraining"]
-        == {"positions": 3, "share": 1.0}
-    )
+
+    def set_positions(count: int) -> None:
+        write_json(longer / "config.json", settings | {"trained_positions": count})
+
+    set_positions(3)
+    jobs = plan_jobs(task, model=longer, max_train_rows=16, epochs=1)
+    records = list(map(run, jobs))
+    result = summary.summarize_task(find(task_rows / task, task), records)
+    assert result["beyond_pretraining"] == {"positions": 3, "share": 1.0}
+    assert records[0]["beyond_pretraining"] == result["beyond_pretraining"]
     assert "beyond_pretraining" not in records[1]  # nothing is said of the scratch arm
-    job, *_ = Plan(task, few, rows=task_rows / task, model=longer, state=tmp_path).jobs()
     splits = [SimpleNamespace(length_N=np.array(lengths)) for lengths in ([8, 9, 10], [32, 4])]
-    for seen, expected in ((9, {"beyond_pretraining": {"positions": 9, "share": 0.4}}), (32, {})):
-        write_json(longer / "config.json", settings | {"trained_positions": seen})
-        assert job_module.share_beyond_pretraining(job, splits) == expected
+    for count, expected in ((9, {"beyond_pretraining": {"positions": 9, "share": 0.4}}), (32, {})):
+        set_positions(count)
+        assert job_module.share_beyond_pretraining(jobs[0], splits) == expected

@@ -7,11 +7,13 @@ import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
 
 import electra
+from electra.data import tokenizer
 from electra.errors import BadConfig
 from electra.files import read_json
 from electra.pretraining.compiling import compile_parts
@@ -22,7 +24,7 @@ from electra.storage.run_dir import entry_of
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
-from tests.conftest import SMOKE, copy_project
+from tests.conftest import SMOKE, copy_project, files_of
 
 BUDGET = 4.0e8  # operations: a few steps
 PRETRAIN = (
@@ -72,130 +74,105 @@ def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
 def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(
     trained: Path,
 ) -> None:
-    rows = json.loads(Path("build/models/smoke/examples.json").read_text())
+    rows = read_json(Path("build/models/smoke/examples.json"))
     assert any(any(row["replaced"]) for row in rows)
     for row in rows:
-        proposed = {each["place"]: each for each in row["proposals"]}
-        assert list(proposed) == sorted(proposed) and max(proposed) < len(row["tokens"])
-        assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= set(
-            proposed
-        )
-        for each in proposed.values():
-            assert len(each["pieces"]) == 3 and each["probability"] == sorted(
-                each["probability"], reverse=True
-            )
+        places = [proposal["place"] for proposal in row["proposals"]]
+        assert places == sorted(set(places)) and places[-1] < len(row["tokens"])
+        assert {place for place, replaced in enumerate(row["replaced"]) if replaced} <= {*places}
+        for proposal in row["proposals"]:
+            probability = proposal["probability"]
+            assert len(proposal["pieces"]) == 3
+            assert probability == sorted(probability, reverse=True)
 
 
-def test_transformers_loads_all_three_folders_whole(trained: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "kind", "use"),
+    [
+        ("encoder", "AutoModel", "model.embed"),
+        ("discriminator", "ElectraForPreTraining", "model.replaced"),
+        ("generator", "ElectraForMaskedLM", "electra.corrupt"),
+    ],
+)
+def test_transformers_loads_each_folder_whole(
+    trained: Path, part: str, kind: str, use: str
+) -> None:
     import torch
     import transformers
 
-    from electra.data import tokenizer
-
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    classes = {
-        "encoder": "AutoModel",
-        "discriminator": "ElectraForPreTraining",
-        "generator": "ElectraForMaskedLM",
-    }
-    uses = {
-        "encoder": "model.embed",
-        "discriminator": "model.replaced",
-        "generator": "electra.corrupt",
-    }
-    for part, name in classes.items():
-        folder = trained / "build/models/smoke" / part
-        model, report = getattr(transformers, name).from_pretrained(
-            folder, output_loading_info=True
-        )
-        assert not any(
-            report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
-        ), report
-        theirs = transformers.AutoTokenizer.from_pretrained(folder)
-        ids = theirs("the old miller keeps a grey cat")["input_ids"]
-        ours = tokenizer.load(folder)
-        assert ids == [
-            ours.cls_id,
-            *ours.encode_lines(["the old miller keeps a grey cat"])[0],
-            ours.sep_id,
-        ]
-        assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
-        card = (folder / "README.md").read_text()
-        assert "library_name: transformers\n" in card and '"recipe"' in card
-        assert "not known here: that of the files" in card
-        assert bool(ModelCard(card).data.eval_results) == (part != "encoder")
-        assert f"{uses[part]}(" in card and electra.load(folder).kind == part
+    folder = Path("build/models/smoke") / part
+    model, report = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
+    assert not any(report[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    text = "the old miller keeps a grey cat"
+    ids = transformers.AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
+    ours = tokenizer.load(folder)
+    assert ids == [ours.cls_id, *ours.encode_lines([text])[0], ours.sep_id]
+    assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
+    card = (folder / "README.md").read_text()
+    assert "library_name: transformers\n" in card and '"recipe"' in card
+    assert "not known here: that of the files" in card
+    assert bool(ModelCard(card).data.eval_results) == (part != "encoder")
+    assert f"{use}(" in card and electra.load(folder).kind == part
 
 
 def folder(name: str) -> Path:
     return run_folder(name, load())
 
 
+def results(name: str) -> dict[str, Any]:
+    return read_json(Path("build/models") / name / "results.json")
+
+
 def bytes_below(run: Path) -> dict[str, bytes]:
-    files = (path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+    return {name: data for name, data in files_of(run).items() if not name.endswith(".lock")}
 
 
-def test_a_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(
-    trained: Path,
-) -> None:
-    before = json.loads(Path("build/models/smoke/results.json").read_text())
+def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
+    before = results("smoke")
     assert main(["pretrain", "more"]) == 0
-    after = json.loads(Path("build/models/more/results.json").read_text())
+    after = results("more")
     first = json.loads((folder("more") / "metrics.jsonl").read_text().splitlines()[0])
     assert first["step"] == 0
-    assert {name: first[name] for name in ("loss", "disc_auc", "mlm_loss")} == {
-        name: before[name]
-        for name in ("loss", "disc_auc", "mlm_loss")  # the same weights on the same held-out rows
-    }
+    for name in ("loss", "disc_auc", "mlm_loss"):
+        assert first[name] == before[name], "the same weights on the same held-out rows"
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
     assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
-    assert after["flops_convention"] == "authors" and after["flops"] == pytest.approx(
-        BUDGET, rel=0.2
-    )
+    assert after["flops_convention"] == "authors"
+    assert after["flops"] == pytest.approx(BUDGET, rel=0.2)
 
 
 PHASES = "phases: [{length: 12, steps: 6}, {length: 16, steps: 4, batch: 4}], batch: 8"
 
 
-def test_a_run_of_two_lengths_says_so_wherever_it_is_read(
+def test_run_of_two_lengths_says_so_wherever_it_is_read(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
     text = SMOKE.replace("length: 16, batch: 8, steps: 20", PHASES, 1)
     Path("params.yaml").write_text(text)
-    with pytest.raises(
-        BadConfig,
-        match=r"models\.smoke\.pretrain\.length: is 12, should be in tokens\.smoke\.lengths",
-    ):
+    with pytest.raises(BadConfig, match=r"pretrain\.length: is 12, should be in tokens\.smoke"):
         load()
     Path("params.yaml").write_text(text.replace("lengths: [16]", "lengths: [12, 16]", 1))
     for stage in ("corpus", "tokens", "pretrain"):
         assert main([stage, "smoke"]) == 0
-    facts, params = read_json(Path("build/models/smoke/results.json")), load()
+    facts = results("smoke")
+    params = load()
+    config = params.models["smoke"].electra()
+    rows = ModelRows(params, "smoke", config)
+    short, long = rows.others[12], rows.train_rows
     assert facts["phases"] == [
         {"length": 12, "batch": 8, "steps": 6},
         {"length": 16, "batch": 4, "steps": 4},
     ]
-    config = params.models["smoke"].electra()
-    rows = ModelRows(params, "smoke", config)
-    assert facts["epochs"] == pytest.approx(
-        48 / len(rows.others[12]) + 16 / len(rows.train_rows), abs=1e-3
-    )
-    short, long = (each.tokens / len(each) for each in (rows.others[12], rows.train_rows))
-    assert (facts["tokens"], facts["length"], facts["steps"]) == (
-        round(6 * 8 * short + 4 * 4 * long),
-        16,
-        10,
-    )
-    assert facts["padding"] == round(1 - long / 16, 4)
+    assert facts["epochs"] == pytest.approx(48 / len(short) + 16 / len(long), abs=1e-3)
+    tokens = 6 * 8 * short.tokens / len(short) + 4 * 4 * long.tokens / len(long)
+    assert (facts["tokens"], facts["length"], facts["steps"]) == (round(tokens), 16, 10)
+    assert facts["padding"] == round(1 - long.tokens / len(long) / 16, 4)
     assert facts["flops"] == training_flops(config, rows.tokenizer.vocab_size)
     assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
     owner = rows.fingerprint(config)
-    assert (
-        owner["phases"] == {"12": rows.others[12].digest}
-        and owner["train"] == rows.train_rows.digest
-    )
+    assert owner["phases"] == {"12": short.digest} and owner["train"] == long.digest
 
 
 def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) -> None:
@@ -203,56 +180,45 @@ def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) 
     config = params.models["more"].electra()
     rows = ModelRows(params, "smoke", config)
     before = rows.fingerprint(config)["init_from"]
-    files = {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    }
-    assert set(before["generator"]) == set(before["discriminator"]) == files
-    for file in sorted(files - {"tokenizer.json", "model.safetensors"}):
+    files = {"config.json", "tokenizer_config.json", "vocab.txt"}
+    every = files | {"model.safetensors", "tokenizer.json"}
+    assert set(before["generator"]) == set(before["discriminator"]) == every
+    for file in sorted(files):
         path = Path("start/generator") / file
         good = path.read_bytes()
         path.write_bytes(good + b"\n")
-        after = rows.fingerprint(config)["init_from"]
-        assert {key for key in files if after["generator"][key] != before["generator"][key]} == {
-            file
-        }
+        after = rows.fingerprint(config)["init_from"]["generator"]
+        assert {key for key in every if after[key] != before["generator"][key]} == {file}
         path.write_bytes(good)
-
-
-def refused(capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["pretrain", "more"]) == 65
-    return capsys.readouterr().err
 
 
 def test_weights_that_do_not_fit_are_one_sentence(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good = Path("start/discriminator/tokenizer.json").read_text()
+    def refuse() -> str:
+        assert main(["pretrain", "more"]) == 65
+        return capsys.readouterr().err
+
+    file = Path("start/discriminator/tokenizer.json")
+    good = file.read_text()
     words = json.loads(good)
     pieces = words["model"]["vocab"]
     one, two = sorted(pieces, key=pieces.__getitem__)[-2:]
     pieces[one], pieces[two] = pieces[two], pieces[one]
-    Path("start/discriminator/tokenizer.json").write_text(json.dumps(words))
-    told = refused(capsys)
-    assert (
-        f"has a tokenizer with piece {pieces[two]} {two!r}" in told and "pretrain.init_from" in told
-    )
-    Path("start/discriminator/tokenizer.json").write_text(good)
+    file.write_text(json.dumps(words))
+    sentence = refuse()
+    assert f"has a tokenizer with piece {pieces[two]} {two!r}" in sentence
+    assert "pretrain.init_from" in sentence
+    file.write_text(good)
 
-    Path("params.yaml").write_text(
-        PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}")
-    )
-    assert (
-        "start/generator/config.json: num_attention_heads is 1; the model's parameters say 2"
-        in refused(capsys)
-    )
+    wider = PARAMS.replace("generator: {width: 0.5}", "generator: {width: 1.0}")
+    Path("params.yaml").write_text(wider)
+    expected = "start/generator/config.json: num_attention_heads is 1; the model's parameters say 2"
+    assert expected in refuse()
     Path("params.yaml").write_text(PARAMS)
 
     shutil.rmtree("start/discriminator")
-    assert "start/discriminator: there is no such folder" in refused(capsys)
+    assert "start/discriminator: there is no such folder" in refuse()
 
 
 def test_settings_have_runs_of_their_own_and_find_them_again(
@@ -287,27 +253,20 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
     assert main(["pretrain", "smoke", "--continue", more.name]) == 64
     assert f"smoke has no run {more.name!r}; its runs are: {first.name}" in capsys.readouterr().err
     assert main(["pretrain", "smoke", "--continue"]) == 0
-    told = json.loads(Path("build/models/smoke/results.json").read_text())
-    (change,) = told["continued"]
-    assert (change["step"], change["run"], change["changed"]) == (
-        20,
-        first.name,
-        {"pretrain.steps": [20, 22]},
-    )
-    assert told["step"] == 22
+    (change,) = results("smoke")["continued"]
+    assert change["step"] == 20 and change["run"] == first.name
+    assert change["changed"] == {"pretrain.steps": [20, 22]}
+    assert results("smoke")["step"] == 22
 
     Path("params.yaml").write_text(PARAMS)
     monkeypatch.setenv("ELECTRA_CONTINUE", "nobody")
     assert main(["pretrain", "smoke"]) == 64
     monkeypatch.setenv("ELECTRA_CONTINUE", more.name)  # of another model: no concern of this one
     assert main(["pretrain", "smoke"]) == 0
-    told = json.loads(Path("build/models/smoke/results.json").read_text())
-    assert "continued" not in told and told["step"] == 20
+    assert "continued" not in results("smoke") and results("smoke")["step"] == 20
     Path("params.yaml").write_text(longer)
     for wish in (first.name, "smoke", ""):  # as with DVC; the run that was continued goes on
         monkeypatch.setenv("ELECTRA_CONTINUE", wish)
         assert main(["pretrain", "smoke"]) == 0
-        assert json.loads(Path("build/models/smoke/results.json").read_text())["continued"] == [
-            change
-        ]
+        assert results("smoke")["continued"] == [change]
     Path("params.yaml").write_text(PARAMS)

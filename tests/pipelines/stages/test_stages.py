@@ -24,11 +24,11 @@ TELLERS = tuple(
         "__init__",
         "announce",
         "dask_cluster",
+        "inputs",
         "mirror",
         "out_of_memory",
         "progress_bar",
         "summarize",
-        "inputs",
         "work_units",
     )
 )
