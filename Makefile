@@ -2,7 +2,7 @@
 # make test    set up, then the tests but for the slow ones                     make worker   a worker for it, one run at a time
 # make test-all  the slow tests; `make gpu`: those of a CUDA device               make deploy   register the deployments
 # make lint    format, style, types                                             make lead     deployments of `team`, and a worker for them
-# make team    all servers and a worker in containers (docs/team.md)
+# make team    all servers and a worker in containers (docs/team.md)           make mutants  faults that the tests should see
 # make ui      MLflow, 127.0.0.1:5000
 
 # The first Python that starts: the shim of a version manager may exist and refuse.
@@ -18,18 +18,21 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Otherwise each of the many short processes would compile the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all gpu lint setup ui server worker lead deploy team team-down lock clean-state
+.PHONY: demo test test-all gpu lint mutants setup ui server worker lead deploy team team-down resolve lock release clean-state
 
 demo: setup
 	dvc repro
 	@echo "The report is results/report/index.html; .venv/bin/electra play tiny tries the model in the browser."
 
-# Two processes that begin at either half and take from each other at the end: few files' servers and trained models are
-# made twice.
-TESTS = python -m pytest --numprocesses 2 --dist worksteal
+# Each process starts with a part of the files and takes from the others at the end, so few servers and trained models
+# are made twice.
+TESTS = python -m pytest --numprocesses $(PROCESSES) --dist worksteal
+PROCESSES ?= 2
+# Continuous integration adds "and not lock" where it has resolved other versions.
+MARKED ?= not slow
 
 test: setup
-	$(TESTS) -m "not slow"
+	$(TESTS) -m "$(MARKED)"
 
 test-all: setup
 	$(TESTS) -m slow
@@ -40,7 +43,12 @@ gpu: setup
 lint: setup
 	ruff check .
 	ruff format --check .
+	lint-imports --no-cache
 	mypy
+
+# 200 faults drawn by SEED take hours on one core; `make mutants MUTANTS=20` tries fewer.
+mutants: setup
+	python -m tests.mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1)
 
 # Torch is installed first, because its build (CPU or CUDA) depends on the machine (docs/gpu.md). `make setup TORCH=torch`
 # takes the newest.
@@ -83,12 +91,21 @@ team:
 team-down:
 	docker compose down
 
-# Needs uv. One lock for Python 3.11 to 3.13. Torch and its CUDA libraries stay out of it: they differ by machine.
-lock:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu --universal --python-version 3.11 --no-emit-package torch \
-		--no-header --no-annotate --constraint - --output-file requirements.lock --quiet
-	sed -i '/^\(cuda\|nvidia-[^m]\|triton\)/d' requirements.lock
+# Needs uv. One lock for Python 3.11 to 3.13, with a hash of every file that may be installed. Torch and its CUDA
+# libraries stay out of it: they differ by machine.
+resolve:
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu \
+		--universal --python-version 3.11 --no-emit-package torch --generate-hashes --no-header --no-annotate \
+		--constraint - --output-file requirements.lock --quiet $(RESOLVE)
+	awk '/^[^ ]/ {left_out = /^(cuda|nvidia-[^m]|triton)/} !left_out' requirements.lock >requirements.lock.new
+	mv requirements.lock.new requirements.lock
+
+lock: resolve
 	.ci/wheels
+
+# Writes version and date, builds wheel, image and bill of materials, commits and tags. Publishes nothing.
+release: setup
+	.ci/release "$(VERSION)"
 
 # Remove the state of servers and tools, but no data, models, checkpoints or results.
 clean-state:

@@ -1,14 +1,14 @@
 """BLiMP's minimal pairs (Warstadt et al., TACL 2020) scored without labels, by networks that
 real_text.py pre-trained:
 
-    python benchmarks/blimp.py --pairs data/*.jsonl -- runs/real-text/modern/electra-1-12000
+    python benchmarks/blimp.py --pairs data/*.jsonl -- build/models/modern-electra-1-6012
 
 The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, `sentence_bad` and
 `UID`. Each folder's discriminator and generator (or masked language model) are scored by the share
 of pairs where they prefer the good sentence; chance is 50. Writes benchmarks/results/blimp.json.
 
-discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced: how little it suspects
-generator       Σ log p(x_t | all others), each token masked in turn: pseudo-log-likelihood (Salazar et al., ACL 2020)
+discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced
+generator       Σ log p(x_t | all others), each token masked in turn (Salazar et al., ACL 2020)
 
 Shapes: N texts, B rows of a batch, T tokens of a row, V vocabulary.
 """
@@ -32,7 +32,7 @@ from electra.files import read_json, read_jsonl
 from electra.inference import encode
 from electra.pretraining.networks import Generator
 
-FACTS = ("steps", "flops", "parameters", "rows_sha256")
+FACTS = ("steps", "flops", "parameters", "rows_sha256", "tokens")
 ROWS = 256  # rows of masked tokens in a batch
 
 
@@ -92,29 +92,29 @@ def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def main() -> None:
-    options = arguments(__doc__, "blimp.json")
+    parser = arguments(__doc__, "blimp.json")
     origin = provenance("torch")
-    options.add_argument(
-        "folders", nargs="+", type=Path, metavar="FOLDER", help="a run of real_text.py"
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="FOLDER", help="a model of real_text.py"
     )
-    options.add_argument("--pairs", nargs="+", type=Path, required=True, help="BLiMP's JSON lines")
-    chosen = options.parse_args()
-    pairs = [pair for path in chosen.pairs for pair in read_jsonl(path)]
+    parser.add_argument("--pairs", nargs="+", type=Path, required=True, help="BLiMP's JSON lines")
+    options = parser.parse_args()
+    pairs = []
+    for path in options.pairs:
+        pairs += read_jsonl(path)
     models: dict[str, Any] = {}
-    for folder in chosen.folders:
-        run = read_json(folder / "found.json")
-        facts = {key: run[key] for key in FACTS}
-        facts |= {"encoder": run["config"]["encoder"]["kind"], "tokens": run["curve"][-1]["tokens"]}
-        for part in ("discriminator", "generator"):
-            path = folder / "model" / part
+    for folder in options.folders:
+        results = read_json(folder / "results.json")
+        for part in ("discriminator", "generator", "masked_lm"):
+            path = folder / part
             if path.is_dir():
-                paradigms = {
-                    name: round(value, 1) for name, value in accuracies(load(path), pairs).items()
-                }
+                points = accuracies(load(path), pairs)
+                paradigms = {name: round(value, 1) for name, value in points.items()}
                 mean = round(statistics.fmean(paradigms.values()), 1)
+                facts = {key: results[key] for key in FACTS}
                 models[f"{folder.name} {part}"] = {**facts, "mean": mean, "paradigms": paradigms}
                 print(folder.name, part, mean, flush=True)
-    write_record(chosen.output, {"pairs": len(pairs), "models": models}, origin)
+    write_record(options.output, {"pairs": len(pairs), "models": models}, origin)
 
 
 if __name__ == "__main__":

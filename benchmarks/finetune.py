@@ -51,14 +51,16 @@ from electra.nn.huggingface import encoder_tensors, load_encoder, write_folder
 from pipelines.sources import glue
 
 TASKS = ("cola", "mrpc", "rte", "stsb")
-OURS, PEERS = ("ours", "ours-bf16"), ("pad-128", "dynamic")
+OURS = ("ours", "ours-bf16")
+PEERS = ("pad-128", "dynamic")
 SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
-LENGTH, BATCH = 128, 32
+LENGTH = 128
+BATCH = 32
 Rows = dict[str, list[dict[str, Any]]]
 
 
 def write_model(folder: Path, vocabulary: Path) -> Path:
-    """A small model with fresh weights: speed does not depend on what they are."""
+    """Write a small model with fresh weights, since speed does not depend on them."""
     tokenizer = tokenizers.load(vocabulary)
     tokenizers.save(tokenizer, folder / "tokenizer")
     files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
@@ -74,7 +76,7 @@ def write_model(folder: Path, vocabulary: Path) -> Path:
 
 
 def read(folder: Path, task: str, fraction: float) -> Rows:
-    """Evenly spaced rows of both splits."""
+    """Return evenly spaced rows of both splits."""
     rows = {}
     for split in ("train", "dev"):
         path = folder / glue.LAYOUTS[task].paths()[split]
@@ -84,6 +86,7 @@ def read(folder: Path, task: str, fraction: float) -> Rows:
 
 
 def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"]) -> int:
+    """Train and predict, and return the number of predictions."""
     facts = GLUE[task]
     config = FinetuneConfig(
         epochs=1, learning_rate=3e-4, batch=BATCH, length=LENGTH, precision=precision
@@ -99,42 +102,44 @@ def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"])
 
 def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = True) -> int:
     """Train and predict; or, where only imports are wanted, take one batch and predict."""
-    facts, tokenizer = GLUE[task], transformers.AutoTokenizer.from_pretrained(model)
+    facts = GLUE[task]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
 
     def prepare(batch: dict[str, list[Any]]) -> dict[str, Any]:
         texts = (batch["a"],) if batch["b"][0] is None else (batch["a"], batch["b"])
-        return dict(
-            tokenizer(
-                *texts,
-                truncation=True,
-                max_length=LENGTH,
-                padding=False if dynamic else "max_length",
-            )
-        )
+        padding = False if dynamic else "max_length"
+        return dict(tokenizer(*texts, truncation=True, max_length=LENGTH, padding=padding))
 
     ready = {}
     for split, part in rows.items():
-        labels = [
-            row["label"] if facts.regression else facts.labels.index(row["label"]) for row in part
-        ]
+        labels = [row["label"] for row in part]
+        if not facts.regression:
+            labels = [facts.labels.index(label) for label in labels]
         table = {"a": [row["a"] for row in part], "b": [row["b"] for row in part], "labels": labels}
-        ready[split] = datasets.Dataset.from_dict(table).map(
-            prepare, batched=True, remove_columns=["a", "b"]
-        )
+        texts = datasets.Dataset.from_dict(table)
+        ready[split] = texts.map(prepare, batched=True, remove_columns=["a", "b"])
     network = transformers.ElectraForSequenceClassification.from_pretrained(
         model, num_labels=max(1, len(facts.labels))
     )
-    collator = (
-        transformers.DataCollatorWithPadding(tokenizer)
-        if dynamic
-        else transformers.default_data_collator
-    )
+    collator = transformers.default_data_collator
+    if dynamic:
+        collator = transformers.DataCollatorWithPadding(tokenizer)
     with tempfile.TemporaryDirectory() as folder:
         settings = transformers.TrainingArguments(
-            folder, num_train_epochs=1, learning_rate=3e-4, warmup_steps=0.1, per_device_train_batch_size=BATCH,
-            per_device_eval_batch_size=BATCH, use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True,
-            logging_strategy="no", seed=1, dataloader_pin_memory=False,
-        )  # fmt: skip
+            folder,
+            num_train_epochs=1,
+            learning_rate=3e-4,
+            warmup_steps=0.1,
+            per_device_train_batch_size=BATCH,
+            per_device_eval_batch_size=BATCH,
+            use_cpu=True,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            seed=1,
+            dataloader_pin_memory=False,
+        )
         both = {"train_dataset": ready["train"], "eval_dataset": ready["dev"]}
         trainer = transformers.Trainer(
             network, settings, **both, processing_class=tokenizer, data_collator=collator
@@ -148,7 +153,7 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
 
 
 def import_everything(rows: Rows, model: Path) -> None:
-    """What the libraries import only when used, so that no arm's time holds it; nothing is trained."""
+    """Import what the libraries import only when used, so that no arm's time holds it."""
     few = {split: part[:2] for split, part in rows.items()}
     for dynamic in (False, True):
         peer("cola", few, model, dynamic=dynamic, trained=False)
@@ -161,18 +166,22 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
 
     def work(sender: Any) -> None:
         torch.set_num_threads(1)
-        before, started, cpu = memory_mb("VmRSS"), time.perf_counter(), time.process_time()
+        before = memory_mb("VmRSS")
+        started = time.perf_counter()
+        cpu = time.process_time()
         if arm in OURS:
             count = ours(task, rows, model, "bf16" if arm == "ours-bf16" else "fp32")
         else:
             count = peer(task, rows, model, dynamic=arm == "dynamic")
         assert count == len(rows["dev"])
-        seconds = {
+        peak = memory_mb("VmHWM")
+        found = {
             "cpu_seconds": time.process_time() - cpu,
             "wall_seconds": time.perf_counter() - started,
+            "peak_mb": peak,
+            "peak_above_start_mb": peak - before,
         }
-        peak = memory_mb("VmHWM")
-        sender.send({**seconds, "peak_mb": peak, "peak_above_start_mb": peak - before})
+        sender.send({name: round(value, 3) for name, value in found.items()})
 
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -181,77 +190,75 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
     sender.close()
     result: dict[str, float] = receiver.recv()
     process.join()
-    return {name: round(value, 3) for name, value in result.items()}
+    return result
 
 
-def over(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
-    """The ratios of the rounds: Trainer's time over ours, in all and by task, and our memory over
-    Trainer's.
+def compare(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
+    """Return the ratios of the rounds: Trainer's time over ours, in all and by task, and our memory
+    over Trainer's.
     """
     found: dict[str, Any] = {}
-    for mine, arm in itertools.product(
-        *([arm for arm in kind if arm in turns] for kind in (OURS, PEERS))
-    ):
-        pair = f"{arm} / {mine}"
+    for mine, arm in itertools.product(OURS, PEERS):
+        if not {mine, arm} <= turns.keys():
+            continue
         for kind in ("cpu_seconds", "wall_seconds"):
-            totals = [
-                [sum(each[kind] for each in run.values()) for run in turns[name]]
-                for name in (arm, mine)
-            ]
-            found[f"{kind}: {pair}"] = ratios(*totals)
+            totals = {name: [sum_of(run, kind) for run in turns[name]] for name in (arm, mine)}
+            found[f"{kind}: {arm} / {mine}"] = ratios(totals[arm], totals[mine])
         for task in TASKS:
-            times = [[run[task]["cpu_seconds"] for run in turns[name]] for name in (arm, mine)]
-            found[f"cpu_seconds, {task}: {pair}"] = ratios(*times)
+            times = {
+                name: [run[task]["cpu_seconds"] for run in turns[name]] for name in (arm, mine)
+            }
+            found[f"cpu_seconds, {task}: {arm} / {mine}"] = ratios(times[arm], times[mine])
         for kind in ("peak_mb", "peak_above_start_mb"):
-            peaks = [
-                [max(each[kind] for each in run.values()) for run in turns[name]]
-                for name in (mine, arm)
-            ]
-            found[f"{kind}: {mine} / {arm}"] = ratios(*peaks)
+            peaks = {
+                name: [max(task[kind] for task in run.values()) for run in turns[name]]
+                for name in (arm, mine)
+            }
+            found[f"{kind}: {mine} / {arm}"] = ratios(peaks[mine], peaks[arm])
     return found
 
 
+def sum_of(run: dict[str, dict[str, float]], kind: str) -> float:
+    """Return the sum of a figure over the tasks of a run."""
+    return sum(task[kind] for task in run.values())
+
+
 def main() -> None:
-    options = arguments(__doc__, "finetune.json")
-    params = local_params()
-    folder, vocabulary = (
-        Path(params.tasks["local"].glue),
-        Path(params.tokens["local_wiki_books"].tokenizer.file),
-    )
-    options.add_argument("--fraction", type=float, default=0.02, help="of the rows of each task")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument(
-        "--arms", nargs="+", choices=(*OURS, *PEERS), default=(*OURS, *PEERS), help="default all"
-    )
-    given = options.parse_args()
+    parser = arguments(__doc__, "finetune.json")
+    parser.add_argument("--fraction", type=float, default=0.02, help="of the rows of each task")
+    parser.add_argument("--rounds", type=int, default=3)
+    every = (*OURS, *PEERS)
+    parser.add_argument("--arms", nargs="+", choices=every, default=every, help="default all")
+    options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    rows = {task: read(folder, task, given.fraction) for task in TASKS}
+    params = local_params()
+    folder = Path(params.tasks["local"].glue)
+    rows = {task: read(folder, task, options.fraction) for task in TASKS}
     origin = provenance("torch", "transformers", "accelerate", "datasets")
     with tempfile.TemporaryDirectory() as name:
+        vocabulary = Path(params.tokens["local_wiki_books"].tokenizer.file)
         model = write_model(Path(name), vocabulary)
         torch.set_num_threads(1)
         import_everything(rows["cola"], model)
-        arms = {
-            arm: partial(
-                lambda arm: {task: measure(arm, task, rows[task], model) for task in TASKS}, arm
-            )
-            for arm in given.arms
-        }
-        turns = in_turns(arms, given.rounds)
-    found = {
+
+        def run(arm: str) -> dict[str, dict[str, float]]:
+            return {task: measure(arm, task, rows[task], model) for task in TASKS}
+
+        turns = in_turns({arm: partial(run, arm) for arm in options.arms}, options.rounds)
+    sizes = {
+        task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()
+    }
+    record = {
         "model": "electra small (12 x 256), fresh weights, one thread",
-        "rows": {
-            task: {split: len(part) for split, part in splits.items()}
-            for task, splits in rows.items()
-        },
-        "rows_are": f"{given.fraction:g} of the official train and dev rows, evenly spaced",
-        "ratios": over(turns),
+        "rows": sizes,
+        "rows_are": f"{options.fraction:g} of the official train and dev rows, evenly spaced",
+        "ratios": compare(turns),
         "runs": turns,
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
-    write_record(given.output, found, origin)
-    for name, value in found["ratios"].items():
+    write_record(options.output, record, origin)
+    for name, value in record["ratios"].items():
         print(f"{name}: {value['median']} ({value['lowest']} to {value['highest']})")
 
 

@@ -15,12 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from electra.files import write_json
 from pipelines.config.params import FILE, Params, load
+from pipelines.stages import STAGES
+from pipelines.tracking import Tracker
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +32,9 @@ REAL_TEXT = ROOT / "benchmarks/real_text.yaml"
 
 
 def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
-    """A parser whose help is the benchmark's docstring, with `--output` where it has a default."""
+    """Return a parser whose help is the benchmark's docstring, with `--output` if it has a
+    default.
+    """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -42,84 +46,85 @@ def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
 
 
 def local_params() -> Params:
-    """params.yaml with benchmarks/real_text.yaml laid over it."""
+    """Return params.yaml with benchmarks/real_text.yaml laid over it."""
     return load(ROOT / FILE, over=REAL_TEXT)
 
 
+def run_stages(params: Params, **names: str) -> None:
+    """Run stages in this order, each for a name: `run_stages(params, corpus="c4", tokens="c4")`."""
+    for stage, name in names.items():
+        STAGES[stage].run(name, params, Tracker(None))
+
+
 def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all arms once a round, A-B-A-B, so that what changes on the machine reaches all of them
-    alike.
-    """
-    found: dict[str, list[T]] = {arm: [] for arm in arms}
-    for number, (arm, run) in ((number, pair) for number in range(rounds) for pair in arms.items()):
-        found[arm].append(run())
-        print(f"round {number + 1}, {arm}: {found[arm][-1]}", flush=True)
-    return found
+    """Run all arms once a round, A-B-A-B, so that other load on the machine meets all alike."""
+    results: dict[str, list[T]] = {arm: [] for arm in arms}
+    for number in range(rounds):
+        for arm, run in arms.items():
+            results[arm].append(run())
+            print(f"round {number + 1}, {arm}: {results[arm][-1]}", flush=True)
+    return results
 
 
 def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
-    """Median, lowest and highest, to so many significant digits."""
-    found = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-    return {name: float(f"{value:.{digits}g}") for name, value in found.items()}
+    """Return the median, lowest and highest value, to so many significant digits."""
+    values = sorted(values)
+    three = {"median": statistics.median(values), "lowest": values[0], "highest": values[-1]}
+    return {name: float(f"{value:.{digits}g}") for name, value in three.items()}
 
 
 def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:
-    """The spread of first / second, round by round; the longer one's last rounds are left out."""
+    """Return the spread of first / second, round by round, while both have rounds."""
     return spread([a / b for a, b in zip(first, second, strict=False)])
 
 
-def apart(script: str, words: Sequence[str], timeout: float | None = None) -> Any:
-    """What a benchmark printed as JSON in its last line, run in a process of its own; RuntimeError
-    if it failed.
+def run_process(script: str, words: Sequence[str], timeout: float | None = None) -> Any:
+    """Run a benchmark in a process of its own and return the JSON of its last line. Raise
+    RuntimeError if it fails.
     """
     command = [sys.executable, script, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
-        raise RuntimeError(
-            (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        )
+        lines = [f"exit code {done.returncode}", *done.stderr.strip().splitlines()]
+        raise RuntimeError(lines[-1])
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def memory_mb(field: str) -> float:
-    """A field of this process's /proc/self/status, as VmRSS or VmHWM, in MiB."""
+    """Return a field of this process's /proc/self/status, as VmRSS or VmHWM, in MiB."""
     status = Path("/proc/self/status").read_text()
     return round(int(status.partition(f"{field}:")[2].split()[0]) / 1024, 1)
 
 
 def processor() -> str:
-    """The processor's name, where Linux says it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    """Return the processor's name, where Linux says it."""
+    cpus = Path("/proc/cpuinfo")
+    lines = cpus.read_text().splitlines() if cpus.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
 
 
 def commit() -> str:
-    """The commit that is checked out; "with changes" unless the code is the commit's."""
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    # What runs write into the tree is no change of the code that wrote it.
-    code = [
-        "git",
-        "status",
-        "--porcelain",
-        "--",
-        ".",
-        ":!results",
-        ":!benchmarks/results",
-        ":!*dvc.lock",
-    ]
-    clean = subprocess.run(code, capture_output=True, text=True, check=False).stdout == ""
-    return head + ("" if clean else " with changes")
+    """Return the commit that is checked out, with the words "with changes" unless the code is the
+    commit's. Results in the tree are no code.
+    """
+    ignored = [":!results", ":!benchmarks/results", ":!*dvc.lock"]
+    changed = git("status", "--porcelain", "--", ".", *ignored)
+    return git("rev-parse", "HEAD") + (" with changes" if changed else "")
+
+
+def git(*words: str) -> str:
+    """Return what git prints."""
+    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """Command, machine, versions, commit and date; `packages` adds to those whose versions are
-    given.
-    """
+    """Return command, machine, commit, date, and versions of numpy, tokenizers and `packages`."""
+    module = sys.modules["__main__"].__spec__  # of `python -m`
+    program = ["-m", module.name.removesuffix(".__main__")] if module else sys.argv[:1]
     return {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *program, *sys.argv[1:]]),
         "machine": {
             "processor": processor(),
             "logical_cores": os.cpu_count(),
@@ -127,20 +132,13 @@ def provenance(*packages: str) -> dict[str, Any]:
             "system": platform.platform(),
             "python": platform.python_version(),
         },
-        "versions": {package: _version(package) for package in ("numpy", "tokenizers", *packages)},
+        "versions": {package: version(package) for package in ("numpy", "tokenizers", *packages)},
         "commit": commit(),
         "recorded": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def write_record(path: Path, found: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
-    """Write what was found with the `provenance` of when the measurement began."""
-    write_json(path, {**origin, **found})
+def write_record(path: Path, results: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
+    """Write results with the `provenance` of when the measurement began."""
+    write_json(path, {**origin, **results})
     print(f"wrote {path}", flush=True)

@@ -6,7 +6,7 @@ The text is docstrings of the Python packages that are installed here, one docum
 Held-out docstrings, one in eight, make the tasks, 300 rows to train on and 300 to score on:
 
 package      one text: which package a paragraph is from, of six
-follows      two texts: whether the second paragraph follows the first, or is another docstring's of the package
+follows      two texts: whether the second paragraph follows the first or is from elsewhere
 quoted       a number: which share of a paragraph is code, whose quotes are taken away
 code         a tag for each word: which are code
 
@@ -16,7 +16,6 @@ done again.
 
 import ast
 import hashlib
-import json
 import random
 import re
 import statistics
@@ -29,19 +28,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.harness import ROOT, arguments, provenance, write_record
-from electra.files import read_json
+from benchmarks.harness import ROOT, arguments, provenance, run_stages, write_record
+from electra.files import read_json, write_jsonl
 from pipelines.config.params import FILE, load
-from pipelines.stages import STAGES, corpus, glue, pretrain, tasks, tokens
-from pipelines.tracking import Tracker
+from pipelines.stages import STAGES
 
 SIZE = 6e6  # characters of text
 SHARE = 1 / 8  # of a package in all text, at most
 ROWS = 300
 CLASSES = 6
 QUOTED = re.compile(r"``?([^`]+)``?")
-FOLDER, MODELS = Path("data/own"), ("own1", "own2", "own3")
-FACTS = [
+MARKUP = re.compile(r"\s*(>>>|\.\.|:|[-=*]{3})")
+FOLDER = Path("data/own")
+MODELS = ("own1", "own2", "own3")
+FACTS = (  # of a pre-training
     "seed",
     "steps",
     "tokens",
@@ -51,11 +51,11 @@ FACTS = [
     "disc_loss",
     "disc_baseline",
     "mlm_loss",
-]  # of a pre-training
+)
 
 
 def docstrings(package: Path) -> Iterator[str]:
-    """The docstrings of a package of at least 200 characters, each once."""
+    """Yield the docstrings of a package of at least 200 characters, each once."""
     seen = set()
     for file in sorted(package.rglob("*.py")):
         try:
@@ -70,135 +70,121 @@ def docstrings(package: Path) -> Iterator[str]:
                     yield text
 
 
-def held_out(text: str) -> bool:
+def is_held_out(text: str) -> bool:
+    """Return whether a docstring is kept for the tasks."""
     return hashlib.sha256(text.encode()).digest()[0] < 32
 
 
 def paragraphs(text: str) -> list[str]:
-    """Its paragraphs of prose, each on one line; no examples, fields or headings."""
-    found = [
-        " ".join(part.split())
-        for part in re.split(r"\n\s*\n", text)
-        if not re.match(r"\s*(>>>|\.\.|:|[-=*]{3})", part)
-    ]
-    return [
-        part for part in found if 60 <= len(part) <= 400 and "---" not in part and part[0].isupper()
-    ]
+    """Return its paragraphs of prose, each on one line, without examples, fields and headings."""
+    parts = re.split(r"\n\s*\n", text)
+    lines = [" ".join(part.split()) for part in parts if not MARKUP.match(part)]
+    prose = [line for line in lines if 60 <= len(line) <= 400 and "---" not in line]
+    return [line for line in prose if line[0].isupper()]
 
 
 def plain(text: str) -> str:
+    """Return a text without its backquotes."""
     return QUOTED.sub(r"\1", text)
 
 
-def words(paragraph: str) -> tuple[list[str], list[str]]:
-    """Its words, and the tag of each: code is what was in backquotes."""
-    found, tags = [], []
-    for at, part in enumerate(re.split(r"``?([^`]+)``?", paragraph)):
-        for place, word in enumerate(re.findall(r"[\w.]*\w|\S", part)):
-            found.append(word)
-            tags.append("O" if at % 2 == 0 else "B-CODE" if place == 0 else "I-CODE")
-    return found, tags
+def split_words(paragraph: str) -> tuple[list[str], list[str]]:
+    """Return its words and the tag of each: code is what was in backquotes."""
+    words: list[str] = []
+    tags: list[str] = []
+    for number, part in enumerate(QUOTED.split(paragraph)):
+        found = re.findall(r"[\w.]*\w|\S", part)
+        words += found
+        rest = ["O" if number % 2 == 0 else "I-CODE" for _ in found]
+        tags += ["B-CODE", *rest[1:]] if found and number % 2 else rest
+    return words, tags
 
 
-def rows(kept: dict[str, list[str]], draw: random.Random) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of each task by its name, without end for practical purposes."""
-    parts = {
-        name: [ps for text in texts if (ps := paragraphs(text))] for name, texts in kept.items()
-    }
-    largest = sorted(parts, key=lambda name: -len(parts[name]))[:CLASSES]
-    for name in largest:
+def yield_rows(
+    kept: dict[str, list[str]], draw: random.Random
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield rows of each task with its name, from the docstrings that each package has."""
+    parts = {}
+    for name, texts in kept.items():
+        parts[name] = [found for found in map(paragraphs, texts) if found]
+    for name in sorted(parts, key=lambda name: -len(parts[name]))[:CLASSES]:
         for found in parts[name]:
-            yield "package", {"text": plain(found[0]), "label": name}
-            if len(found) > 1:
-                other = draw.choice(parts[name])
-                second = (
-                    found[1]
-                    if (same := draw.random() < 0.5) or other is found
-                    else draw.choice(other)
-                )
-                label = "yes" if same or other is found else "no"
-                yield "follows", {"a": plain(found[0]), "b": plain(second), "label": label}
-            for each in found:
-                if QUOTED.search(each):
-                    split, tags = words(each)
-                    yield "code", {"words": split, "tags": tags}
-                    yield (
-                        "quoted",
-                        {"text": plain(each), "label": round(1 - tags.count("O") / len(tags), 3)},
-                    )
+            first, *others = map(plain, found)
+            yield "package", {"text": first, "label": name}
+            if others:
+                follows = draw.random() < 0.5 or len(parts[name]) == 1
+                strangers = [other for other in parts[name] if other is not found]
+                second = others[0] if follows else plain(draw.choice(draw.choice(strangers)))
+                yield "follows", {"a": first, "b": second, "label": "yes" if follows else "no"}
+            for each in filter(QUOTED.search, found):
+                words, tags = split_words(each)
+                share = 1 - tags.count("O") / len(tags)
+                yield "code", {"words": words, "tags": tags}
+                yield "quoted", {"text": plain(each), "label": round(share, 3)}
 
 
-def make() -> None:
-    """Text and rows under data/own, the same for the same packages."""
+def write_files() -> None:
+    """Write text and rows to data/own, the same for the same packages."""
     draw = random.Random(1)
-    places = [Path(sysconfig.get_paths()["purelib"]), Path(sysconfig.get_paths()["stdlib"])]
-    packages = sorted(
-        {path for place in places for path in place.iterdir() if (path / "__init__.py").exists()}
-    )
-    texts, kept, total = [], {}, 0
+    packages = []
+    for kind in ("purelib", "stdlib"):
+        folders = Path(sysconfig.get_paths()[kind]).iterdir()
+        packages += [path for path in folders if (path / "__init__.py").exists()]
+    packages = sorted(set(packages))
     draw.shuffle(packages)
+    texts: list[str] = []
+    kept: dict[str, list[str]] = {}
+    total = 0
     for package in packages:
         found = list(docstrings(package))
         draw.shuffle(found)
-        kept[package.name], size = [], 0
+        kept[package.name] = [text for text in found if is_held_out(text)]
+        size = 0
         for text in found:
-            if held_out(text):
-                kept[package.name].append(text)
-            elif size < SHARE * SIZE and total < SIZE:
+            if size < SHARE * SIZE and total < SIZE and not is_held_out(text):
                 texts.append(text)
-                size, total = size + len(text), total + len(text)
+                size += len(text)
+                total += len(text)
     draw.shuffle(texts)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    write("text", [{"text": text} for text in texts])
+    write_jsonl(FOLDER / "text.jsonl", [{"text": text} for text in texts])
     tasks = defaultdict(list)
-    for name, row in rows(kept, draw):
+    for name, row in yield_rows(kept, draw):
         tasks[name].append(row)
-    for name, found in sorted(tasks.items()):
-        draw.shuffle(found)
-        write(f"{name}-train", found[:ROWS])
-        write(f"{name}-dev", found[ROWS : 2 * ROWS])
-    print(f"{FOLDER}: {total / 1e6:.1f} MB in {len(texts):,} documents")
+    for name, rows in sorted(tasks.items()):
+        draw.shuffle(rows)
+        write_jsonl(FOLDER / f"{name}-train.jsonl", rows[:ROWS])
+        write_jsonl(FOLDER / f"{name}-dev.jsonl", rows[ROWS : 2 * ROWS])
 
 
-def write(name: str, found: list[dict[str, Any]]) -> None:
-    (FOLDER / f"{name}.jsonl").write_text(
-        "".join(json.dumps(row) + "\n" for row in found), encoding="utf-8"
-    )
-
-
-def measured() -> dict[str, Any]:
-    """Every stage, then the scores of both arms by task: three pre-trainings, three fine-tunings of
-    each.
+def measure() -> dict[str, Any]:
+    """Run every stage and return the scores of both arms by task: three pre-trainings, three
+    fine-tunings of each.
     """
     params = load(ROOT / FILE, over=ROOT / "benchmarks/own_text.yaml")
-    for stage in (corpus, tokens, tasks):
-        stage.run("own", params, Tracker(None))
-    found: dict[str, Any] = {"pretrainings": [], "tasks": defaultdict(lambda: defaultdict(list))}
+    run_stages(params, corpus="own", tokens="own", tasks="own")
+    pretrainings = []
+    tasks: dict[str, dict[str, Any]] = defaultdict(lambda: {"pretrained": []})
     for name in MODELS:
-        for work in (pretrain, glue):
-            work.run(name, params, Tracker(None))
-        ended, scored = (read_json(STAGES[stage].results(name)) for stage in ("pretrain", "glue"))
-        found["pretrainings"].append({key: ended[key] for key in FACTS})
-        for task, of in scored["tasks"].items():
-            found["tasks"][task]["pretrained"].append(
-                round(statistics.fmean(of["pretrained"]["scores"]), 2)
-            )
-            found["tasks"][task] |= {
-                "scratch": of["scratch"]["scores"],
-                "baselines": of["baselines"],
-            }
-    return found
+        run_stages(params, pretrain=name, glue=name)
+        results = read_json(STAGES["pretrain"].results(name))
+        pretrainings.append({key: results[key] for key in FACTS})
+        for task, found in read_json(STAGES["glue"].results(name))["tasks"].items():
+            mean = statistics.fmean(found["pretrained"]["scores"])
+            tasks[task]["pretrained"].append(round(mean, 2))
+            tasks[task] |= {"scratch": found["scratch"]["scores"], "baselines": found["baselines"]}
+    means = {}
+    for arm in ("pretrained", "scratch"):
+        runs = zip(*(found[arm] for found in tasks.values()), strict=True)
+        means[arm] = [round(statistics.fmean(run), 2) for run in runs]
+    return {"pretrainings": pretrainings, "tasks": tasks, "mean": means}
 
 
 def main() -> None:
-    asked = arguments(__doc__, "own-text.json").parse_args()
+    options = arguments(__doc__, "own-text.json").parse_args()
     origin = provenance("torch", "scikit-learn")
-    make()
-    found = measured()
-    for arm in ("pretrained", "scratch"):
-        runs = zip(*(of[arm] for of in found["tasks"].values()), strict=True)
-        found.setdefault("mean", {})[arm] = [round(statistics.fmean(run), 2) for run in runs]
-    write_record(asked.output, found, origin)
+    write_files()
+    write_record(options.output, measure(), origin)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ The last region of a page, `records`, has the day and the commit of each record 
 import csv
 import dataclasses
 import functools
+import itertools
 import re
 import statistics
 import sys
@@ -122,22 +123,6 @@ PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
 ARMS = ("scratch", "pretrained")
 used: set[str] = set()  # the records of the page that is being written
 CARDS = ("h100", "a100", "rtx_4090")
-ATTACKS = {  # what was done -> the attacks of benchmarks/reliability that do it
-    "SIGKILL, SIGTERM, Ctrl-C at any moment or file operation": (
-        "kills",
-        "changes",
-        "signals",
-        "commands",
-    ),
-    "flipped bits; cut, empty, missing, swapped files": ("damage",),
-    "disks that fail or are full (EIO, EACCES, ENOSPC)": ("reads", "writes", "full"),
-    "power cuts (simulated)": ("power",),
-    "settings or code changed midway and back": ("changed",),
-    "MLflow's or Prefect's server dead or silent": ("servers", "prefect"),
-    "generated settings, rows for `predict`": ("settings", "rows"),
-    "generated faults in model folders": ("models",),
-    "generated text files and folders": ("corpora",),
-}
 
 
 @functools.cache
@@ -178,41 +163,39 @@ def overlap_sentence() -> str:
 def tiny_table() -> str:
     """The default model over several pre-trainings, with what needs no network."""
     known = record("tiny-marks")
-    lines = [
-        "| sample world, points on dev | from scratch | pre-trained | chance | bag of words | overlap features |"
-    ]
-    lines.append("|---" * 6 + "|")
+    columns = "from scratch | pre-trained | chance | bag of words | overlap features"
+    lines = [f"| sample world, points on dev | {columns} |", "|---" * 6 + "|"]
     for name, task in GLUE.items():
-        of, metric = (
-            known["tasks"][name],
-            f" ({task.metrics[0].title()})" * (task.metrics[0] != "accuracy"),
-        )
+        of = known["tasks"][name]
+        metric = task.metrics[0]
+        title = task.title if metric == "accuracy" else f"{task.title} ({metric.title()})"
         simple = [baselines()[name].get(key) for key in ("chance", "bag_of_words", "word_overlap")]
         cells = ["–" if value is None else f"{value:.1f}".replace("-", "−") for value in simple]
-        lines.append(
-            f"| {task.title}{metric} | {spread(of['scratch'])} | **{spread(of['pretrained'])}** | {' | '.join(cells)} |"
-        )
-    mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
+        lines.append(f"| {title} | {both_arms(of)} | {' | '.join(cells)} |")
     chance = sum(baselines()[name]["chance"] for name in GLUE) / len(GLUE)
-    lines.append(
-        f"| mean of nine | {spread(mean['scratch'])} | **{spread(mean['pretrained'])}** | {chance:.1f} | | |"
-    )
+    lines.append(f"| mean of nine | {both_arms(known['mean_of_nine'])} | {chance:.1f} | | |")
     never = f"{known['never_answering_f1']:.1f} (never answering)"
-    lines.append(
-        f"| SQuAD 2.0 layout, F1 | {spread(squad['scratch'])} | **{spread(squad['pretrained'])}** | {never} | | |"
-    )
+    squad = both_arms(known["tasks"]["squad2"])
+    lines.append(f"| SQuAD 2.0 layout, F1 | {squad} | {never} | | |")
     return "\n" + "\n".join(lines) + "\n"
+
+
+def both_arms(of: dict[str, Any]) -> str:
+    """Return the cells of both arms, the pre-trained one bold."""
+    return f"{spread(of['scratch'])} | **{spread(of['pretrained'])}**"
 
 
 def tiny_sentence() -> str:
     """Its means, and where the next run will lie."""
     known = record("tiny-marks")
-    mean, squad = known["mean_of_nine"], known["tasks"]["squad2"]
-    another = mean["pretrained"]
-    low, high = predict_next(another["scores"]) or (0.0, 100.0)
+    mean = known["mean_of_nine"]
+    squad = known["tasks"]["squad2"]
+    low, high = predict_next(mean["pretrained"]["scores"]) or (0.0, 100.0)
+    runs = len(known["pretrainings"])
     return (
-        f"from {spread(mean['scratch'])} to {spread(another)} points (SQuAD 2.0 F1 from {spread(squad['scratch'])} to "
-        f"{spread(squad['pretrained'])}; mean ± standard deviation of {len(known['pretrainings'])} pre-trainings); "
+        f"from {spread(mean['scratch'])} to {spread(mean['pretrained'])} points "
+        f"(SQuAD 2.0 F1 from {spread(squad['scratch'])} to {spread(squad['pretrained'])}; "
+        f"mean ± standard deviation of {runs} pre-trainings); "
         f"95 % prediction interval of another run: {low:.1f} to {min(high, 100.0):.1f}"
     )
 
@@ -221,14 +204,10 @@ def own_text() -> str:
     """Four own tasks from fresh weights and after pre-training on own text, with what needs no
     network.
     """
-    known, titles = (
-        record("own-text"),
-        {"word_overlap": "overlap features", "bag_of_words": "bag of words"},
-    )
-    lines = [
-        "| points on dev | from scratch | pre-trained | difference, 95 % interval | without a network |"
-    ]
-    lines.append("|---" * 5 + "|")
+    known = record("own-text")
+    titles = {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
+    columns = "from scratch | pre-trained | difference, 95 % interval | without a network"
+    lines = [f"| points on dev | {columns} |", "|---" * 5 + "|"]
     for name, of in [*known["tasks"].items(), ("mean", known["mean"])]:
         found = difference(of["pretrained"], of["scratch"])
         assert found is not None
@@ -251,9 +230,10 @@ def own_text_run() -> str:
     runs = record("own-text")["pretrainings"]
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
-        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, {runs[0]['tokens'] / 1e6:.0f} million tokens each, "
-        f"end at AUC {min(auc):.2f} to {max(auc):.2f} and find {100 * min(recall):.0f} to {100 * max(recall):.0f} % "
-        "of the replaced tokens"
+        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, "
+        f"{runs[0]['tokens'] / 1e6:.0f} million tokens each, "
+        f"end at AUC {min(auc):.2f} to {max(auc):.2f} and find "
+        f"{100 * min(recall):.0f} to {100 * max(recall):.0f} % of the replaced tokens"
     )
 
 
@@ -272,14 +252,12 @@ def real_text_sentence() -> str:
     """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a
     modern encoder's.
     """
-    arms, modern = (
-        record("real-text-12000")["tasks"]["mean of 6"],
-        record("real-text-12000-modern")["tasks"]["mean of 6"],
-    )
+    arms = record("real-text-12000")["tasks"]["mean of 6"]
+    modern = record("real-text-12000-modern")["tasks"]["mean of 6"]
     scratch, electra, mlm = (f"{arms[arm]['mean']:.1f}" for arm in ("scratch", "electra", "mlm"))
     return (
-        f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); a modern encoder has "
-        f"{modern['scratch']['mean']:.1f} without any pre-training"
+        f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); "
+        f"a modern encoder has {modern['scratch']['mean']:.1f} without any pre-training"
     )
 
 
@@ -287,7 +265,7 @@ def real_text_table() -> str:
     """Every task on real text, with ELECTRA's two differences."""
     columns = "ELECTRA | masked language model | from scratch | ELECTRA − scratch | ELECTRA − MLM"
     lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
-    lines += real_text.lines(real_text.compared(record("real-text-12000")["finetunings"]))
+    lines += real_text.table_rows(real_text.compare_arms(record("real-text-12000")["finetunings"]))
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -297,7 +275,7 @@ def real_text_runs() -> str:
     electra, mlm = (
         {"tokens": runs[0]["curve"][-1]["tokens"] / 1e6, **runs[0]} for runs in arms.values()
     )
-    minutes = [run["seconds"] / 60 for runs in arms.values() for run in runs]
+    minutes = [run["seconds"] / 60 for run in itertools.chain(*arms.values())]
     return (
         f"for {electra['flops_matmul_convention'] / 1e13:.1f} × 10¹³ FLOPs of matrix products and "
         f"{min(minutes):.0f} to {max(minutes):.0f} minutes of one thread each: "
@@ -308,14 +286,11 @@ def real_text_runs() -> str:
 
 def without_cola() -> str:
     """The mean of the other five tasks: ELECTRA, masked language model, from scratch."""
-    scores, found = record("real-text-12000")["finetunings"], []
+    scores = record("real-text-12000")["finetunings"]
+    five = [task for task in real_text.SIX if task != "cola"]
+    found = []
     for arm in real_text.ARMS:
-        means = [
-            statistics.fmean(run[task])
-            for run in scores[arm]
-            for task in real_text.SIX
-            if task != "cola"
-        ]
+        means = [real_text.mean_of_tasks(run, five) for run in scores[arm]]
         found.append(f"{statistics.fmean(means):.1f}")
     return f"{', '.join(found[:-1])} and {found[-1]}"
 
@@ -354,7 +329,8 @@ def claims() -> str:
     came_out = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == "came out"]
     reversed_ones = sum(row["here"] == "reversed" for row in rows)
     none = "none is" if not reversed_ones else f"{reversed_ones} are"
-    return f"{len(came_out)} of {len(rows)} comparisons came out and {none} reversed: {', '.join(came_out)}"
+    counts = f"{len(came_out)} of {len(rows)} comparisons came out and {none} reversed"
+    return f"{counts}: {', '.join(came_out)}"
 
 
 def main_claim() -> str:
@@ -369,7 +345,8 @@ def main_claim() -> str:
     pair = difference(scores["electra"], scores["mlm"])
     assert pair
     interval = f"95 % interval {pair.low:.1f} to {pair.high:.1f}"
-    return f"ELECTRA has {electra} points and BERT {mlm}, a difference of {signed(pair.points)} ({interval})"
+    points = f"{signed(pair.points)} ({interval})"
+    return f"ELECTRA has {electra} points and BERT {mlm}, a difference of {points}"
 
 
 def masks() -> str:
@@ -386,28 +363,13 @@ def masks() -> str:
 
 
 def attacks() -> str:
-    """Return what each kind of attack came to."""
-    keys = ("tried", "same_bytes", "refused_with_a_sentence", "valid_and_taken")
-    lines = ["| attack | tried | same bytes | refused | valid |", "|---" * 5 + "|"]
-    known = content("reliability")
-    assert {name for names in ATTACKS.values() for name in names} == set(known["attacks"])
-    for what, names in ATTACKS.items():
-        results = [known["attacks"][name] for name in names]
-        counts = (f"{sum(of.get(key, 0) for of in results):,}" for key in keys)
-        lines.append(f"| {what} | {' | '.join(counts)} |")
-    wrong = f"Runs that ended any other way (that would be a bug): {known['anything_else']}."
-    return "\n" + "\n".join(lines) + f"\n\n{wrong}\n"
-
-
-def attack_records() -> str:
-    """Return the day and the commit of each attack."""
-    recorded = sorted(
-        {
-            f"{of['recorded']} at {of['commit'][:7]}"
-            for of in content("reliability")["attacks"].values()
-        }
-    )
-    return f"Recorded {', '.join(recorded)}."
+    """Return a table of the attacks of benchmarks/reliability by kind."""
+    known = record("reliability")
+    lines = ["| attack | tried | same bytes | refused | bugs |", "|---" * 5 + "|"]
+    for kind, counts in [*sorted(known["kinds"].items()), ("all", known["total"])]:
+        cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n"
 
 
 @functools.cache
@@ -503,7 +465,6 @@ WRITERS = {
     "main claim": main_claim,
     "masks": masks,
     "attacks": attacks,
-    "attack records": attack_records,
     "cost": cost,
     "paper runs": paper_runs,
     "records": records,

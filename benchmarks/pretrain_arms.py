@@ -22,17 +22,12 @@ from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
 from electra.pretraining.step import Graphs, Step, keep_freed_memory
 
-VOCAB, RATE = 30_522, 1e-4
+VOCAB = 30_522
+RATE = 1e-4
 
 
-class Rows(MadeUpRows):
-    """Synthetic rows of the published vocabulary."""
-
-    def __init__(self, count: int, length: int) -> None:
-        super().__init__(count, length, VOCAB)
-
-
-def built(config: ElectraConfig) -> Pretraining:
+def build(config: ElectraConfig) -> Pretraining:
+    """Return the networks with the same weights at each call."""
     torch.manual_seed(0)
     return Pretraining(config, VOCAB, SPECIAL)
 
@@ -51,12 +46,11 @@ class Ours:
         config: ElectraConfig,
         precision: Any,
         device: torch.device,
-        dropped: bool = True,
-        kind: str = "ours",
+        kind: str,
     ) -> None:
         if device.type == "cpu":
             keep_freed_memory()
-        self.model = built(config).to(device).train(dropped)
+        self.model = build(config).to(device).train()
         gpu = device.type == "cuda"
         if gpu and not lacks_to_compile():
             torch._inductor.config.max_autotune = kind == "autotune"
@@ -78,46 +72,47 @@ class Ours:
 class Peer:
     """transformers' modules in a joint step."""
 
-    def __init__(self, config: ElectraConfig, precision: Any, device: torch.device, dropped: bool = True,
-                 compiled: bool = False) -> None:  # fmt: skip
-        import transformers
+    def __init__(
+        self,
+        config: ElectraConfig,
+        precision: Any,
+        device: torch.device,
+        dropped: bool = True,
+        compiled: bool = False,
+    ) -> None:
+        from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
-        self.precision, self.device = precision, device
-        source = built(config)
+        self.precision = precision
+        self.device = device
+        source = build(config)
         assert isinstance(source.generator, Generator)
-        sizes = [source.generator.encoder.config, config.encoder]
-        classes = [transformers.ElectraForMaskedLM, transformers.ElectraForPreTraining]
-        self.generator, self.discriminator = (
-            kind(transformers.ElectraConfig(**config_json(size, VOCAB, kind.__name__)))
-            for kind, size in zip(classes, sizes, strict=True)
-        )
-        ours = {name: network_tensors(*pair) for name, pair in source.networks().items()}
-        self.generator.load_state_dict(ours["generator"], strict=False)
+        weights = {name: network_tensors(*pair) for name, pair in source.networks().items()}
+        self.generator = peer_network(ElectraForMaskedLM, source.generator.encoder.config)
+        self.generator.load_state_dict(weights["generator"], strict=False)
         self.generator.tie_weights()
-        self.discriminator.load_state_dict(ours["discriminator"])
+        self.discriminator = peer_network(ElectraForPreTraining, config.encoder)
+        self.discriminator.load_state_dict(weights["discriminator"])
         self.discriminator.electra.embeddings = self.generator.electra.embeddings
-        networks = (
-            torch.nn.ModuleList([self.generator, self.discriminator]).to(device).train(dropped)
-        )
-        named = [(name, parameter) for name, parameter in networks.named_parameters()]
-        self.parameters = [parameter for _, parameter in named]
-        groups = [{"params": [p for n, p in named if n.endswith("bias") or "LayerNorm" in n], "weight_decay": 0.0},
-                  {"params": [p for n, p in named if not (n.endswith("bias") or "LayerNorm" in n)]}]  # fmt: skip
+        networks = torch.nn.ModuleList([self.generator, self.discriminator])
+        networks.to(device).train(dropped)
+        decayed = []
+        others = []
+        for name, parameter in networks.named_parameters():
+            (others if name.endswith("bias") or "LayerNorm" in name else decayed).append(parameter)
+        groups = [{"params": others, "weight_decay": 0.0}, {"params": decayed}]
+        self.parameters = [*others, *decayed]
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
         if compiled:
-            self.generator, self.discriminator = (
-                torch.compile(self.generator),
-                torch.compile(self.discriminator),
-            )
+            self.generator = torch.compile(self.generator)
+            self.discriminator = torch.compile(self.discriminator)
 
     def loss(self, batch: Batch, masked: Masked, sampled_X: Tensor | None = None) -> Tensor:
-        ids, real = (
-            batch.ids_BT,
-            torch.arange(batch.ids_BT.shape[1], device=self.device) < batch.lengths_B[:, None],
-        )
-        labels, chosen = self.labels(masked, ids)
+        ids = batch.ids_BT
+        real = torch.arange(ids.shape[1], device=self.device) < batch.lengths_B[:, None]
+        chosen = chosen_cells(masked, ids)
         both = {"attention_mask": real.long(), "token_type_ids": batch.segments_BT}
         with autocast(self.precision, self.device):
+            labels = torch.where(chosen, ids, -100)
             proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both)
             with torch.no_grad():
                 if sampled_X is None:
@@ -126,17 +121,9 @@ class Peer:
                     sampled_X = (logits + noise).argmax(-1)
                 corrupted = ids.clone()
                 corrupted[chosen] = sampled_X
-            judged = self.discriminator(
-                input_ids=corrupted, labels=(corrupted != ids).long(), **both
-            )
+            replaced = (corrupted != ids).long()
+            judged = self.discriminator(input_ids=corrupted, labels=replaced, **both)
             return proposed.loss + 50 * judged.loss  # type: ignore[no-any-return]
-
-    @staticmethod
-    def labels(masked: Masked, ids: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = (
-            torch.zeros_like(ids).scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
-        )
-        return torch.where(chosen, ids, -100), chosen
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
         torch.manual_seed(number)
@@ -148,43 +135,55 @@ class Peer:
         return loss.detach()
 
 
-def make(
-    arm: str, config: ElectraConfig, device: torch.device, dropped: bool = True
-) -> Ours | Peer:
+def peer_network(kind: Any, encoder: Any) -> Any:
+    """Return a network of transformers with the sizes of an encoder."""
+    import transformers
+
+    return kind(transformers.ElectraConfig(**config_json(encoder, VOCAB, kind.__name__)))
+
+
+def chosen_cells(masked: Masked, ids: Tensor) -> Tensor:
+    """Return which cells of a batch are masked."""
+    counts = torch.zeros_like(ids)
+    return counts.scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
+
+
+def make(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
+    """Return an arm by its name, such as `ours-bf16`."""
     kind, precision = arm.split("-")
     if kind in {"peer", "compiled"}:
-        return Peer(config, precision, device, dropped, compiled=kind == "compiled")
-    return Ours(config, precision, device, dropped, kind)
+        return Peer(config, precision, device, compiled=kind == "compiled")
+    return Ours(config, precision, device, kind)
 
 
-def batches(
-    config: ElectraConfig, device: torch.device, count: int = 4
-) -> list[tuple[Batch, Masked]]:
-    rows = Rows(count * config.pretrain.batch, config.pretrain.length)
-    feed = BatchLoader(rows, config, device, "noise")
-    made = [feed.batch(number) for number in range(count)]
-    return [
-        (b, mask(b.ids_BT, b.lengths_B, SPECIAL, config.objective, b.noise, VOCAB)) for b in made
-    ]
+def batches(config: ElectraConfig, device: torch.device, count: int) -> list[tuple[Batch, Masked]]:
+    """Return synthetic batches with their masks."""
+    rows = MadeUpRows(count * config.pretrain.batch, config.pretrain.length, VOCAB)
+    loader = BatchLoader(rows, config, device, "noise")
+    found = [loader.batch(number) for number in range(count)]
+    objective = config.objective
+    return [(b, mask(b.ids_BT, b.lengths_B, SPECIAL, objective, b.noise, VOCAB)) for b in found]
 
 
 def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:
-    """Loss at step 0 of ours and of the peer, in fp32, without dropout, for the same samples; they
-    must agree.
+    """Return the losses at step 0 of ours and of the peer, in fp32, without dropout, for the same
+    samples. Exit if they differ.
     """
     small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
     batch, masked = batches(small, device, 1)[0]
-    model, peer = built(small).to(device).eval(), Peer(small, "fp32", device, dropped=False)
+    model = build(small).to(device).eval()
+    peer = Peer(small, "fp32", device, dropped=False)
     with torch.no_grad():
         ours = model(batch).loss.item()
         reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        logits_MV, noise_M = model.generator(*reads)[0], batch.noise.sample_BN.reshape(-1)
+        logits_MV = model.generator(*reads)[0]
+        noise_M = batch.noise.sample_BN.reshape(-1)
         sampled = sample(logits_MV, noise_M, small.objective, masked.targets_M)
         grid = torch.zeros_like(batch.ids_BT)
         places = zip(masked.positions_BN.mT, sampled.view_as(masked.positions_BN).mT, strict=True)
         for place_B, sampled_B in places:  # unused slots point at [CLS], which is not chosen
             grid.scatter_(1, place_B[:, None], sampled_B[:, None])
-        theirs = peer.loss(batch, masked, grid[Peer.labels(masked, batch.ids_BT)[1]]).item()
+        theirs = peer.loss(batch, masked, grid[chosen_cells(masked, batch.ids_BT)]).item()
     if abs(ours - theirs) > 1e-4 * theirs:
         raise SystemExit(f"losses at step 0 differ: ours {ours}, transformers {theirs}")
     return {"ours": ours, "peer": theirs}

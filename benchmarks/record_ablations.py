@@ -22,7 +22,8 @@ def main() -> None:
     parse = arguments(__doc__)
     parse.add_argument("name", help="a model or an ablation")
     asked = parse.parse_args().name
-    timings, origin = read_json(Path("runs/timings.json")), provenance("torch")
+    timings = read_json(Path("runs/timings.json"))
+    origin = provenance("torch")
     machine = origin["machine"]
     for name in (
         key for key, ablation in load().ablations.items() if asked in {key, ablation.base.model}
@@ -36,7 +37,8 @@ def main() -> None:
             "commit": origin["commit"][:12] + origin["commit"][40:],
             "command": f"dvc repro pipelines/dvc.yaml:ablation@{name}",
             "seconds": timings.get(f"ablation-{name}", {}).get("seconds"),
-            "machine": f"{machine['processor']}, {machine['logical_cores']} cores, Python {machine['python']}",
+            "machine": f"{machine['processor']}, {machine['logical_cores']} cores, "
+            f"Python {machine['python']}",
             "versions": origin["versions"],
         }
         write_record(

@@ -1,80 +1,53 @@
-"""The default run over eight pre-trainings, to benchmarks/results/tiny-marks.json: `python
-benchmarks/tiny_marks.py`.
+"""The default model over eight pre-trainings: `python benchmarks/tiny_marks.py`.
 
-Pre-trains `tiny` as `dvc repro` does, with eight seeds (of the corpus, the tasks and the tokenizer
-there is one), fine-tunes each on the nine tasks and SQuAD 2.0 with the same seed, and beside each
-the same network from fresh weights. So the standard deviations are those of whole pre-trainings.
-What is finished is not done again.
+Runs the stages of `tiny` with eight seeds of pre-training and fine-tuning, each also from fresh
+weights. The corpus, the tasks and the tokenizer are the same for all. So the standard deviations
+are those of whole pre-trainings. What is finished is not done again. Writes
+benchmarks/results/tiny-marks.json.
 """
 
 import dataclasses
-import math
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.harness import arguments, provenance, write_record
-from electra.config import plain
+from benchmarks.harness import arguments, provenance, run_stages, write_record
+from electra.config import merge, plain
+from electra.files import read_json
 from electra.finetuning.tasks import GLUE
-from electra.storage.run_dir import RunFolder
 from pipelines.config.params import Params, load
-from pipelines.finetuning_runs.plan import Plan, run_all
-from pipelines.stages import FINETUNING, baselines, corpus, tasks, tokens
-from pipelines.stages.ablation import Arm, arm_folder, train
-from pipelines.stages.pretrain import ModelRows
-from pipelines.stages.squad import never_answering
-from pipelines.tracking import Tracker
-from pipelines.versioning.code import digest_of
+from pipelines.stages import STAGES
 
-MODEL, SEEDS, SQUAD = "tiny", range(1, 9), "squad2"
+MODEL = "tiny"
+SEEDS = range(1, 9)
 ARMS = ("pretrained", "scratch")
-METRICS = {task: facts.metrics[0] for task, facts in GLUE.items()} | {SQUAD: "f1"}
-Scores = dict[str, dict[str, dict[str, float]]]  # metrics or train_metrics, task, arm
+SQUAD = "squad2"
 
 
-def prepare(params: Params) -> None:
-    """Text, rows and tasks, by the stages themselves."""
-    rows, source = params.models[MODEL].tokens, params.finetunings[MODEL].tasks
-    for stage, name in ((corpus, params.tokens[rows].corpus), (tasks, source), (tokens, rows)):
-        stage.run(name, params, Tracker(None))
-
-
-def scores_of(params: Params, seed: int) -> tuple[Scores, dict[str, Any]]:
-    """Pre-train with a seed and fine-tune; the scores, and how the pre-training ended."""
-    model, changes = params.models[MODEL], params.changes(MODEL)
-    settings = dataclasses.replace(model.electra().pretrain, seed=seed)
-    arm = Arm(
-        f"tiny on {model.tokens}",
-        seed,
-        dataclasses.replace(model.electra(), pretrain=settings),
-        model.tokens,
+def with_seed(params: Params, seed: int) -> tuple[str, Params]:
+    """Return the name of a copy of the model with a seed, and settings that have the copy."""
+    name = f"{MODEL}-{seed}"
+    model = params.models[MODEL]
+    model = dataclasses.replace(model, pretrain=dataclasses.replace(model.pretrain, seed=seed))
+    finetuning = params.finetunings[MODEL]
+    seeds = {"seeds": [seed]}
+    recipe = merge(params.recipe(finetuning.recipe), {"defaults": seeds, "squad": seeds})
+    finetuning = dataclasses.replace(finetuning, model=name, recipe=name, arms=ARMS)
+    return name, dataclasses.replace(
+        params,
+        models={**params.models, name: model},
+        recipes={**params.recipes, name: recipe},
+        finetunings={**params.finetunings, name: finetuning},
     )
-    with RunFolder(arm_folder(arm, params), patience=math.inf) as held:
-        home, record = held.path, train(arm, ModelRows(params, arm.tokens, arm.config), held)
-    jobs, rows = [], Path("build/tasks") / params.finetunings[MODEL].tasks
-    for task in METRICS:
-        config = params.finetune.resolve(task, changes)
-        config = dataclasses.replace(config, seeds=(seed,), arms=ARMS, keep="none")
-        where = {"rows": rows / task, "model": home / "point-1", "state": home / "tasks/marks"}
-        jobs += Plan(task, config, **where, code=digest_of(FINETUNING)).jobs()
-    found: Scores = {"metrics": {}, "train_metrics": {}}
-    for job, done in zip(jobs, run_all(jobs, 1), strict=True):
-        for kind in found.keys() & done.keys():
-            found[kind].setdefault(job.task.name, {})[job.arm] = done[kind][METRICS[job.task.name]]
-    print(f"seed {seed}: {found['metrics']}", flush=True)
-    end = {"disc_auc": record["history"][-1]["disc_auc"]}
-    return found, {"seed": seed, "steps": record["steps"], "flops": record["flops"], **end}
 
 
-def deviation(values: Sequence[float]) -> dict[str, Any]:
-    """Values with mean and standard deviation (n - 1)."""
-    found = [round(value, 2) for value in values]
+def summarize(values: list[float]) -> dict[str, Any]:
+    """Return values with their mean and standard deviation."""
     return {
-        "scores": found,
+        "scores": [round(value, 2) for value in values],
         "mean": round(statistics.fmean(values), 2),
         "std": round(statistics.stdev(values), 2),
     }
@@ -82,36 +55,36 @@ def deviation(values: Sequence[float]) -> dict[str, Any]:
 
 def main() -> None:
     options = arguments(__doc__, "tiny-marks.json").parse_args()
-    origin, params = provenance("torch", "scikit-learn"), load()
-    prepare(params)
-    scores, runs = zip(*(scores_of(params, seed) for seed in SEEDS), strict=True)
-    rows, changes = Path("build/tasks") / params.finetunings[MODEL].tasks, params.changes(MODEL)
-    found: dict[str, Any] = {}
-    for task, metric in METRICS.items():
-        found[task] = {"metric": metric}
-        found[task] |= {
-            arm: deviation([each["metrics"][task][arm] for each in scores]) for arm in ARMS
-        }
-        if task in GLUE:
-            train_scores = {
-                arm: [round(each["train_metrics"][task][arm], 2) for each in scores] for arm in ARMS
-            }
-            chance = baselines.score_baselines(
-                GLUE[task], rows / task, params.finetune.resolve(task, changes)
-            )
-            found[task] |= {"train": train_scores, "baselines": chance}
-    means = {
-        arm: [statistics.fmean(each["metrics"][task][arm] for task in GLUE) for each in scores]
-        for arm in ARMS
-    }
+    origin = provenance("torch", "scikit-learn")
+    params = load()
+    rows = params.models[MODEL].tokens
+    run_stages(params, corpus=params.tokens[rows].corpus, tokens=rows)
+    run_stages(params, tasks=params.finetunings[MODEL].tasks)
+    pretrainings = []
+    runs = []
+    for seed in SEEDS:
+        name, seeded = with_seed(params, seed)
+        run_stages(seeded, pretrain=name, glue=name, squad=name)
+        results = read_json(STAGES["pretrain"].results(name))
+        pretrainings.append({"seed": seed, **{key: results[key] for key in ("steps", "flops")}})
+        run = dict(read_json(STAGES["glue"].results(name))["tasks"])
+        runs.append({**run, SQUAD: read_json(STAGES["squad"].results(name))["versions"]["2.0"]})
+    tasks: dict[str, Any] = {}
+    for task, facts in runs[0].items():
+        tasks[task] = {"metric": facts["metric"], "baselines": facts["baselines"]}
+        for arm in ARMS:
+            tasks[task][arm] = summarize([run[task][arm]["mean"] for run in runs])
+    means = {}
+    for arm in ARMS:
+        means[arm] = [statistics.fmean(run[task][arm]["mean"] for task in GLUE) for run in runs]
     record = {
         "data": "sample world",
         "recipe": plain(params.models[MODEL].electra()),
         "finetune": params.recipe(params.finetunings[MODEL].recipe),
-        "pretrainings": runs,
-        "mean_of_nine": {arm: deviation(values) for arm, values in means.items()},
-        "tasks": found,
-        "never_answering_f1": never_answering(rows / SQUAD),
+        "pretrainings": pretrainings,
+        "mean_of_nine": {arm: summarize(values) for arm, values in means.items()},
+        "tasks": tasks,
+        "never_answering_f1": tasks[SQUAD]["baselines"]["never_answering"],
     }
     write_record(options.output, record, origin)
 

@@ -32,12 +32,11 @@ TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
 for _name in [name for name in os.environ if name.startswith(TOOLS)]:
     del os.environ[_name]
 os.environ.update(ONE, MLFLOW_TRACKING_URI="sqlite:////dev/null/mlflow.db")
-# a test run in the background or under nohup ignores some, and its processes would
+# A test run in the background or under nohup ignores some, and its processes would.
 for _number in stopping.SIGNALS:
     if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(
-            _number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
-        )
+        is_interrupt = _number == signal.SIGINT
+        signal.signal(_number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
 SMOKE = """
 run: {models: [smoke], ablations: []}
@@ -88,10 +87,10 @@ def copy_project(folder: Path) -> Path:
     folder.mkdir(parents=True)
     skipped = shutil.ignore_patterns("__pycache__", "cache", "tmp", "config.local", "dvc.lock")
     for name in CARRIED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name, ignore=skipped)
         else:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / "params.yaml").write_text(SMOKE)
     copy_text(folder)
@@ -112,16 +111,8 @@ def git_project(folder: Path) -> Path:
 
 def git(folder: Path, *words: str) -> str:
     """What git prints; it has to succeed."""
-    command = [
-        "git",
-        "-C",
-        str(folder),
-        "-c",
-        "user.name=Tester",
-        "-c",
-        "user.email=tester@example.com",
-        *words,
-    ]
+    who = ["-c", "user.name=Tester", "-c", "user.email=tester@example.com"]
+    command = ["git", "-C", str(folder), *who, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -137,13 +128,11 @@ def copy_text(folder: Path) -> None:
     """The smoke corpus: sixty made-up documents in one file."""
     (folder / "text").mkdir()
     words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
-    documents = (
-        "\n".join(
-            " ".join(words[(i * 7 + j * 3 + k * k) % len(words)] for k in range(9)) + "."
-            for j in range(6)
-        )
-        for i in range(60)
-    )
+    documents = []
+    for number in range(60):
+        starts = [number * 7 + line * 3 for line in range(6)]
+        lines = [[words[(start + k * k) % len(words)] for k in range(9)] for start in starts]
+        documents.append("\n".join(" ".join(line) + "." for line in lines))
     (folder / "text" / "a.txt").write_text("\n\n".join(documents))
 
 
@@ -154,15 +143,15 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     The last two are what a `.venv` of its own would give it.
     """
     values = {name: os.environ[name] for name in ("HOME", "LANG", "TERM") if name in os.environ}
-    values["PATH"] = os.pathsep.join(
-        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    )
-    values |= {
+    return {
+        **values,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(folder),
         "PREFECT_HOME": f"{folder}/.prefect",
         "DVC_SITE_CACHE_DIR": f"{folder}/.dvc-site",
+        **ONE,
+        **more,
     }
-    return {**values, **ONE, **more}
 
 
 def make_venv(folder: Path) -> Path:

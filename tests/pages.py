@@ -28,8 +28,8 @@ ASK = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=1
 # Commands that cannot be run in a small clone without a network, and why.
 NOT_RUN = {
     r"OWNER=.*|git clone .*": "needs a network; the test's project is a clone",
-    r"make (demo|test|test-all|lint)|\.ci/run": "takes minutes; continuous integration runs it",
-    r"make lock|pip install .*": "needs a package index",
+    r"make (demo|test|test-all|lint|mutants)|\.ci/run|python -m pytest .*": "takes minutes",
+    r"make (lock|release .*)|pip install .*": "needs a package index",
     r"make setup TORCH.*": "needs a package index; tests/test_setup.py",
     r"make gpu": "needs a GPU",
     r".*(--nproc-per-node|--nnodes|nproc_per_node|NPROC_PER_NODE).*": "needs several GPUs or machines",

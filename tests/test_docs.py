@@ -1,14 +1,12 @@
-"""Every command in the documentation: the cheap ones are run, the others are held to what their
-tool would accept.
+"""The documentation: every command is one that its tool accepts, every link leads somewhere, and
+tables say what the settings and the code say.
 """
 
 import dataclasses
 import functools
-import importlib
 import json
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,220 +20,138 @@ from electra.pretraining.phases import phases_of
 from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
 from pipelines.config.params import Params, PublishedConfig, load, read
+from pipelines.flows.deployments import deployments
 from tests.conftest import ROOT, run
 from tests.pipelines.cli.parsing import parse
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
-TOOLS = "electra make dvc python prefect mlflow source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl".split()
-TOOLS += ["cp", "export", "ssh", "dask", "hf"]
-# commands that are run as they stand, in a second or two each
-CHEAP = {
-    "electra --help",
-    "electra check tiny",
-    "electra params tiny",
-    "electra params generator_size",
-}
-CHEAP |= {"dvc stage list --all"}
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+CHECKED = "electra make dvc python prefect".split()
+TOOLS = "source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl cp export ssh dask hf mlflow".split()
+PATTERN = re.compile(r"[<…]|\.\.\.")  # of a command that stands for several
+SECTIONS = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
+SECTIONS |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
 
 
-def commands(page: Path) -> list[str]:
-    """The commands of a page: lines of its sh blocks, and code spans in its tables and text that
-    begin with a tool.
-    """
-    text = page.read_text(encoding="utf-8")
-    found = [
-        line.split(" #")[0].strip()
-        for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
-        for line in block.replace("\\\n", " ").splitlines()
-    ]
+def commands(text: str) -> list[str]:
+    """Return the lines of the sh blocks of a page, and code spans that begin with a tool."""
+    lines: list[str] = []
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
+        lines += [line.split(" #")[0] for line in block.replace("\\\n", " ").splitlines()]
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    found += [
-        span
-        for span in re.findall(r"`([^`\n]+)`", prose)
-        if span.split()[0] in TOOLS and " " in span
-    ]
-    return [
-        command.removeprefix("$ ") for command in found if command and not command.startswith("#")
-    ]
+    spans = re.findall(r"`([^`\n]+ [^`\n]+)`", prose)
+    lines += [span for span in spans if span.split()[0] in (*CHECKED, *TOOLS)]
+    return [line.strip() for line in lines if line.strip() and line[0] != "#"]
 
 
 def blocks(page: Path) -> list[dict[str, Any]]:
-    """The YAML blocks of a page, each some sections of params.yaml."""
-    found = re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    """Return the YAML blocks of a page, each some sections of params.yaml."""
+    found = re.findall(r"^```yaml\n(.*?)^```", TEXTS[page], re.M | re.S)
     return [YAML(typ="safe").load(block) for block in found]
 
 
 shipped = functools.cache(lambda: load(ROOT / "params.yaml"))
 
 
-@functools.cache
 def settings(page: Path, folder: Path) -> Params:
-    """params.yaml with all that a page adds to it."""
-    if not blocks(page):
-        return shipped()
+    """Return params.yaml with all that a page adds to it."""
     values = dict(read(ROOT / "params.yaml"))
     for block in blocks(page):
-        assert set(block) <= set(values), (
-            f"{page.name}: a block begins with sections of params.yaml"
-        )
+        assert set(block) <= set(values), f"{page.name}: a block begins with sections"
         values = merge(values, block)
     (folder / "params.yaml").write_text(json.dumps(values))
     return load(folder / "params.yaml")
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pages")
+def test_first_two_commands_of_the_readme() -> None:
+    lines = [line for line in commands(TEXTS[ROOT / "README.md"]) if line.startswith("make ")]
+    assert lines[:2] == ["make demo", "make test"]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
-)
-def test_the_settings_of_a_page_are_accepted(page: Path, folder: Path) -> None:
-    assert settings(page, folder)
-
-
-def test_the_first_two_commands_of_the_readme_are_the_two() -> None:
-    first = [command for command in commands(ROOT / "README.md") if command.startswith("make ")][:2]
-    assert first == ["make demo", "make test"]
-
-
-@pytest.mark.parametrize(
-    "command", sorted({command for page in PAGES for command in commands(page)} & CHEAP)
-)
-def test_a_cheap_command_works(command: str) -> None:
-    tool, *words = shlex.split(command)
-    run(ROOT, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
+@pytest.mark.parametrize("words", ["--help", "check tiny", "params tiny", "params generator_size"])
+def test_cheap_command_works(words: str) -> None:
+    run(ROOT, "-m", "pipelines", *words.split())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_is_one_that_its_tool_knows(page: Path, folder: Path) -> None:
-    for command in commands(page):
-        # no pattern
-        if not any(mark in command for mark in ("<", "…", "...")) or command.startswith("source"):
-            check(command, functools.partial(settings, page, folder))
+def test_settings_and_commands_of_a_page_are_accepted(page: Path, tmp_path: Path) -> None:
+    params = settings(page, tmp_path) if blocks(page) else shipped()
+    for command in commands(TEXTS[page]):
+        if not PATTERN.search(command):
+            tool, *words = shlex.split(command.removeprefix("$ "))
+            if words[:2] == ["-m", "pipelines"]:
+                tool, words = "electra", words[2:]
+            if tool in CHECKED:
+                CHECKS[tool](words, params)
+            else:
+                assert tool in TOOLS or "=" in tool, command
 
 
-def check(command: str, params: Callable[[], Params]) -> None:
-    """Hold a command to what its tool would accept."""
-    tool, *words = shlex.split(command)
-    if tool == "electra":
-        tool, words = "python", ["-m", "pipelines", *words]
-    if tool in {"python", "dvc"}:
-        {"python": check_python, "dvc": check_dvc}[tool](words, params())
-    elif tool in {"make", "prefect", "dask"}:
-        {"make": check_make, "prefect": check_prefect, "dask": check_dask}[tool](words)
-    elif tool == "source":
-        assert words == [".venv/bin/activate"]
-    elif tool == ".ci/run":
-        assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
-    else:
-        assert tool in TOOLS or "=" in tool, command
+def check_electra(words: list[str], params: Params) -> None:
+    if len(words) > 1 and words[0][:2] != "--":
+        name = parse(words).get("name", "")
+        sections = (*SECTIONS.values(), "models")
+        known = {each for section in sections for each in getattr(params, section)}
+        assert words[0] == "new" or not name or name in known, words
 
 
-def check_make(words: list[str]) -> None:
+def check_make(words: list[str], params: Params) -> None:
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
-    assert targets
-    for word in words:
-        assert "=" in word or word in targets[1].split(), word
+    assert targets and {word for word in words if "=" not in word} <= {*targets[1].split()}, words
 
 
 def check_python(words: list[str], params: Params) -> None:
-    if words[:2] == ["-m", "pipelines"]:
-        if words[2][:2] == "--" or len(words) == 3:  # a command without its arguments
-            return
-        options = parse(words[2:])
-        sections = (
-            params.published,
-            params.corpora,
-            params.tokens,
-            params.tasks,
-            params.models,
-            params.ablations,
-        )
-        known = {"", *(name for section in sections for name in section)}
-        assert words[2] == "new" or options.get("name", "") in known
-    elif words[0] == "-m":
+    if words[0] == "-m" and words[1] not in {"pytest", "venv", "pip"}:
         place = ROOT / Path(*words[1].split("."))
-        ours = place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
-        assert ours or words[1] in {"pytest", "venv", "pip"}
-    elif not words[0].startswith("-"):
-        assert (ROOT / words[0]).is_file()
+        assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), words
+    elif words[0][0] != "-":
+        assert (ROOT / words[0]).is_file(), words
 
 
 def check_dvc(words: list[str], params: Params) -> None:
-    assert (
-        words[0]
-        in "repro stage metrics plots exp config status push pull queue dag gc commit remote import-url update".split()
-    )
-    values = read(ROOT / "params.yaml")
-    sections = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation": "ablations"}
-    sections |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
     for word in words[1:]:
         if match := re.fullmatch(r"pipelines/dvc\.yaml:(\w+)@(.+)", word):
-            assert match[2] in getattr(params, sections.get(match[1], "models")), word
+            assert match[2] in getattr(params, SECTIONS.get(match[1], "models")), word
         elif match := re.fullmatch(r"([\w.+-]+)=.*", word):
-            section = values
+            section = read(ROOT / "params.yaml")
             for key in match[1].split("."):
-                assert key in section, word
                 section = section[key]
 
 
-def check_prefect(words: list[str]) -> None:
+def check_prefect(words: list[str], params: Params) -> None:
     if words[:2] == ["deployment", "run"]:
-        from pipelines.flows.deployments import deployments
-
-        assert words[2] in {
-            f"{each.flow_name}/{each.name}" for each in deployments(shipped(), with_team=True)
-        }
-    else:
-        assert words[0] in {"server", "worker", "work-pool", "flow-run"}
+        known = deployments(shipped(), with_team=True)
+        assert words[2] in {f"{each.flow_name}/{each.name}" for each in known}
 
 
-def check_dask(words: list[str]) -> None:
-    command = importlib.import_module(f"distributed.cli.dask_{words[0]}").main
-    command.make_context(words[0], words[1:])  # exits for what it does not know
+CHECKS = {"electra": check_electra, "make": check_make, "python": check_python}
+CHECKS |= {"dvc": check_dvc, "prefect": check_prefect}
 
 
-def test_every_variable_of_ours_is_in_the_table_of_variables() -> None:
-    files = [
-        *(ROOT / "electra").rglob("*.py"),
-        *(ROOT / "pipelines").rglob("*.py"),
-        ROOT / "deploy" / "worker",
-    ]
-    files += [ROOT / "compose.yaml"]
-    read = {
-        name
-        for file in files
-        for name in re.findall(r"\bELECTRA_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8"))
-    }
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-    table = page[page.index("## Environment variables") :]
-    assert set(re.findall(r"`(ELECTRA_[A-Z_]+)`", table)) == read
+def test_table_of_variables_has_every_variable_that_is_read() -> None:
+    files = [ROOT / "deploy/worker", ROOT / "compose.yaml"]
+    files += [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]
+    code = "".join(file.read_text(encoding="utf-8") for file in files)
+    table = TEXTS[ROOT / "docs/operate.md"].partition("## Environment variables")[2]
+    names = re.findall(r"\bELECTRA_[A-Z_]*[A-Z]\b", code)
+    assert set(re.findall(r"`(ELECTRA_[A-Z_]+)`", table)) == set(names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-        if not re.match(r"[a-z]+:", target):
-            assert (page.parent / target).exists(), target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_paths_in_code_spans_exist(page: Path) -> None:
-    """A path that the text names as part of the project, and that a run does not make, is there."""
-    for span in re.findall(
-        r"`((?:electra|pipelines|tests|docs|benchmarks)/[\w./+-]+)`",
-        page.read_text(encoding="utf-8"),
-    ):
-        if "dvc.lock" not in span:
-            assert (ROOT / span).exists(), span
+def test_links_and_paths_lead_somewhere() -> None:
+    missing = []
+    for page, text in TEXTS.items():
+        targets = re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text)
+        places = [page.parent / target for target in targets]
+        paths = re.findall(r"`((?:electra|pipelines|tests|docs|benchmarks)/[\w./+-]+)`", text)
+        places += [ROOT / path for path in paths if "dvc.lock" not in path]  # a run writes locks
+        missing += [(page.name, str(place)) for place in places if not place.exists()]
+    assert not missing
 
 
 def test_the_table_of_models_tells_their_settings() -> None:
     models = shipped().models
-    text = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    text = TEXTS[ROOT / "docs/training.md"]
     rows = re.findall(
         r"^\| (\S+) \| (\d+) × (\d+) \| (\d+)(?:/(\d+))? \| ([\d ×,then]+) \| ([\d.]+)( [kM])? \|",
         text,
@@ -254,7 +170,8 @@ def test_the_table_of_models_tells_their_settings() -> None:
 
 
 def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
-    params, page = shipped(), (ROOT / "docs/published.md").read_text(encoding="utf-8")
+    params = shipped()
+    page = TEXTS[ROOT / "docs/published.md"]
     rows = re.findall(
         r"^\| electra-(\w+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", page, re.M
     )
@@ -274,30 +191,19 @@ def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path:
 
 
 def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
-    text = (ROOT / "docs/sample-world.md").read_text(encoding="utf-8")
-    table = text[text.index("## How tiny differs from the paper") :]
+    table = TEXTS[ROOT / "docs/sample-world.md"].partition("## How tiny differs from the paper")[2]
     listed = {
         word
         for cell in re.findall(r"^\| (.*?) \|", table, re.M)
         for word in re.findall(r"`(?:\w+\.)?(\w+)`", cell)
     }
-    size = {
-        "layers",
-        "hidden",
-        "ffn",
-        "length",
-        "batch",
-        "steps",
-        "warmup",
-        "stride",
-        "question_length",
-    }
-    no_matter = {"log_every", "eval_every", "save_every", "precision", "seeds"}
-    no_matter |= {"min_eval_interval_minutes", "min_save_interval_minutes"}
+    size = "layers hidden ffn length batch steps warmup stride question_length"
+    no_matter = "log_every eval_every save_every precision seeds"
+    no_matter += " min_eval_interval_minutes min_save_interval_minutes"
     changed = set[str]()
     for mine, published in zip(*(everything_of(model) for model in ("tiny", "small")), strict=True):
         changed |= {key for key, value in mine.items() if value != published[key]}
-    assert changed - size - no_matter == listed
+    assert changed - {*size.split(), *no_matter.split()} == listed
 
 
 def everything_of(model: str) -> list[dict[str, Any]]:

@@ -1,6 +1,4 @@
-"""Set-up: the promised Pythons, a wheel of every pinned package for each, and a sentence for any
-other Python.
-"""
+"""Set-up, lock, continuous integration and releases, with tools that only note what they are asked."""
 
 import ast
 import json
@@ -17,111 +15,87 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.conftest import ROOT, git
+from tests.conftest import ROOT, commit, git, run
 
-CHECK = runpy.run_path(str(ROOT / ".ci" / "wheels"), run_name="wheels")
+WHEELS = runpy.run_path(str(ROOT / ".ci" / "wheels"), run_name="wheels")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+LOCK = (ROOT / "requirements.lock").read_text()
+CARRIED = (".ci", "requirements.lock", "pyproject.toml", "pipelines/environment.py")
 
 
-def same(name: str) -> str:
-    """A package's name as indexes compare it, with its version, whatever the build."""
+def normal(name: str) -> str:
+    """Return a package's name as indexes compare it, with its version."""
     package, _, version = name.partition("==")
     return re.sub(r"[-_.]+", "-", package).lower() + "==" + version.partition("+")[0]
 
 
-def test_every_pinned_package_had_a_wheel_for_every_python_that_is_promised() -> None:
+def test_lock_has_versions_hashes_and_no_address() -> None:
+    packages = re.split(r"\n(?=\S)", LOCK.strip())
+    entry = r"[A-Za-z0-9._-]+(\[[a-z0-9,]+\])?==[^ ;]+( ; .+)? \\(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+"
+    for package in packages:
+        assert re.fullmatch(entry, package), package
+    locked = {package.split("==")[0]: package.split("==")[1].split()[0] for package in packages}
+    assert not {"torch", "triton"} & set(locked)
+    assert [name for name in locked if name.startswith(("nvidia-", "cuda"))] == ["nvidia-ml-py"]
+
+
+@pytest.mark.lock
+def test_every_locked_package_has_a_wheel_for_every_python() -> None:
     record = json.loads((ROOT / ".ci" / "wheels.json").read_text())
-    promised = [
-        line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line
-    ]
-    assert list(record["wheels"]) == list(CHECK["PYTHONS"]) == promised
+    promised = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert list(record["wheels"]) == list(WHEELS["PYTHONS"]) == promised
     assert PROJECT["requires-python"] == f">={promised[0]},<3.{int(promised[-1][2:]) + 1}"
+    pinned = {python: {normal(each) for each in WHEELS["pinned"](python)} for python in promised}
+    names = {python: {each.split("==")[0] for each in pinned[python]} for python in promised}
+    assert "pendulum" in names["3.12"] - names["3.13"] and "whenever" in names["3.13"]
+    assert "pywin32" not in names["3.11"]
     for python, wheels in record["wheels"].items():
-        asked = {same(each) for each in CHECK["pinned"](python)}
-        source = {each for each in asked if each.partition("==")[0] in record["from_source"]}
-        assert {same(name) for name in wheels} == asked - source, f"run .ci/wheels: {python}"
-        assert all(wheel.endswith(".whl") for wheel in wheels.values())
-    assert len(record["from_source"]) == 1
+        source = {each for each in pinned[python] if each.split("==")[0] in record["from_source"]}
+        assert {normal(name) for name in wheels} == pinned[python] - source, f".ci/wheels: {python}"
 
 
-def test_a_package_of_one_python_alone_is_asked_of_that_one() -> None:
-    asked = {
-        python: {each.partition("==")[0] for each in CHECK["pinned"](python)}
-        for python in CHECK["PYTHONS"]
-    }
-    assert (
-        "pendulum" in asked["3.12"] - asked["3.13"] and "whenever" in asked["3.13"] - asked["3.12"]
-    )
-    assert not any("pywin32" in each for each in asked.values())
-
-
-def test_every_package_that_is_imported_is_declared() -> None:
-    """Those that come only through others go when the others stop to need them."""
-    lines = list(PROJECT["dependencies"])
-    for name, extra in PROJECT["optional-dependencies"].items():
-        lines += extra if name != "dev" else []
-    declared = {Requirement(line).name for line in lines}
+def test_dependencies_have_lower_bounds_and_cover_the_imports() -> None:
+    declared = set[str]()
+    for extra, lines in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
+        for requirement in map(Requirement, lines):
+            lower = [each for each in requirement.specifier if each.operator == ">="]
+            assert lower or requirement.name == "fastapi", requirement
+            declared |= {requirement.name} if extra != "dev" else set()
     owners = packages_distributions()
-    imported = set[str]()
     for path in [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                imported |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                imported.add(node.module.split(".")[0])
-    for module in imported - set(sys.stdlib_module_names) - {"electra", "pipelines"}:
-        assert {
-            name.lower().replace("_", "-") for name in owners.get(module, [module])
-        } & declared, module
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for module in {each.split(".")[0] for each in modules} - {"electra", "pipelines"}:
+                packages = {each.lower().replace("_", "-") for each in owners.get(module, [module])}
+                assert module in sys.stdlib_module_names or packages & declared, (path, module)
 
 
-def test_set_up_names_a_python_that_will_not_do(tmp_path: Path) -> None:
-    old = tmp_path / "python3.10"
-    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.13\nexit 1\n')
-    old.chmod(0o755)
-    # no .venv is there
-    for name in (".ci/set-up", "requirements.lock", "pyproject.toml", "pipelines/environment.py"):
-        (tmp_path / "new" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / "new" / name)
-    done = subprocess.run(
-        [tmp_path / "new/.ci/set-up", old, "torch"], capture_output=True, text=True, check=False
-    )
-    assert (
-        done.returncode == 69
-        and "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
-    )
+@pytest.mark.parametrize(
+    ("schema", "file"),
+    [
+        ("compose-spec", "compose.yaml"),
+        ("github-workflows", ".github/workflows/test.yml"),
+        ("dependabot", ".github/dependabot.yml"),
+    ],
+)
+def test_file_follows_its_schema(schema: str, file: str) -> None:
+    run(ROOT, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", file)
 
 
-def test_make_takes_the_first_python_that_runs_and_refuses_a_path_with_a_space(
-    tmp_path: Path,
-) -> None:
-    """A version manager's shim of a Python that is not active is found, and refuses."""
-    (tmp_path / "shims").mkdir()
-    shim = tmp_path / "shims" / "python3.11"
-    shim.write_text("#!/bin/sh\nexit 127\n")
-    shim.chmod(0o755)
-    (tmp_path / "shims" / "python3.12").symlink_to(sys.executable)
-    values = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
-    words = ["make", "--dry-run", "--always-make", "setup"]
-    made = subprocess.run(words, cwd=ROOT, env=values, capture_output=True, text=True, check=True)
-    assert '.ci/set-up "python3.12"' in made.stdout
-    spaced = tmp_path / "my own"
-    spaced.mkdir()
-    shutil.copy(ROOT / "Makefile", spaced)
-    refused = subprocess.run(
-        ["make", "setup"], cwd=spaced, capture_output=True, text=True, check=False
-    )
-    assert (
-        refused.returncode
-        and "has a space in it" in refused.stderr
-        and not list(spaced.glob("*.*"))
-    )
+def test_actions_are_pinned_and_run_targets_of_make() -> None:
+    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    assert re.findall(r"uses: (\S+)", workflow)
+    assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40} # v)", workflow)
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert phony and set(re.findall(r"\bmake (\w+)", workflow)) <= {*phony[1].split()}
 
 
 FAKE = """#!/bin/sh
 echo "$(basename "$0") $* user=$PIP_USER target=$PIP_TARGET path=$PYTHONPATH" >> "$LOG"
 case "$*" in
   "-m venv "*) mkdir -p "$3/bin" && for tool in python dvc prefect; do cp "$0" "$3/bin/$tool"; done ;;
+  "-m pip wheel "*) touch dist/electra.whl ;;
   *token_urlsafe*) echo secret ;;
   "config set "*) mkdir -p .prefect && echo PREFECT_SERVER_API_AUTH_STRING > .prefect/profiles.toml ;;
   "config --local core.no_scm true") echo no_scm > .dvc/config.local ;;
@@ -135,14 +109,20 @@ class Setup:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "electra"
         self.log = folder / "log"
+        self.python = folder / "bin/python3.12"
         (self.folder / ".dvc").mkdir(parents=True)
         (self.folder / "pipelines").mkdir()
-        for name in (".ci", "requirements.lock", "pyproject.toml", "pipelines/environment.py"):
+        for name in CARRIED:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, self.folder / name)
-        self.python = folder / "python3.12"
-        self.python.write_text(FAKE)
-        self.python.chmod(0o755)
+        self.fake("python3.12")
+
+    def fake(self, name: str) -> None:
+        """Write a tool that notes its arguments."""
+        path = self.python.with_name(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(FAKE)
+        path.chmod(0o755)
 
     def run(self, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         self.log.write_text("")
@@ -150,7 +130,7 @@ class Setup:
         values = {"PATH": os.defpath, "LOG": str(self.log), **variables}
         return subprocess.run(command, env=values, capture_output=True, text=True, check=False)
 
-    def asked(self) -> list[str]:
+    def noted(self) -> list[str]:
         return self.log.read_text().splitlines()
 
 
@@ -159,21 +139,37 @@ def setup(tmp_path: Path) -> Setup:
     return Setup(tmp_path)
 
 
-def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
-    assert setup.run().returncode == 0
-    assert any(line.startswith("python pipelines/environment.py") for line in setup.asked())
+def test_set_up_refuses_another_python(setup: Setup) -> None:
+    setup.python.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.13\nexit 1\n')
     done = setup.run()
-    assert (done.returncode, done.stdout, setup.asked()) == (0, "", [])
+    assert done.returncode == 69
+    assert "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
+
+
+def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
+    assert (
+        setup.run(
+            "https://example.com/cpu", PIP_USER="1", PIP_TARGET="/x", PYTHONPATH="/x"
+        ).returncode
+        == 0
+    )
+    noted = setup.noted()
+    assert any(line.startswith("python pipelines/environment.py") for line in noted)
+    torch = [line for line in noted if "torch==" in line]
+    assert len(torch) == 1 and " --index-url https://example.com/cpu torch==2.13.0 " in torch[0]
+    lock = [line for line in noted if "requirements.lock" in line]
+    assert len(lock) == 1 and "--no-deps --require-hashes -r requirements.lock" in lock[0]
+    assert all(line.endswith(" user=0 target= path=") for line in noted), "led elsewhere"
+    done = setup.run()
+    assert (done.returncode, done.stdout, setup.noted()) == (0, "", [])
     with (setup.folder / "requirements.lock").open("a") as file:
         file.write("more==1.0\n")
     assert setup.run().returncode == 0
-    assert any("pip install" in line for line in setup.asked())
+    assert any("pip install" in line for line in setup.noted())
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_moved_or_copied_project_gets_an_environment_of_its_own(
-    setup: Setup, copied: bool
-) -> None:
+def test_set_up_replaces_the_environment_of_another_folder(setup: Setup, copied: bool) -> None:
     setup.run()
     old = setup.folder
     (old / ".venv/bin/old").touch()
@@ -188,42 +184,82 @@ def test_a_moved_or_copied_project_gets_an_environment_of_its_own(
     assert setup.run().stdout == ""
 
 
-def test_nothing_of_the_callers_leads_pip_elsewhere(setup: Setup) -> None:
-    setup.run(PIP_USER="1", PIP_TARGET="/elsewhere", PYTHONPATH="/elsewhere")
-    assert all(line.endswith(" user=0 target= path=") for line in setup.asked())
-
-
-def test_torch_comes_from_the_index_that_is_named(setup: Setup) -> None:
-    setup.run("https://example.com/cpu")
-    torch = [line for line in setup.asked() if "torch==" in line]
-    assert [
-        "-m pip install --quiet --index-url https://example.com/cpu torch==2.13.0" in line
-        for line in torch
-    ] == [True]
-    words = ["make", "--dry-run", "setup", "TORCH_INDEX=https://example.com/cpu"]
-    printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert ' "https://example.com/cpu"\n' in printed
-
-
-def test_a_folder_without_git_is_told_to_dvc_and_a_clone_is_not(setup: Setup) -> None:
-    done = setup.run()
-    assert "no git repository here" in done.stdout
-    assert [
-        line for line in setup.asked() if line.startswith("dvc config --local core.no_scm true")
-    ]
+def test_set_up_tells_dvc_whether_there_is_a_repository(setup: Setup) -> None:
+    assert "no git repository here" in setup.run().stdout
+    assert any(line.startswith("dvc config --local core.no_scm true") for line in setup.noted())
     git(setup.folder, "init", "-q")
+    done = setup.run(GIT_TEST_ASSUME_DIFFERENT_OWNER="1")
+    assert done.returncode == 69 and "dubious ownership" in done.stderr
+    assert done.stderr.count("\n") == 1 and setup.noted() == []
     assert setup.run().stdout == ""
-    assert [line.partition(" user")[0] for line in setup.asked()] == [
+    assert [line.partition(" user")[0] for line in setup.noted()] == [
         "dvc config --local --unset core.no_scm"
     ]
 
 
-def test_a_repository_that_git_does_not_trust_is_not_taken_for_none(setup: Setup) -> None:
-    git(setup.folder, "init", "-q")
-    done = setup.run(GIT_TEST_ASSUME_DIFFERENT_OWNER="1")
-    assert (
-        done.returncode == 69
-        and "dubious ownership" in done.stderr
-        and done.stderr.count("\n") == 1
+def make(folder: Path, *words: str, **values: str) -> "subprocess.CompletedProcess[str]":
+    command = ["make", *words]
+    values = os.environ | values
+    return subprocess.run(
+        command, cwd=folder, env=values, capture_output=True, text=True, check=False
     )
-    assert not [line for line in setup.asked() if "no_scm" in line]
+
+
+def test_make_takes_the_first_python_that_runs(tmp_path: Path) -> None:
+    """A version manager's shim of a Python that is not active is found, and fails."""
+    (tmp_path / "python3.11").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "python3.11").chmod(0o755)
+    (tmp_path / "python3.12").symlink_to(sys.executable)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = make(ROOT, "--dry-run", "setup", "TORCH_INDEX=https://example.com/cpu", PATH=path)
+    assert '.ci/set-up "python3.12"' in done.stdout
+    assert ' "https://example.com/cpu"\n' in done.stdout
+
+
+def test_make_refuses_a_path_with_a_space(tmp_path: Path) -> None:
+    spaced = tmp_path / "my own"
+    spaced.mkdir()
+    shutil.copy(ROOT / "Makefile", spaced)
+    done = make(spaced, "setup")
+    assert done.returncode and "has a space in it" in done.stderr
+    assert [path.name for path in spaced.iterdir()] == ["Makefile"]
+
+
+def test_release_dates_the_changelog_and_tags(setup: Setup) -> None:
+    folder = setup.folder
+    (folder / "electra").mkdir()
+    (folder / "electra/__init__.py").write_text('"""A package."""\n__version__ = "1.0.0"\n')
+    (folder / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n- News.\n")
+    (folder / ".gitignore").write_text("/dist/\n")
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "One")
+    git(folder, "config", "user.name", "Tester")
+    git(folder, "config", "user.email", "tester@example.com")
+    for tool in ("docker", "python", "uv"):
+        setup.fake(tool)
+
+    def release(version: str) -> "subprocess.CompletedProcess[str]":
+        values = {"PATH": f"{setup.python.parent}:{os.defpath}", "LOG": str(setup.log)}
+        return subprocess.run(
+            [folder / ".ci/release", version], env=values, capture_output=True, text=True
+        )
+
+    setup.python.with_name("docker").write_text("#!/bin/sh\nexit 1\n")
+    assert release("1.1.0").returncode == 1
+    assert git(folder, "status", "--porcelain") == git(folder, "tag") == ""
+    setup.fake("docker")
+    done = release("1.1.0")
+    assert done.returncode == 0, done.stderr
+    assert '__version__ = "1.1.0"\n' in (folder / "electra/__init__.py").read_text()
+    changelog = (folder / "CHANGELOG.md").read_text()
+    assert re.search(r"## Unreleased\n\n## 1\.1\.0 - 20\d\d-\d\d-\d\d\n\n- News\.\n", changelog)
+    assert "electra.whl" in (folder / "dist/SHA256SUMS").read_text()
+    assert git(folder, "tag") == "v1.1.0" and git(folder, "status", "--porcelain") == ""
+    for version, sentence in (
+        ("1.1", "is no version"),
+        ("1.1.0", "is there already"),
+        ("1.2.0", "nothing under Unreleased"),
+    ):
+        assert sentence in release(version).stderr
+    (folder / "new").touch()
+    assert "has changes" in release("1.2.0").stderr

@@ -1,14 +1,13 @@
 """Every change that a child process makes to files, one by one: to count them, to be killed at one,
-to have one fail.
+to let one fail.
 
-Python's audit hooks report each open, rename, link, removal and new folder before it happens,
-whoever asks for it. Writes and fsyncs have none: files are opened as `Watched`, whose writes are
-the kernel's, and safetensors' writer, which is compiled, is replaced by one in Python that takes
-the same steps. What a hook raises, its caller gets as the system's answer.
+Python's audit hooks report each open, rename, link, removal and new folder before it happens. They
+report no writes and fsyncs. So files are opened as `Watched`, which reports its writes, and
+safetensors' compiled writer is replaced by one in Python that takes the same steps. What a hook
+raises, its caller gets as the system's answer.
 """
 
 import builtins
-import ctypes
 import errno
 import io
 import os
@@ -16,123 +15,129 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
 
-# What is about to happen: "create", "write", "fsync", "rename", "remove", "folder", "link"; its
-# paths; of a write the file and the bytes, of a creation whether what was there is emptied
-Happening = Callable[[str, tuple[Path, ...], Any], None]
-WRITES = os.O_WRONLY | os.O_RDWR
-EVENTS = {"os.remove": "remove", "os.rmdir": "remove", "os.mkdir": "folder"}
+# Gets what is about to happen ("create", "write", "fsync", "rename", "remove", "folder" or "link"),
+# its paths, and data: of a write the file and the bytes, of a creation whether the file is emptied.
+Listener = Callable[[str, tuple[Path, ...], Any], None]
 PIECE = 1 << 16
 
 
-def watch(happening: Happening) -> None:
-    """From here on, in this process, for good: call `happening` at every change to a file below the
-    working folder.
+def watch(listener: Listener) -> None:
+    """From here on, in this process, call `listener` at every change to a file below the working
+    folder.
     """
-    here, inside = Path.cwd(), False
+    top = Path.cwd()
+    busy = False
 
     def report(what: str, *names: Any, data: Any = None) -> None:
-        nonlocal inside
-        paths = tuple(here / os.fsdecode(name) for name in names)
-        if not inside and all(path.is_relative_to(here) for path in paths):
-            inside = True
+        nonlocal busy
+        paths = tuple(top / os.fsdecode(name) for name in names)
+        if not busy and all(path.is_relative_to(top) for path in paths):
+            busy = True
             try:
-                happening(what, paths, data)
+                listener(what, paths, data)
             finally:
-                inside = False
-
-    def place(name: Any, folder: int) -> Path:
-        return (path_of(folder) if folder > 0 else here) / os.fsdecode(name)
+                busy = False
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes | os.PathLike):
-            if given[2] & WRITES and given[2] & os.O_CREAT:
+            if given[2] & (os.O_WRONLY | os.O_RDWR) and given[2] & os.O_CREAT:
                 report("create", given[0], data=bool(given[2] & os.O_TRUNC))
-        elif event == "os.rename":
-            report("rename", given[0], given[1])
-        elif event == "os.link":
-            report("link", given[0], given[1])
-        elif event in EVENTS:
-            report(EVENTS[event], place(given[0], given[-1]))
+        elif event in {"os.rename", "os.link"}:
+            report(event.removeprefix("os."), given[0], given[1])
+        elif event in {"os.remove", "os.rmdir", "os.mkdir"}:
+            folder = path_of(given[-1]) if given[-1] > 0 else top
+            what = "folder" if event == "os.mkdir" else "remove"
+            report(what, folder / os.fsdecode(given[0]))
 
     class Watched(io.FileIO):
-        """A file whose writes are reported; half of the bytes are on the disk when a write is cut
-        short.
-        """
+        """A file that reports its writes."""
 
         def write(self, data: Any) -> int:
             view = memoryview(data).cast("B")
             report("write", path_of(self.fileno()), data=(self, view))
             return super().write(view)
 
-    fsync = os.fsync
-
-    def watched_fsync(file: Any) -> None:
+    def watched_fsync(file: Any, fsync: Callable[[Any], None] = os.fsync) -> None:
         report("fsync", path_of(file if isinstance(file, int) else file.fileno()))
         fsync(file)
 
-    plain_open = builtins.open
-
-    def watched_open(
-        file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any
-    ) -> Any:
-        if set(mode) <= set("rbt") or isinstance(file, int):
-            return plain_open(file, mode, buffering, *more, **named)
-        raw = Watched(file, mode.replace("b", "").replace("t", ""))
-        if buffering == 0:
-            return raw
-        buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, *more, **named)
+    def opened(file: Any, mode: str) -> io.FileIO | None:
+        reads = set(mode) <= set("rbt") or isinstance(file, int)
+        return None if reads else Watched(file, mode.replace("b", "").replace("t", ""))
 
     def watched_serialize(tensors: dict[str, Any], name: Any, metadata: Any = None) -> None:
         raw = safetensors.serialize(tensors, metadata)
-        aside = Path(name).parent / ".tmp000000"
+        temporary = Path(name).parent / ".tmp000000"
         try:
-            with watched_open(aside, "wb", 0) as file:
+            with open(temporary, "wb", 0) as file:  # noqa: PTH123
                 for start in range(0, len(raw), PIECE):
                     file.write(raw[start : start + PIECE])
-            aside.rename(name)
+            temporary.rename(name)
         except OSError as error:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             text = f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
             raise safetensors.SafetensorError(text) from None
 
+    replace_open(opened)
     os.fsync = watched_fsync
-    builtins.open = io.open = watched_open
     safetensors.torch.serialize_file = watched_serialize
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]  # it goes past `write`
     sys.addaudithook(hook)
 
 
+def replace_open(opened: Callable[[Any, str], io.FileIO | None]) -> None:
+    """Let `open` use the raw file that `opened` returns, if it returns one."""
+    plain_open = builtins.open
+
+    def open_raw(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
+        raw = opened(file, mode)
+        if raw is None:
+            return plain_open(file, mode, buffering, *more, **named)
+        if buffering == 0:
+            return raw
+        if "+" in mode:
+            buffered: Any = io.BufferedRandom(raw)
+        else:
+            buffered = io.BufferedWriter(raw) if raw.writable() else io.BufferedReader(raw)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *more, **named)
+
+    builtins.open = io.open = open_raw
+
+
 def path_of(descriptor: int) -> Path:
-    """The path under which an open file is now."""
+    """Return the present path of an open file."""
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
-def count(into: int) -> None:
-    """Write one letter to the descriptor for each change."""
-    watch(lambda what, paths, data: os.write(into, what[:1].encode()) and None)
+def count_changes(target: Path) -> Callable[[], object]:
+    """Count the changes; the returned function writes their number to a file elsewhere."""
+    kinds: list[str] = []
+    watch(lambda what, paths, data: kinds.append(what))
+    return lambda: target.write_text(str(len(kinds)))
 
 
 class At:
-    """Do `act` at the change number `index`, counted from 0."""
+    """Call another listener from the change number `place` on, counted from 0."""
 
-    def __init__(self, index: int, act: Happening) -> None:
-        self._left, self._act = index, act
+    def __init__(self, place: int, listener: Listener) -> None:
+        self.left = place
+        self.listener = listener
 
     def __call__(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        self._left -= 1
-        if self._left < 0:
-            self._act(what, paths, data)
+        self.left -= 1
+        if self.left < 0:
+            self.listener(what, paths, data)
 
 
-def die(what: str, paths: tuple[Path, ...], data: Any) -> None:
-    """Be killed before a change; in the middle of a write."""
+def kill_process(what: str, paths: tuple[Path, ...], data: Any) -> None:
+    """Kill this process before a change; in the middle of a write."""
     if what == "write":
         file, view = data
         io.FileIO.write(file, view[: len(view) // 2])
@@ -140,80 +145,56 @@ def die(what: str, paths: tuple[Path, ...], data: Any) -> None:
 
 
 class Fail:
-    """Fail with an error number: at the first change of `kinds` that is met and, with `lasting`, at
-    all that follow.
-    """
+    """Fail at the first change of some kinds, and if `lasting` at all that follow."""
 
-    def __init__(self, number: int, kinds: tuple[str, ...], *, lasting: bool) -> None:
-        self.number, self.kinds, self.lasting, self.met = number, kinds, lasting, False
+    def __init__(self, number: int, kinds: str, *, lasting: bool) -> None:
+        self.number = number
+        self.kinds = kinds.split()
+        self.lasting = lasting
+        self.failed = False
 
     def __call__(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        if what in self.kinds and (self.lasting or not self.met):
-            self.met = True
+        if what in self.kinds and (self.lasting or not self.failed):
+            self.failed = True
             raise OSError(self.number, os.strerror(self.number), str(paths[0]))
 
 
-def full() -> Fail:
-    """A disk on which there is no room left."""
-    return Fail(errno.ENOSPC, ("create", "write", "folder", "link"), lasting=True)
+FAULTS = {
+    "full disk, ENOSPC": partial(Fail, errno.ENOSPC, "create write folder link", lasting=True),
+    "one bad place, EIO": partial(
+        Fail, errno.EIO, "create write fsync folder rename link remove", lasting=False
+    ),
+    "no permission, EACCES": partial(
+        Fail, errno.EACCES, "create folder rename link remove", lasting=True
+    ),
+}
 
 
-def broken() -> Fail:
-    """A disk with one bad place."""
-    return Fail(
-        errno.EIO, ("create", "write", "fsync", "folder", "rename", "link", "remove"), lasting=False
-    )
-
-
-def forbidden() -> Fail:
-    """Folders that may not be changed from some moment on."""
-    return Fail(errno.EACCES, ("create", "folder", "rename", "link", "remove"), lasting=True)
-
-
-def unreadable(path: Path) -> None:
-    """From here on, in this process: reading one file fails as it does from a disk with a bad
-    place.
-    """
-    plain_open, safe_open, path = builtins.open, safetensors.torch.safe_open, path.absolute()
+def fail_reads(path: Path) -> None:
+    """From here on, in this process, let reading one file fail as from a disk with a bad place."""
+    path = path.absolute()
     error = OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+    safe_open = safetensors.torch.safe_open
 
-    class Bad(io.FileIO):
+    class Unreadable(io.FileIO):
         def readinto(self, buffer: Any) -> int:
             raise error
 
         def readall(self) -> bytes:
             raise error
 
-    def is_it(file: Any) -> bool:
-        return (
-            isinstance(file, str | bytes | os.PathLike)
-            and Path(os.fsdecode(file)).absolute() == path
-        )
+    def is_path(file: Any) -> bool:
+        named = isinstance(file, str | bytes | os.PathLike)
+        return named and Path(os.fsdecode(file)).absolute() == path
 
-    def bad_open(file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any) -> Any:
-        if not is_it(file) or not set(mode) <= set("rbt"):
-            return plain_open(file, mode, buffering, *more, **named)
-        buffered = io.BufferedReader(Bad(file, "r"))
-        return buffered if "b" in mode else io.TextIOWrapper(buffered, *more, **named)
+    def opened(file: Any, mode: str) -> io.FileIO | None:
+        reads = set(mode) <= set("rbt")
+        return Unreadable(file, "r") if reads and is_path(file) else None
 
-    def bad_safe_open(file: Any, *more: Any, **named: Any) -> Any:
-        if is_it(file):
+    def failing_safe_open(file: Any, *more: Any, **named: Any) -> Any:
+        if is_path(file):
             raise error
         return safe_open(file, *more, **named)
 
-    builtins.open = io.open = bad_open
-    safetensors.torch.safe_open = bad_safe_open
-
-
-def obey_permissions() -> None:
-    """Let the bits of files and folders count for root, too: give up the two rights that go past
-    them.
-    """
-    libc, header = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0)
-    # effective, permitted, inheritable: of rights 0 to 31, then of the others
-    rights = (ctypes.c_uint32 * 6)()
-    libc.capget(header, rights)
-    past = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-    rights[0] &= ~past
-    rights[1] &= ~past
-    assert libc.capset(header, rights) == 0
+    replace_open(opened)
+    safetensors.torch.safe_open = failing_safe_open

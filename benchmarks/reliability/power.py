@@ -1,17 +1,22 @@
-"""What a disk may hold after the power went: the states that a sequence of changes may leave, and
-no others.
+"""What a disk may hold after the power failed: the states that a sequence of changes may leave.
 
 The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for
-certain; later data is there, or missing, or cut, or zeros. Of a folder's names, those that an fsync
-of the folder has covered; of later creations, renames and removals a prefix, in each folder its
-own. A rename within a folder is whole or not there.
+certain. Later data is there, missing, cut, or zeros. Of a folder's names, those that an fsync of
+the folder has covered are there, and of later changes to names a prefix, in each folder its own. A
+rename within a folder is whole or not there.
 """
 
+import os
 import random
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks.reliability.disk import watch
+
+HOW = ["old", "zeros", "cut", "torn", "all", "random", "random", "random"]
 
 
 @dataclass
@@ -22,49 +27,49 @@ class File:
     safe: bytes | None = None  # never fsynced
 
     def after(self, chance: random.Random, how: str) -> bytes:
-        """The data after a power cut."""
-        data, old = bytes(self.data), self.safe or b""
+        """Return the data after a power cut."""
+        data = bytes(self.data)
         if self.safe == data:
             return data
-        cut = chance.randrange(len(data) + 1)
+        length = chance.randrange(len(data) + 1)
         states = {
-            "old": old,
+            "old": self.safe or b"",
             "zeros": bytes(len(data)),
-            "cut": data[:cut],
-            "torn": data[:cut] + bytes(len(data) - cut),
+            "cut": data[:length],
+            "torn": data[:length] + bytes(len(data) - length),
         }
         return {**states, "all": data}[chance.choice(list(states)) if how == "random" else how]
 
 
 @dataclass
 class Folder:
-    """Names as programs see them, as they are safe, and the changes between the two."""
+    """Names as programs see them, as they are safe, and the changes from the one to the other."""
 
     names: dict[str, "File | Folder"] = field(default_factory=dict)
     safe: dict[str, "File | Folder"] = field(default_factory=dict)
-    # None: the name goes
     changes: list[dict[str, "File | Folder | None"]] = field(default_factory=list)
 
-    def change(self, what: dict[str, "File | Folder | None"]) -> None:
-        apply(what, self.names)
-        self.changes.append(what)
+    def change(self, change: dict[str, "File | Folder | None"]) -> None:
+        """Give names to files and folders; None removes a name."""
+        apply_change(change, self.names)
+        self.changes.append(change)
 
     def sync(self) -> None:
-        self.safe, self.changes = dict(self.names), []
+        """Make the names safe."""
+        self.safe = dict(self.names)
+        self.changes = []
 
     def after(self, chance: random.Random, how: str) -> dict[str, "File | Folder"]:
-        """The names after a power cut."""
+        """Return the names after a power cut."""
         names = dict(self.safe)
-        count = {"old": 0, "random": chance.randrange(len(self.changes) + 1)}.get(
-            how, len(self.changes)
-        )
-        for what in self.changes[:count]:
-            apply(what, names)
+        counts = {"old": 0, "random": chance.randrange(len(self.changes) + 1)}
+        for change in self.changes[: counts.get(how, len(self.changes))]:
+            apply_change(change, names)
         return names
 
 
-def apply(what: dict[str, Any], names: dict[str, Any]) -> None:
-    for name, node in what.items():
+def apply_change(change: dict[str, Any], names: dict[str, Any]) -> None:
+    for name, node in change.items():
         if node is None:
             names.pop(name, None)
         else:
@@ -72,123 +77,108 @@ def apply(what: dict[str, Any], names: dict[str, Any]) -> None:
 
 
 class Disk:
-    """A model of the folder `root`, first as it is on the real disk, all of it safe."""
+    """A model of a folder, first as it is on the real disk, all of it safe."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.top = self._read(root)
-        self.todo: list[Callable[[], None]] = []
+        self.top = self.read(root)
 
-    def _read(self, folder: Path) -> Folder:
+    def read(self, folder: Path) -> Folder:
         names: dict[str, File | Folder] = {}
         for path in folder.iterdir():
-            names[path.name] = (
-                self._read(path)
-                if path.is_dir()
-                else File(bytearray(raw := path.read_bytes()), raw)
-            )
+            if path.is_dir():
+                names[path.name] = self.read(path)
+            else:
+                data = path.read_bytes()
+                names[path.name] = File(bytearray(data), data)
         return Folder(names, dict(names))
 
-    def node(self, path: Path) -> "File | Folder":
-        """What is under a path."""
-        node: File | Folder = self.top
+    def node(self, path: Path) -> Any:
+        """Return the file or folder at a path."""
+        node: Any = self.top
         for name in path.relative_to(self.root).parts:
-            assert isinstance(node, Folder)
             node = node.names[name]
         return node
 
-    def note(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        """Remember a change for `replay` (benchmarks/reliability/disk.py reports it before it
-        happens).
-        """
-        if what == "write":
-            file, view = data
-            place = None if "a" in file.mode else file.tell()
-            data = (place, bytes(view))
-        self.todo.append(lambda: self.do(what, paths, data))
-
-    def do(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        """Make one change."""
+    def change(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
+        """Make one change, which benchmarks/reliability/disk.py reports before it happens."""
         path = paths[0]
         if what == "write":
-            place, raw = data
+            handle, view = data
             file = self.node(path)
-            assert isinstance(file, File)
-            start = len(file.data) if place is None else place
-            file.data[start : start + len(raw)] = raw
-            return
-        if what == "fsync":
+            start = len(file.data) if "a" in handle.mode else handle.tell()
+            file.data[start : start + len(view)] = view
+        elif what == "fsync":
             node = self.node(path)
             if isinstance(node, Folder):
                 node.sync()
             else:
                 node.safe = bytes(node.data)
-            return
-        try:
-            parent = self.node(path.parent)
-        except KeyError:  # `mkdir(parents=True)` begins with what cannot be done
-            return
-        assert isinstance(parent, Folder)
-        if what == "create":
-            there = parent.names.get(path.name)
-            if there is None:
-                parent.change({path.name: File()})
-            elif data and isinstance(there, File):
-                there.data = bytearray()
-        elif what == "folder":
-            if path.name not in parent.names:
-                parent.change({path.name: Folder()})
+        elif path == self.root or path.parent.is_dir():  # else the system refuses it
+            self.change_names(what, self.node(path.parent), paths, data)
+
+    def change_names(
+        self, what: str, parent: Folder, paths: tuple[Path, ...], empties: bool
+    ) -> None:
+        """Create, remove or rename a file or a folder."""
+        name = paths[0].name
+        node = parent.names.get(name)
+        if what == "create" and node is None:
+            parent.change({name: File()})
+        elif what == "create" and empties and isinstance(node, File):
+            node.data = bytearray()
+        elif what == "folder" and node is None:
+            parent.change({name: Folder()})
         elif what == "remove":
-            parent.change({path.name: None})
-        elif what == "rename" and path.name in parent.names:
-            target, moved = self.node(paths[1].parent), parent.names[path.name]
-            assert isinstance(target, Folder)
-            if target is parent:
-                parent.change({path.name: None, paths[1].name: moved})
-            else:
-                target.change({paths[1].name: moved})
-                parent.change({path.name: None})
-        elif what == "link":
+            parent.change({name: None})
+        elif what in {"rename", "link"} and node is not None:
             target = self.node(paths[1].parent)
-            assert isinstance(target, Folder)
-            target.change({paths[1].name: parent.names[path.name]})
+            gone: dict[str, File | Folder | None] = {name: None} if what == "rename" else {}
+            if target is parent:
+                parent.change({**gone, paths[1].name: node})
+            else:
+                target.change({paths[1].name: node})
+                parent.change(gone)
 
-    def cut(self, target: Path, chance: random.Random) -> None:
+    def cut_power(self, target: Path, chance: random.Random) -> None:
         """Write a state that the disk may have after a power cut to a real folder."""
-        how = chance.choice(["old", "zeros", "cut", "torn", "all", "random", "random", "random"])
-        self._write(self.top, target, chance, how)
+        self.write(self.top, target, chance, chance.choice(HOW))
 
-    def _write(self, folder: Folder, target: Path, chance: random.Random, how: str) -> None:
+    def write(self, folder: Folder, target: Path, chance: random.Random, how: str) -> None:
         target.mkdir(parents=True)
         for name, node in folder.after(chance, how).items():
             if isinstance(node, Folder):
-                self._write(node, target / name, chance, how)
+                self.write(node, target / name, chance, how)
             else:
                 (target / name).write_bytes(node.after(chance, how))
 
 
-def cut_all(disk: Disk, targets: dict[int, list[tuple[Path, int]]]) -> None:
-    """Replay what was noted and write states after so many changes: number of changes → folders,
-    each with its seed.
+def cut_at(place: int, target: Path, chance: random.Random) -> Callable[[], object] | None:
+    """Kill this process before the change number `place`, and leave a state after a power cut at
+    `target`.
     """
-    for number, change in enumerate([lambda: None, *disk.todo]):
-        change()
-        for target, seed in targets.get(number, []):
-            disk.cut(target, random.Random(seed))
+    disk = Disk(Path.cwd())
+    left = place
+
+    def listen(what: str, paths: tuple[Path, ...], data: Any) -> None:
+        nonlocal left
+        if left == 0:
+            assert contents(disk.read(disk.root)) == contents(disk.top), "the model is wrong"
+            disk.cut_power(target, chance)
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        disk.change(what, paths, data)
+
+    watch(listen)
+    return None
 
 
-def contents(folder: Path | Folder) -> dict[str, bytes]:
-    """Every file with its bytes, as programs see them: of a model, or of a real folder."""
-    if isinstance(folder, Path):
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-    found = {}
+def contents(folder: Folder) -> dict[str, bytes]:
+    """Return every file of a model with its bytes, but for locks."""
+    files = {}
     for name, node in folder.names.items():
-        if isinstance(node, File):
-            found[name] = bytes(node.data)
-        else:
-            found |= {f"{name}/{inner}": raw for inner, raw in contents(node).items()}
-    return found
+        if isinstance(node, Folder):
+            files |= {f"{name}/{inner}": data for inner, data in contents(node).items()}
+        elif name != ".lock":
+            files[name] = bytes(node.data)
+    return files

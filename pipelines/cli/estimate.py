@@ -112,10 +112,9 @@ def estimate_finetuning(name: str, params: Params) -> str:
         weights = sum(
             parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters()
         )
-    squad = params.finetune.resolve("squad", params.changes(name))
-    tasks = configs_of(name, params) | {
-        SQUAD[version]: squad for version in params.squad_versions(name)
-    }
+    tasks = dict(configs_of(name, params))
+    for version in params.squad_versions(name):
+        tasks[SQUAD[version]] = params.finetune.resolve("squad", params.changes(name))
     flops = 0.0
     kept = 0
     for task, settings in tasks.items():

@@ -48,7 +48,9 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
         if entry["model"] == model:
             tuned += [f"glue@{name}", f"squad@{name}"]
     compared = [
-        f"ablation@{name}" for name, entry in params["ablations"].items() if entry["model"] == model
+        f"ablation@{name}"
+        for name, entry in params["ablations"].items()
+        if entry["base"]["model"] == model
     ]
     if flow == "ablations" and not compared:
         raise BadConfig(f"ablations: has none of the model {model!r}")
@@ -74,8 +76,8 @@ def inputs_of(stage: str, params: Mapping[str, Any]) -> list[str]:
         first = "published" if entry["model"] in params["published"] else "pretrain"
         return [f"{first}@{entry['model']}", f"tasks@{entry['tasks']}"]
     if kind == "ablation":
-        ablation = params["ablations"][name]
-        return [f"tokens@{ablation['tokens']}", f"tasks@{ablation['data']}"]
+        base = params["ablations"][name]["base"]
+        return [f"tokens@{base['tokens']}", f"tasks@{base['data']}"]
     return []
 
 

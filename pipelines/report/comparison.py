@@ -51,7 +51,7 @@ def mean(scores: Sequence[float]) -> float | None:
 
 
 def predict_next(scores: Sequence[float]) -> tuple[float, float] | None:
-    """Return Student's 95 % interval of another score of the same kind, or None of fewer than two."""
+    """Return Student's 95 % interval of another score, or None of fewer than two."""
     return _interval(scores, math.sqrt(1 + 1 / len(scores))) if len(scores) > 1 else None
 
 

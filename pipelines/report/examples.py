@@ -191,7 +191,7 @@ def named(task: str, label: object) -> str:
 
 
 def _error(prediction: dict[str, Any]) -> float:
-    """Return how sure a wrong prediction was, 0 for a right one. For numbers, how far off beyond 1."""
+    """Return how sure a wrong prediction was (a number: how far off beyond 1), else 0."""
     predicted, label = prediction.get("prediction"), prediction.get("label")
     if label is None or predicted is None:
         return 0.0
@@ -220,7 +220,7 @@ def _rows(path: Path | None) -> list[dict[str, Any]]:
 
 
 def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
-    """Return a verified file's content. None if it is absent, and, with a warning, if it is broken."""
+    """Return a verified file's content, or None if it is absent or, with a warning, broken."""
     if path is None or not path.exists():
         return None
     try:

@@ -310,7 +310,7 @@ def draw_over_grid(ablation: Ablation) -> "Figure":
 
 
 def draw_over_flops(ablation: Ablation) -> "Figure":
-    """Draw the score at points of each run against the FLOPs spent by then (the paper's Figure 1)."""
+    """Draw the score at points of each run against the FLOPs spent (the paper's Figure 1)."""
     figure = new_figure(4.6, 3.3)
     axes = figure.subplots()
     arms = [arm for arm in ablation.arms if arm.points]

@@ -39,7 +39,8 @@ def describe(model: ModelResults) -> str:
         f"A network of {encoder.layers} layers ({model.name}: hidden {encoder.hidden}{size}) was "
         f"pre-trained for {integer(steps)} steps{f' on {where}' if where else ''}, on "
         f"{f'{amount} of text' if text else 'text'} ({model.corpus.replace('_', ' ')}): {method}. "
-        f"It was then fine-tuned on {' and '.join(tasks)}, as was the same network from fresh weights."
+        f"It was then fine-tuned on {' and '.join(tasks)}, as was the same network from fresh "
+        "weights."
     )
 
 
@@ -70,7 +71,7 @@ def meaning(model: ModelResults) -> str:
         return "Pre-training on this text makes the network worse than fresh weights."
     simple = row.best_baseline
     if simple and (row.mean("pretrained") or 0.0) <= simple[0]:
-        return "Pre-training on this text helps, but a method without a network does as well or better."
+        return "Pre-training on this text helps, but a method without a network does as well."
     return "Pre-training on this text pays" + (
         ": fresh weights and methods without a network stay below it." if simple else "."
     )
@@ -105,10 +106,11 @@ def strengths(model: ModelResults) -> Iterator[str]:
         > max(row.best_baseline[0], row.baselines.get("chance", 0))
     ]
     if above:
-        yield f"{model.name}: above chance, the majority, a bag of words and word overlap on {', '.join(above)}."
+        baselines = "chance, the majority, a bag of words and word overlap"
+        yield f"{model.name}: above {baselines} on {', '.join(above)}."
     if auc := model.series("disc_auc"):
-        times = f"{100 * auc[1][-1]:.0f} times in 100"
-        yield f"{model.name}: the discriminator ranks a replaced token above an original one {times}, on held-out text."
+        ranks = "ranks a replaced token of held-out text above an original one"
+        yield f"{model.name}: the discriminator {ranks} {100 * auc[1][-1]:.0f} times in 100."
 
 
 def shortfalls(model: ModelResults) -> Iterator[str]:
@@ -116,15 +118,18 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     if (recall := number(model.pretrain, "disc_recall")) is not None and recall < RECALL:
         precision = number(model.pretrain, "disc_precision") or 0.0
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
-        yield f"{model.name}: the discriminator {missed}, {100 * (1 - precision):.0f} % of its suspicions are wrong."
+        wrong = f"{100 * (1 - precision):.0f} % of its suspicions are wrong"
+        yield f"{model.name}: the discriminator {missed}, {wrong}."
     for row in model.squad:
         some, none = (
             mean(row.others.get(f"{has}_exact", {}).get("pretrained", ()))
             for has in ("HasAns", "NoAns")
         )
         if some is not None and none is not None and min(some, none) < ANSWERED:
-            wrong = f"{100 - some:.0f} % of the questions that have an answer and {100 - none:.0f} % of the others"
-            yield f"{model.name}: {row.title} is answered wrong on {wrong}."
+            shares = (
+                f"{100 - some:.0f} % of the questions that have an answer and {100 - none:.0f} %"
+            )
+            yield f"{model.name}: {row.title} is answered wrong on {shares} of the others."
     titles: dict[str, list[str]] = {}
     for row in (*model.tasks, *model.squad):
         kinds = [arm for arm in ARMS if _at_chance(row, arm)]
@@ -158,7 +163,8 @@ def describe_budget(ablation: Ablation) -> str | None:
     if not spent or max(spent) <= 1.02 * min(spent):
         return None
     ratio = max(spent) / min(spent)
-    return f"{ablation.title}: the arms did not spend the same FLOPs (largest / smallest = {ratio:.2f})."
+    spread = f"largest / smallest = {ratio:.2f}"
+    return f"{ablation.title}: the arms did not spend the same FLOPs ({spread})."
 
 
 def all_shortfalls(inputs: Inputs) -> list[str]:

@@ -1,10 +1,10 @@
 """Results files to records. What is absent or broken becomes a sentence.
 
     results/M/{pretrain,glue,squad}.json, results/curves/M.csv  one model
-    results/A/ablation.json                                     one ablation that params.yaml: run selects
+    results/A/ablation.json                                     one ablation that `run` selects
     results/{M,A}/{corpus,tokens,tasks}.json                    their data
-    benchmarks/results/ablations/A.json                         the others, as recorded (record_ablations.py)
-    benchmarks/results/M-marks.json                             one model over several pre-trainings, as recorded
+    benchmarks/results/ablations/A.json                         the other ablations, as recorded
+    benchmarks/results/M-marks.json                             several pre-trainings of a model
     build/models/M/examples.json                                what the generator wrote
 
 Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC
@@ -190,7 +190,7 @@ def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Me
 
 
 def measured_squad(squad: dict[str, Any]) -> tuple[Measured, ...]:
-    """Return each version of a squad.json by F1. The other figures are those of the same answers."""
+    """Return each version of a squad.json by F1."""
     versions = sorted(squad.get("versions", {}).items())
     return tuple(
         _measured(f"squad {version}", f"SQuAD {version}", "f1", values)

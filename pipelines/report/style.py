@@ -39,7 +39,7 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def context() -> Any:
-    """Return the settings under which every figure is drawn. Figures read them when they are made."""
+    """Return the settings of every figure, which reads them when it is made."""
     import matplotlib as mpl
 
     return mpl.rc_context(fname=STYLE)

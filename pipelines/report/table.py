@@ -51,7 +51,7 @@ Cell = str | int | float | Spread | Mark | None
 
 @dataclass(frozen=True)
 class Column:
-    """`digits` after the point. `under`: the title of the column below which HTML shows this one."""
+    """`digits` after the point. `under`: the title of the column that HTML shows above this one."""
 
     title: str
     digits: int | None = None

@@ -33,6 +33,7 @@ Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 Fields = Iterator[tuple[str, list[str] | Rejected]]  # where, and the cells of a line
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
+LONGEST_HEADER = 100_000  # characters
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes")
 # the usual names of two texts that belong together
 PAIRS = {
@@ -199,7 +200,15 @@ def first_line(lines: Lines) -> tuple[str, Lines]:
 def split_header(line: str, name: object, wanted: Sequence[str] = ()) -> list[str]:
     """Return the names of a table's columns."""
     delimiter = _delimiter(line, name, wanted)
-    return next(csv.reader([line], delimiter=delimiter), []) if delimiter else line.split("\t")
+    return _split_cells(line, delimiter) if delimiter else line.split("\t")
+
+
+def _split_cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line of CSV, none of a text that is no such line."""
+    if len(line) <= LONGEST_HEADER:
+        with contextlib.suppress(csv.Error):
+            return next(csv.reader([line], delimiter=delimiter), [])
+    return []
 
 
 def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
@@ -207,7 +216,7 @@ def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
     is_csv = plain_suffix(Path(str(name))) == ".csv"
     if not is_csv and ("\t" in header or set(wanted) == {header}):
         return ""
-    cells = {sign: next(csv.reader([header], delimiter=sign), []) for sign in ",;|\t"}
+    cells = {sign: _split_cells(header, sign) for sign in ",;|\t"}
     best = max(cells, key=lambda sign: (set(wanted) <= set(cells[sign]), len(cells[sign])))
     return best if is_csv or len(cells[best]) > 1 else ""
 

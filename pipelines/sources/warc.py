@@ -14,6 +14,7 @@ A record's place is its number in the file.
 
 import base64
 import codecs
+import functools
 import hashlib
 import io
 import re
@@ -94,7 +95,7 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
     unended = 0
     while True:
         with streams.open_content(path, begin) as stream:
-            records = _Records(stream)
+            records = _Records(stream, path)
             try:
                 yield from records
                 return
@@ -121,8 +122,9 @@ class _Records:
     `begin` is where in the file the record that was read last begins, or its compressed stream.
     """
 
-    def __init__(self, stream: io.BufferedReader) -> None:
+    def __init__(self, stream: io.BufferedReader, path: Path) -> None:
         self._stream = stream
+        self._path = path
         self.begin = 0
 
     def __iter__(self) -> Iterator[Record | tuple[str, str]]:
@@ -144,19 +146,32 @@ class _Records:
                 line, _ = self._next_line()
                 continue
             record = Record(headers, self._body(int(length)))
-            _check_digest(record)
+            fault = _find_fault(record)
             begin = self.begin
             try:
                 line, blanks = self._next_line()
             except EOFError:
-                if self._place() != begin:  # the damage is the next one's
+                if self._place() != begin and not fault:  # the damage is the next one's
                     self.begin = self._place()
                     yield record
                 raise
             if line and not blanks:
+                fault = "another Content-Length than its own"
+            if not fault:
+                yield record
+            elif (
+                not self._place() and self._one_stream
+            ):  # there is no way back to what it may have swallowed
+                yield fault, headers.get("warc-target-uri", "")[:EXCERPT]
+                strange = True
+            else:
                 self.begin = begin
-                raise EOFError("another Content-Length than its own")
-            yield record
+                raise EOFError(fault)
+
+    @functools.cached_property
+    def _one_stream(self) -> bool:
+        """Whether the file is compressed as a whole."""
+        return self._path.suffix in COMPRESSIONS and not _find_record(self._path, 1)
 
     def _place(self) -> int:
         """Return where the compressed stream begins that was read last."""
@@ -194,19 +209,20 @@ class _Records:
         return body
 
 
-def _check_digest(record: Record) -> None:
-    """Raise EOFError if a record has another digest than its header says, or holds another one."""
+def _find_fault(record: Record) -> str:
+    """Return what is wrong with a record that has another digest than its header says, or holds
+    another one, else "".
+    """
     algorithm, _, digest = record.headers.get("warc-block-digest", "").partition(":")
     if algorithm.lower() not in DIGESTS or len(record.body) > LONGEST_LINE:
-        if _WITHIN.search(record.body):
-            raise EOFError("another record within it")
-        return
+        return "another record within it" if _WITHIN.search(record.body) else ""
     digest_here = hashlib.new(algorithm.lower(), record.body, usedforsecurity=False).digest()
     if (
         digest.lower() != digest_here.hex()
         and digest.upper() != base64.b32encode(digest_here).decode()
     ):
-        raise EOFError("another WARC-Block-Digest than its own")
+        return "another WARC-Block-Digest than its own"
+    return ""
 
 
 def _parse(lines: list[bytes]) -> Headers:

@@ -213,9 +213,10 @@ def _text_of(template: str) -> str | None:
 
 def _quantity(values: list[str]) -> str:
     """Return the numbers and the unit of `convert`: 5 km, 5 to 10 km, 6 ft 2 in."""
-    units = [n for n, value in enumerate(values) if not value[:1].isdigit() and value not in RANGES]
+    numbers = [value.lstrip("+-−")[:1].isdigit() for value in values]
+    units = [n for n, value in enumerate(values) if not numbers[n] and value not in RANGES]
     end = units[0] + 1 if units else len(values)
-    while end + 1 in units and values[end][:1].isdigit():
+    while end + 1 in units and numbers[end]:
         end += 2
     return " ".join(values[:end])
 

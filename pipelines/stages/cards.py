@@ -290,6 +290,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     tagging = (
         facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
     )
+    origin = "pre-trained here" if base else "published weights"
     return ModelCard(
         title=f"ELECTRA {name}, fine-tuned: {called}",
         facts={

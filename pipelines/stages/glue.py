@@ -249,7 +249,9 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
     configs = configs_of(name, params)
-    return set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
+    values = set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
+    # a null below `scratch` is what the arm from scratch has as the other
+    return {key: value for key, value in values.items() if value != "null" or "scratch." not in key}
 
 
 def set_side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def user() -> str:
 
 
 def gpus(*options: str) -> list[str]:
-    """Return the names of this machine's NVIDIA GPUs, as nvidia-smi with these options lists them."""
+    """Return the names of this machine's NVIDIA GPUs, as nvidia-smi with these options."""
     return printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader", *options).splitlines()
 
 

@@ -69,8 +69,8 @@ def refuse_deleted(experiment: Any) -> None:
 
 @contextlib.contextmanager
 def database(store: str) -> Iterator[str | None]:
-    """Lock an SQLite store and make it if it is not there. Yields where the files of its runs go, or
-    None for another kind of store.
+    """Lock an SQLite store and make it if it is not there. Yields where the files of its runs go,
+    or None for another kind of store.
 
     Two processes would both make its tables, and one that is killed then leaves a file that MLflow
     cannot open again. So the file gets its name when it is complete.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import apart, in_turns, provenance, ratios, spread, write_record
+from benchmarks.harness import in_turns, provenance, ratios, run_process, spread, write_record
 from benchmarks.tokens import count_tokens
 from electra.files import read_json
 from tests.conftest import ROOT
@@ -39,9 +39,9 @@ def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
     script.write_text(
         "import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')"
     )
-    assert apart(str(script), ["well"]) == [1]
+    assert run_process(str(script), ["well"]) == [1]
     with pytest.raises(RuntimeError, match=r"^reason$"):
-        apart(str(script), ["ill"])
+        run_process(str(script), ["ill"])
 
 
 def test_count_tokens_leaves_out_comments_docstrings_and_blanks() -> None:

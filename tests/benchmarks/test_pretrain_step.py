@@ -30,7 +30,7 @@ def turn(arm: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(
+def test_rounds_of_arms_give_ratios_utilisation_and_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
@@ -41,7 +41,6 @@ def test_rounds_of_arms_give_ratios_utilisation_memory_and_overhead(
     assert all(ratio["process"]["lowest"] > 0 for ratio in found["ratios"].values())
     ours = found["arms"]["ours-fp32"]
     assert 0 < ours["utilisation"] < 1 and ours["first step seconds"] > 0 and "peak bytes" in ours
-    assert set(ours["overhead"]) == {"data", "logging", "checkpoint", "share"}
 
 
 def test_arms_that_disagree_are_not_timed() -> None:

@@ -29,7 +29,7 @@ def test_the_models_of_the_checkout_are_offered(
 def test_each_flow_has_its_stages() -> None:
     from pipelines.flows.training import stages_of
 
-    ablations = {"a": {"model": "m"}, "b": {"model": "other"}}
+    ablations = {"a": {"base": {"model": "m"}}, "b": {"base": {"model": "other"}}}
     tuned = {"m": {"model": "m"}, "m2": {"model": "m"}, "x": {"model": "other"}}
     params = {
         "published": {},

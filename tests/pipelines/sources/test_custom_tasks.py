@@ -210,6 +210,11 @@ def test_what_is_wrong_with_a_whole_file_is_one_sentence(
         read(tmp_path / name, content, TAGS if name == "w.conll" else task())
 
 
+@pytest.mark.parametrize("line", ["a, " * 100_000, 'a\r"b, c', "x" * 200_000])
+def test_a_line_that_is_no_header_has_no_cells(line: str) -> None:
+    assert custom_tasks.split_header(line, "a.txt", ["text"]) == line.split("\t")
+
+
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreachable, match="there is no such file"):
         list(custom_tasks.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))

@@ -46,9 +46,10 @@ def test_files_are_scored_as_runs_are(tmp_path):
         score(GLUE["sst2"], ROWS, read_predictions(tmp_path / "p.tsv"), tmp_path)["accuracy"]
         == 50.0
     )
+    context = {"context": "The cat sat on the mat."}
     questions = [
-        {"id": "a", "answers": [{"text": "The cat", "start": 0}], "impossible": False},
-        {"id": "b", "answers": [], "impossible": True},
+        {"id": "a", "answers": [{"text": "The cat", "start": 0}], "impossible": False, **context},
+        {"id": "b", "answers": [], "impossible": True, **context},
     ]
     (tmp_path / "p.json").write_text(json.dumps({"a": "cat", "b": ""}))
     found = score(SQUAD_2, questions, read_predictions(tmp_path / "p.json"), tmp_path)

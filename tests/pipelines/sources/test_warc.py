@@ -193,6 +193,19 @@ def test_a_wrong_length_swallows_no_other_record(
     assert (bad.where, bad.reason) == (f"{tmp_path}/{name}:3", "damaged")
 
 
+def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) -> None:
+    wrong = page(3).replace(b"Content-Length: ", b"Content-Length: 1", 1)
+    short = page(3).replace(b"Page 3", b"Page 3, which is longer")
+    for bad in (short, page(3).replace(b"Page 3", b"P")):
+        records = [page(1), page(2), bad, page(4), page(5)]
+        items = read(tmp_path / "one.warc.gz", packed("one.warc.gz", records))
+        assert [type(item) for item in items].count(Rejected) == 1
+        texts = [item.text for item in items if isinstance(item, Document)]
+        assert texts[:2] == [text(1), text(2)] and texts[-1] == text(5)
+    with pytest.raises(BadInput, match="ends in the middle"):
+        read(tmp_path / "one.warc.gz", packed("one.warc.gz", [page(1), wrong]))
+
+
 @pytest.mark.parametrize(
     "encode", [lambda digest: digest.hex(), lambda digest: base64.b32encode(digest).decode()]
 )

@@ -41,8 +41,8 @@ def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("markup", "text"), [
-    ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide.",
-     "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide."),
+    ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide at {{convert|-5|C|F}}.",
+     "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide at -5 C."),
     ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),
     ("Born {{birth date and age|1990|5|17}}, {{start date|df=y|1990}}, {{date|17|mai|1990}}, {{circa|1500}}",
      "Born 1990-05-17, 1990, 17 mai 1990, c. 1500"),
