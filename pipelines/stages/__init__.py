@@ -234,7 +234,7 @@ STAGES: dict[str, Stage] = {
             help="load a model that was pre-trained elsewhere",
             folder="models",
             inputs=_no_inputs,
-            code=(*NETWORKS, *TOKENIZER, "pipelines/stages/published.py"),
+            code=(*NETWORKS, *TOKENIZER, "electra/finetuning", "pipelines/stages/published.py"),
         ),
         Stage(
             name="glue",
