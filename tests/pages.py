@@ -42,6 +42,7 @@ NOT_RUN = {
     r"dvc exp run .*\.steps=\d{5,} .*": "takes hours",
     r"python -m (benchmarks\.reliability|tests\.golden).*|python benchmarks/.*": "takes minutes, or writes records",
     r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
+    r"dvc repro .*:(glue|squad)@(base|large)": "as those of small, which are run",
     r"dvc repro .*@mine|electra predict build/glue/mine/.*": "tests/test_recipes.py",
     r"electra (new|check|estimate) domain.*|dvc repro .*@domain(-before)?": "tests/test_recipes.py",
     r"(electra check|dvc repro .*tokens@)\s*german": "names settings that the page asks for",
