@@ -93,7 +93,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handlers(receive: Any) -> Iterator[None]:
-    """Send signals to `receive`. Outside of the main thread do nothing: Python handles none there."""
+    """Send signals to `receive`. Do nothing outside of the main thread: Python handles none."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -106,7 +106,7 @@ def evaluate(
     `HasAns_`/`NoAns_` figures and the searched `best_` ones are 2.0's. Words are parted by spaces,
     so a text without any is said to have no F1 of its own.
     """
-    text = "".join(row["context"] for row in rows)
+    text = "".join(row.get("context", "") for row in rows)
     if text.count(" ") < len(text) / 20:
         warnings.warn(
             "SQuAD compares words between spaces. These contexts have hardly any, so F1 is exact "
