@@ -14,7 +14,34 @@ from pipelines.config.params import load
 from pipelines.stages import LOCKS, STAGES, ancestors, data_label
 from pipelines.tracking import Tracker
 from tests.conftest import ROOT
-from tests.test_architecture import SOURCES, imports, name_of, tree
+
+SOURCES = [path for room in ("electra", "pipelines") for path in (ROOT / room).rglob("*.py")]
+
+
+def name_of(path: Path) -> str:
+    """`electra/data/shards.py` as it is imported: `electra.data.shards`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(node: ast.AST) -> set[str]:
+    """Everything that is imported when code runs; `from a import b` counts as a and a.b."""
+    names: set[str] = set()
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.Import):
+            names.update(alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            names.add(str(child.module))
+            names.update(f"{child.module}.{alias.name}" for alias in child.names)
+        names |= imported(child)
+    return names
+
 
 MODULES = {name_of(path): path for path in SOURCES}
 CODE = {name: stage.code for name, stage in STAGES.items() if stage.code}
@@ -101,9 +128,7 @@ def followed(stage: str) -> dict[str, str]:
         if name in found or is_empty(name) or keeps(path) or (inside(path, READERS) and not reads):
             continue
         found[name] = importer
-        waiting += [
-            (target, name) for target in imports(MODULES[name], functions=True) & set(MODULES)
-        ]
+        waiting += [(target, name) for target in imported(tree(MODULES[name])) & set(MODULES)]
     return found
 
 
