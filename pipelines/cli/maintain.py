@@ -31,7 +31,7 @@ def runs(
         print(manage_runs.table(), end="")
 
 
-@command(hidden=True)
+@command()
 def sync() -> None:
     """Send MLflow the records that it has missed."""
     from pipelines.tracking import uploader

@@ -69,7 +69,7 @@ def test_help_imports_nothing_heavy_and_lists_commands_by_group() -> None:
     listed = ("Set up", " new ", "Train", " pretrain ", "Use", " play ", "Maintain")
     places = [done.stdout.index(word) for word in listed]
     assert places == sorted(places)
-    assert " sync " not in done.stdout and run([*MODULE, "sync", "--help"]).returncode == 0, (
+    assert " code " not in done.stdout and run([*MODULE, "code", "--help"]).returncode == 0, (
         "hidden"
     )
 

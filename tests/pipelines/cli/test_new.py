@@ -203,7 +203,7 @@ def test_new_guesses_encodings_only_when_sure(
         assert "--encoding" in capsys.readouterr().err
         command += ["--encoding", encoding]
     assert main(command) == 0
-    assert load().corpora["mine"].sources[0].encoding == guessed or encoding
+    assert load().corpora["mine"].sources[0].encoding == (guessed or encoding)
 
 
 def ideographs(n: int) -> str:

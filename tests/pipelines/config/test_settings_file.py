@@ -73,7 +73,6 @@ def test_folder_in_the_place_of_the_file_is_a_sentence(tmp_path: Path) -> None:
 @example(bad_params.whole().encode())
 @given(bad_params.damaged())
 def test_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path_factory, content):
-    """More of them: `python -m benchmarks.reliability --only settings`."""
     path = tmp_path_factory.getbasetemp() / "params.yaml"
     path.write_bytes(content)
     outcome = bad_params.outcome(path)

@@ -37,7 +37,6 @@ TOKENS = [
 TOKENS += [
     f"rows-16/{split}-00000.{kind}" for split in ("train", "valid") for kind in ("ids", "bounds")
 ]
-# what cannot be read: `benchmarks.reliability --only reads`
 HOW = ["flipped", "cut", "folder", "missing"]
 
 
