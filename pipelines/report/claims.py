@@ -168,6 +168,7 @@ def _gains(ablation: Ablation) -> Iterator[Pair]:
         gains = tuple(ours - bert for ours, bert in zip(upper.scores, lower.scores, strict=False))
         sizes.append((upper.parameters or 0, shared, gains))
     if len(sizes) > 1:
-        (_, small, most), (_, large, least) = min(sizes), max(sizes)
+        (_, small, most) = min(sizes)
+        (_, large, least) = max(sizes)
         text = "ELECTRA's gain over BERT grows as models shrink"
         yield text, "Figure 4", f"gain over BERT, {small} above {large}", "above", most, least

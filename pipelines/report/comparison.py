@@ -100,12 +100,14 @@ def difference(
             )
             error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
             reach = t.ppf(0.975, freedom) * error
-            low, high = points - reach, points + reach
+            low = points - reach
+            high = points + reach
     elif rows and min(means) >= 0:
         # of a proportion with one right and one wrong row more, so that 100 % has an error, too
         shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
         reach = 1.96 * HIGHEST * math.sqrt(sum(share * (1 - share) / rows for share in shares))
-        low, high = points - reach, points + reach
+        low = points - reach
+        high = points + reach
     else:
         return Difference(points)
     return Difference(

@@ -5,6 +5,7 @@ Chosen by rule, not by hand: the first rows of the held-out set, the first answe
 mistake that the model was surest of. So they are the same each time, and none is cherry-picked.
 """
 
+import itertools
 import math
 import re
 import sys
@@ -21,7 +22,9 @@ from pipelines.report.load_results import check
 from pipelines.report.records import ModelResults
 from pipelines.report.table import TEXTS, integer
 
-SENTENCES, TOKENS = 8, 96  # rows, and tokens of a row, that are shown
+# rows, and tokens of a row, that are shown
+SENTENCES = 8
+TOKENS = 96
 CONTEXT = 130  # characters of context shown on either side of an answer
 OUTCOMES = {  # (whether an answer is right, whether the question has none)
     (True, False): "Right",
@@ -101,7 +104,7 @@ def sentences(model: ModelResults) -> list[list[Word]]:
 
 def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
     """Return how many words there are, and how many of each kind."""
-    kinds = [word.kind for row in rows for word in row]
+    kinds = [word.kind for word in itertools.chain.from_iterable(rows)]
     return {kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")} | {
         "words": len(kinds)
     }
@@ -142,9 +145,11 @@ def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | Non
     without one its beginning.
     """
     text = row["context"]
-    answer, start = predicted or "", text.find(predicted or "")
+    answer = predicted or ""
+    start = text.find(predicted or "")
     if row["answers"]:
-        answer, start = row["answers"][0]["text"], row["answers"][0]["start"]
+        answer = row["answers"][0]["text"]
+        start = row["answers"][0]["start"]
     before = ""
     after = text
     if answer and start >= 0:
@@ -192,7 +197,8 @@ def named(task: str, label: object) -> str:
 
 def _error(prediction: dict[str, Any]) -> float:
     """Return how sure a wrong prediction was (a number: how far off beyond 1), else 0."""
-    predicted, label = prediction.get("prediction"), prediction.get("label")
+    predicted = prediction.get("prediction")
+    label = prediction.get("label")
     if label is None or predicted is None:
         return 0.0
     if isinstance(label, int | float) and isinstance(predicted, int | float):
@@ -208,9 +214,11 @@ def _first_seed(folder: Path, suffix: str) -> Path | None:
     mismatched) do not count.
     """
     pattern = re.compile(rf"pretrained-seed(\d+){re.escape(suffix)}")
-    seeds = {
-        int(match[1]): path for path in folder.glob("*") if (match := pattern.fullmatch(path.name))
-    }
+    seeds = {}
+    for path in folder.glob("*"):
+        match = pattern.fullmatch(path.name)
+        if match:
+            seeds[int(match[1])] = path
     return seeds[min(seeds)] if seeds else None
 
 

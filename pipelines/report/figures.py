@@ -6,7 +6,9 @@ stays the same size. Lines differ by dash and marker too, so that they can be di
 colour.
 """
 
+import itertools
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Named = tuple[str, str, "Figure"]  # name, caption, figure
-DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))
+DASHED = (0, (4, 2))
+DOTTED = (0, (1, 1.5))
 # of lines that are drawn together
 LOOKS: list[dict[str, Any]] = [
     {"color": BLUE, "linestyle": "-", "marker": "o"},
@@ -83,8 +86,9 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
     """Draw every figure that the inputs allow into `folder`."""
     drawn = {}
     with context():
-        figures = [figure for model in inputs.models for figure in draw_model(model)]
-        figures += [each for ablation in inputs.ablations for each in draw_ablation(ablation)]
+        figures = itertools.chain(
+            *map(draw_model, inputs.models), *map(draw_ablation, inputs.ablations)
+        )
         for name, caption, figure in figures:
             svg = save(figure, folder, name)
             drawn[name] = Drawn(name, caption, inline_svg(svg, name, caption))
@@ -121,7 +125,7 @@ def draw_tasks(model: ModelResults) -> "Figure":
         axes.get_yticklabels()[0].set_fontweight("bold")
         if inside := predict_next(model.recorded.get("average", ())):
             axes.plot(inside, [-0.36] * 2, color=BLUE, linewidth=1.2, marker="|", markersize=5)
-    lowest = min(min(scores) for row in rows for scores in row.scores.values() if scores)
+    lowest = min(min(itertools.chain(*row.scores.values()), default=HIGHEST) for row in rows)
     start = min(0.0, lowest) if lowest < 20 else 10 * math.floor(lowest / 10)
     axes.set(xlim=(start - 2, 102), ylim=(places[-1] + 0.6, -0.75), xlabel="score, points")
     axes.grid(axis="y", visible=False)
@@ -137,7 +141,7 @@ def _draw_task(axes: "Axes", place: float, row: Measured) -> None:
     """Draw the two arms' means joined, their standard deviations as bars, every seed as a small
     mark, and the baselines.
     """
-    means = [middle for arm in ARMS if (middle := row.mean(arm)) is not None]
+    means = [statistics.fmean(row.scores[arm]) for arm in ARMS if row.scores[arm]]
     if found := row.difference:
         line: dict[str, Any] = {"color": MUTED, "linewidth": 1.6}
         if not found.counts:
@@ -152,7 +156,8 @@ def _draw_task(axes: "Axes", place: float, row: Measured) -> None:
     for arm in reversed(ARMS):
         if scores := row.scores[arm]:
             style = MARKS[ARMS[arm]]
-            middle, width = mean(scores) or 0.0, sd(scores) or 0.0
+            middle = mean(scores) or 0.0
+            width = sd(scores) or 0.0
             bar = [[width], [min(width, HIGHEST - middle)]]  # which ends with the scale
             axes.errorbar(middle, place, xerr=bar, zorder=3, **style)
             places = [place + 0.26] * len(scores)

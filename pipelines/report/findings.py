@@ -3,6 +3,7 @@
 No sentence calls a difference a win before it is significant (`comparison.py` has the rule).
 """
 
+import itertools
 from collections.abc import Iterator
 
 from electra.finetuning.tasks import GLUE
@@ -18,13 +19,17 @@ from pipelines.report.records import (
 )
 from pipelines.report.table import TEXTS, integer
 
-CEILING, CHANCE = 99.0, 2.0
-RECALL, ANSWERED = 0.9, 90.0  # below them, what is missed is a shortfall
+CEILING = 99.0
+CHANCE = 2.0
+# below them, what is missed is a shortfall
+RECALL = 0.9
+ANSWERED = 90.0
 
 
 def describe(model: ModelResults) -> str:
     """Return what was done, in two sentences: the network, the text, how long, on what."""
-    encoder, trained = model.config.encoder, model.config.pretrain
+    encoder = model.config.encoder
+    trained = model.config.pretrain
     steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
     size = f", {model.parameters} parameters" if model.parameters else ""
     text = number(model.corpus_facts, "bytes") or 0.0
@@ -50,7 +55,7 @@ def headline(model: ModelResults) -> str:
     if row is None or not any(row.scores.values()):
         return "No fine-tuning results yet."
     title = row.title if model.data in row.title else f"{row.title} ({model.data})"
-    means = {arm: f"{middle:.1f}" for arm in ARMS if (middle := row.mean(arm)) is not None}
+    means = {arm: f"{row.mean(arm):.1f}" for arm in ARMS if row.scores[arm]}
     if len(means) < len(ARMS):
         ((arm, score),) = means.items()
         return f"{title[:1].upper()}{title[1:]}: {score} {ARMS[arm]}; the other arm is missing."
@@ -79,7 +84,7 @@ def meaning(model: ModelResults) -> str:
 
 def moved(model: ModelResults) -> str:
     """Return how many tasks moved, and by how much."""
-    differences = [found for row in model.tasks if (found := row.difference)]
+    differences = [row.difference for row in model.tasks if row.difference]
     parts = []
     for verdict, verb in (("higher", "lifts"), ("lower", "lowers")):
         points = sorted(abs(each.points) for each in differences if each.verdict == verdict)
@@ -169,6 +174,6 @@ def describe_budget(ablation: Ablation) -> str | None:
 
 def all_shortfalls(inputs: Inputs) -> list[str]:
     """Return every sentence that belongs under “what fell short”."""
-    result = [sentence for model in inputs.models for sentence in shortfalls(model)]
+    result = list(itertools.chain(*map(shortfalls, inputs.models)))
     budgets = [describe_budget(ablation) for ablation in inputs.ablations]
     return result + [sentence for sentence in budgets if sentence]

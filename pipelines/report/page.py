@@ -8,6 +8,7 @@ from run to run (when, how long, where, at which commit) goes into run.js next t
 depends on. The page shows it when it is there.
 """
 
+import itertools
 import json
 import os
 import platform
@@ -88,7 +89,7 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table], 
             curves=curves,
             facts={model.name: list_facts(model) for model in models},
             settings={model.name: list_settings(model) for model in models},
-            strengths=[sentence for model in models for sentence in findings.strengths(model)],
+            strengths=list(itertools.chain(*map(findings.strengths, models))),
             shortfalls=findings.all_shortfalls(inputs),
             findings=findings,
             examples=examples,
@@ -111,7 +112,7 @@ def list_facts(model: ModelResults) -> dict[str, str]:
         "text": f"{integer(documents)} documents" if documents else "",
         "cost": f"{flops(model.flops)} FLOPs of pre-training" if model.flops else "",
     }
-    seeds = [len(scores) for task in model.tasks for scores in task.scores.values()]
+    seeds = [max(map(len, task.scores.values())) for task in model.tasks]
     if any(seeds):
         facts["spread"] = f"{max(seeds)} fine-tunings a task and arm, of one pre-training"
         average = model.recorded.get("average", ())
@@ -154,7 +155,8 @@ def write_run(path: Path, root: Path = Path()) -> None:
     """Write run.js: when, how long each stage took, on what machine, at which commit."""
     timings = read_notes(root / "runs/timings.json")
     commit = printed("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
-    cores, python = f"{os.cpu_count()} CPU cores", f"Python {platform.python_version()}"
+    cores = f"{os.cpu_count()} CPU cores"
+    python = f"Python {platform.python_version()}"
     run = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": commit,

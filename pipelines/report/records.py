@@ -3,6 +3,7 @@
 Nothing here reads a file (`load_results.py` does) or draws.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -179,7 +180,7 @@ class Ablation:
     @property
     def tasks(self) -> dict[str, str]:
         """The titles of the tasks that any arm was scored on, GLUE's first. SQuAD counts by F1."""
-        scored = {task for arm in self.arms for task in arm.tasks}
+        scored = set(itertools.chain(*(arm.tasks for arm in self.arms)))
         order = [*TITLES, *sorted(scored - TITLES.keys())]
         squad = {task: f"{TITLES[task]}, F1" for task in SQUAD.values()}
         return {task: squad.get(task, TITLES.get(task, task)) for task in order if task in scored}

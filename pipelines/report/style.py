@@ -6,6 +6,7 @@ browser (and so GitHub) reads and a viewer without CSS ignores.
 """
 
 import io
+import itertools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,14 @@ from electra.files import write_atomic
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-INK, MUTED, RULE, PAPER = "#1b1f24", "#5b6471", "#d8dde3", "#fefefe"
-BLUE, ORANGE, GREEN, GREY = "#0b66b0", "#c2500c", "#0b7f68", "#767f8b"
+INK = "#1b1f24"
+MUTED = "#5b6471"
+RULE = "#d8dde3"
+PAPER = "#fefefe"
+BLUE = "#0b66b0"
+ORANGE = "#c2500c"
+GREEN = "#0b7f68"
+GREY = "#767f8b"
 # light -> the page's variable, and the colour on a dark ground (as in templates/page.css)
 THEMES = {
     **{INK: ("--ink", "#e7eaee"), MUTED: ("--muted", "#a3adb8"), RULE: ("--rule", "#303842")},
@@ -55,8 +62,7 @@ def save(figure: "Figure", folder: Path, name: str) -> str:
     svg = text.getvalue()
     rules = "".join(
         f'[style*="{key}: {light}"]{{{key}:{dark}!important}}\n'
-        for light, (_, dark) in THEMES.items()
-        for key in ("fill", "stroke")
+        for (light, (_, dark)), key in itertools.product(THEMES.items(), ("fill", "stroke"))
     )
     theme = f"<style>@media (prefers-color-scheme: dark) {{\n{rules}}}</style>\n"
     write_atomic(folder / f"{name}.svg", svg.replace("</svg>", f"{theme}</svg>"))

@@ -7,6 +7,7 @@ HTML, so that wide tables still fit a phone. In CSV it is a column like any othe
 
 import csv
 import io
+import itertools
 import math
 import tomllib
 from collections.abc import Collection, Sequence
@@ -19,7 +20,8 @@ from pipelines.report.comparison import Difference, mean
 
 MISSING = "–"
 TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
-NOTES, CAPTIONS = TEXTS["notes"], TEXTS["captions"]
+NOTES = TEXTS["notes"]
+CAPTIONS = TEXTS["captions"]
 TONES = {"higher": "good", "came out": "good", "lower": "bad", "reversed": "bad"}
 
 
@@ -108,7 +110,7 @@ class Table:
     @property
     def columns(self) -> dict[Column, list[Cell]]:
         """Every column with its cells."""
-        columns = dict.fromkeys(column for row in self.rows for column in row)
+        columns = dict.fromkeys(itertools.chain(*self.rows))
         return {column: [row.get(column, "") for row in self.rows] for column in columns}
 
     @property

@@ -3,6 +3,7 @@
 The page and each title say what the numbers are measured on.
 """
 
+import itertools
 from collections.abc import Sequence
 
 from electra.finetuning.tasks import GLUE
@@ -21,7 +22,9 @@ from pipelines.report.table import (
     verdict,
 )
 
-MODEL, TASK, ARM = left("model"), left("task"), left("arm")
+MODEL = left("model")
+TASK = left("task")
+ARM = left("arm")
 READING = left("pre-trained is")
 
 
@@ -91,8 +94,10 @@ def table_1(models: Sequence[ModelResults]) -> Table:
     """Return score against pre-training FLOPs. Ablations, whose means are over other tasks, have
     tables of their own.
     """
-    parameters, flops = Column("parameters"), Column("pre-training FLOPs")
-    published, ours = Column("paper: GLUE dev", 1), Column("ours: mean of the tasks", 1)
+    parameters = Column("parameters")
+    flops = Column("pre-training FLOPs")
+    published = Column("paper: GLUE dev", 1)
+    ours = Column("ours: mean of the tasks", 1)
     rows: list[Row] = [
         {MODEL: name, parameters: size, flops: cost, published: score, ours: ""}
         for name, cost, size, score in paper.TABLE_1
@@ -108,8 +113,7 @@ def table_4(models: Sequence[ModelResults]) -> Table:
     """Return question answering: the paper's columns left, ours right."""
     published = [
         Column(f"paper: {metric}, SQuAD {version}", 1)
-        for version in ("1.1", "2.0")
-        for metric in ("exact", "F1")
+        for version, metric in itertools.product(("1.1", "2.0"), ("exact", "F1"))
     ]
     rows: list[Row] = [
         {MODEL: name, **dict(zip(published, scores, strict=True))}
@@ -145,7 +149,8 @@ def tabulate_arms(ablation: Ablation) -> Table:
     """Return each arm against the reference. The paper's score, where it has one, has a column of
     its own.
     """
-    published, reference = ablation.paper, ablation.reference
+    published = ablation.paper
+    reference = ablation.reference
     reading = left(f"against {reference.label}" if reference else "reading")
     rows: list[Row] = []
     for arm in ablation.arms:

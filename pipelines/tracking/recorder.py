@@ -309,7 +309,8 @@ class Recorder:
         self.points = {}
 
     def _artifact(self, event: Event) -> None:
-        file, folder = event["file"], event["folder"]
+        file = event["file"]
+        folder = event["folder"]
         self.mlflow.log_artifact(self.runs[event["run"]], file, folder or None)
         if self._shown_above(event):
             above = f"{self.state['stage']}/{folder}".rstrip("/")
@@ -331,7 +332,9 @@ class Recorder:
         """End a run, and what is still open below it. The end of the stage's own run ends the
         record.
         """
-        path, status, moment = event["run"], event["status"], _milliseconds(event)
+        path = event["run"]
+        status = event["status"]
+        moment = _milliseconds(event)
         if not path:
             self.state["closed"] = status  # first: an end that MLflow refuses is an end, too
         below = [open_run for open_run in self.runs if f"{open_run}/".startswith(f"{path}/")]
