@@ -4,7 +4,7 @@
 
 Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to
 128 as run_glue does by default; `dynamic`, Trainer with rows padded to the longest of their batch.
-Each reads the same TSV rows (of `tasks. local` in benchmarks/real_text.yaml), tokenises them with
+Each reads the same TSV rows (of `tasks.local` in benchmarks/real_text.yaml), tokenises them with
 its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32
 but for the arm named so, and predicts the dev rows. Arms take turns, each in a forked process of
 its own, so that its peak of memory is its own; imports are done before and count for none.
