@@ -113,14 +113,18 @@ def deploy(*, with_team: bool) -> None:
 
 
 def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
-    """Create an automation, or renew the one of this name, which stays off if a user has turned it
-    off.
+    """Create an automation, or renew the one of this name if it differs. It stays off if a user has
+    turned it off.
+
+    A renewed trigger forgets the runs that it watches: a run that died before would stay RUNNING.
     """
     known = client.read_automations_by_name(automation.name)
     if not known:
         client.create_automation(automation)
     for old in known:
-        client.update_automation(old.id, automation.model_copy(update={"enabled": old.enabled}))
+        renewed = automation.model_copy(update={"enabled": old.enabled})
+        if AutomationCore.model_validate(old.model_dump()) != renewed:
+            client.update_automation(old.id, renewed)
 
 
 def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:

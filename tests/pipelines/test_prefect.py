@@ -286,12 +286,10 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
         "paused": True,
     }
     server.ask(f"/deployments/{found['id']}", own | {"entrypoint": "elsewhere"}, "PATCH")
-    (automation,) = [
-        each
-        for each in server.ask("/automations/filter", {})
-        if each["name"] == "crashed-runs-go-on"
-    ]
-    assert server.ask(f"/automations/{automation['id']}")["trigger"]["within"] == 30
+    before_deploy = {each["name"]: each for each in server.ask("/automations/filter", {})}
+    automation = before_deploy["crashed-runs-go-on"]
+    silent = before_deploy["silent-runs-are-crashed"]
+    assert automation["trigger"]["within"] == 30
     file = server.folder / "deploy/automations/crashed-runs-go-on.yaml"
     file.write_text(file.read_text().replace("within: 30", "within: 20"))
     params = server.folder / "params.yaml"
@@ -314,6 +312,8 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     assert {key: after[key] for key in own} == own and len(after["schedules"]) == 1
     assert after["entrypoint"] == found["entrypoint"]
     assert server.ask(f"/automations/{automation['id']}")["trigger"]["within"] == 20
+    unchanged = server.ask(f"/automations/{silent['id']}")
+    assert unchanged["trigger"]["id"] == silent["trigger"]["id"], "it forgets the runs it watches"
     git(server.folder, "checkout", "--quiet", "deploy")
 
 
