@@ -57,7 +57,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def settings(name: str, params: Params) -> dict[str, str]:
-    """Return the settings in use."""
+    """Return the settings in use: none where the source has no SQuAD."""
+    if not params.squad_versions(name):
+        return {}
     return flatten(plain(params.task_config(name, "squad")))
 
 

@@ -23,7 +23,7 @@ from pipelines.cli import app, main, processes
 from pipelines.cli.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment, until
 from tests.electra.pretraining.test_distributed import free_port
-from tests.test_docs import commands
+from tests.pages import typed
 
 
 def options(**given: Any) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def rank(process: psutil.Process) -> str:
 
 @pytest.mark.slow
 def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready: Path) -> None:
-    lines = [line.split() for line in commands(ROOT / "docs" / "many-gpus.md")]
+    lines = [line.split() for line in typed(ROOT / "docs" / "many-gpus.md")]
     one, several = (line for line in lines if line[:2] == ["electra", "pretrain"])
     assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {
         *several
