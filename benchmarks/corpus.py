@@ -1,5 +1,5 @@
-"""Text to training rows beside `datasets.map`, a transformers tokenizer and grouping, as their
-documentation suggests.
+"""Compare text to training rows with `datasets.map`, a transformers tokenizer and grouping, as
+their documentation suggests.
 
     python benchmarks/corpus.py --rounds 4 --megabytes 12
 

@@ -1,4 +1,4 @@
-"""Fine-tuning beside transformers' Trainer, end to end on real GLUE rows, from the same weights.
+"""Compare fine-tuning with transformers' Trainer, end to end on real GLUE rows, same weights.
 
     python benchmarks/finetune.py --fraction 0.02
 

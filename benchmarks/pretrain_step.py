@@ -1,4 +1,4 @@
-"""The pre-training step beside transformers' modules: one script for CPU and GPU, one JSON.
+"""Compare the pre-training step with transformers' modules: one script for CPU and GPU, one JSON.
 
     python benchmarks/pretrain_step.py --models small --rows 8   # a CPU: minutes
     python benchmarks/pretrain_step.py   # a GPU: small, base and large, 10 minutes
@@ -11,7 +11,7 @@ precision, fp32 (transformers' default) or bf16.
 
 Protocol: the same weights, rows, masks and rates in all arms; before anything is timed, all arms
 must give the same loss without dropout. Then each arm runs in a process of its own, so that none
-holds memory beside another, and arms take turns, round by round (A-B-A-B), with dropout 0.1 as
+holds memory while another runs, and arms take turns, round by round (A-B-A-B), with dropout 0.1 as
 published; what one round compiled the next one finds. A ratio is one of blocks at the same place in
 a round; reported are the median and the spread. On a CPU, process time counts (a busy machine
 stretches the wall's), which is given too. Utilisation is matrix products alone

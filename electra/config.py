@@ -73,7 +73,7 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
         cause = context.get("error")
         if fault["type"] == "missing":
             sentence = f"{path}: is missing"
-        # every union of settings is told apart by `kind`
+        # the key `kind` selects the class in every union of settings
         elif fault["type"] == "union_tag_not_found":
             sentence = f"{path}.kind: is missing"
         elif fault["type"] == "union_tag_invalid":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CARRIED = "electra pipelines .dvc .dvc-site/repo/.gitignore dvc.yaml prefect.toml .dvcignore .gitignore".split()
 
-ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run beside each other
+ONE = {"OMP_NUM_THREADS": "1", "ELECTRA_WORKERS": "1"}  # tests run at the same time
 # What the caller of pytest has set for itself is nothing to a test; one that tracks says where.
 TOOLS = ("DVC_", "ELECTRA_", "MLFLOW_", "OMP_", "PREFECT_", "PYTHON")
 for _name in [name for name in os.environ if name.startswith(TOOLS)]:

@@ -85,5 +85,5 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 def forget() -> None:
-    """Let the next use of a URL ask the environment anew."""
+    """Let the next use of a URL read the environment again."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()

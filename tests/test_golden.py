@@ -1,4 +1,4 @@
-"""The digests of tests/golden.json, computed anew: a refactor is known to be one."""
+"""The digests of tests/golden.json, computed again, so that a refactoring is known to change nothing."""
 
 import json
 import platform

@@ -19,7 +19,7 @@ OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since setuptools leaves folders beside the sources; no index is asked for
+    """Built from a copy, since setuptools leaves folders next to the sources; no index is asked for
     anything.
     """
     folder = tmp_path_factory.mktemp("wheel")

@@ -61,7 +61,7 @@ _BYTE_LEVEL_RULES: dict[str, list[Any]] = {
     "pre_tokenizer.add_prefix_space": [False],
     "normalizer.type": [None, "NFC"],
 }
-# The same of the tokenizer_config.json beside a vocab.txt: classes and options that split words.
+# The same for the tokenizer_config.json next to a vocab.txt: classes and options that split words.
 _CONFIG_RULES: dict[str, list[Any]] = {
     "tokenizer_class": [
         None,

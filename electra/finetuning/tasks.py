@@ -160,7 +160,7 @@ FACTS = "task.json"
 
 
 def find(rows: Path, name: str) -> Task:
-    """Return a task by its name: one of GLUE's, SQuAD, or what `task.json` beside its rows says."""
+    """Return a task by its name: GLUE's, SQuAD, or as `task.json` next to its rows says."""
     return TASKS[name] if name in TASKS else build(Task, read_json(rows / FACTS), str(rows / FACTS))
 
 

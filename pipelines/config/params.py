@@ -263,7 +263,7 @@ class Params(Settings):
             require(length <= longest, f"{where}: {sentence} {longest}")
 
     def own_tasks(self, source: str) -> Names:
-        """Return the names of the tasks that a source has beside GLUE's."""
+        """Return the names of the tasks that a source has besides GLUE's."""
         tasks = self.tasks[source]
         return tuple(tasks.tasks) if isinstance(tasks, CustomTasks) else ()
 

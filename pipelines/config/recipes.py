@@ -52,9 +52,9 @@ class PaperRecipe(Recipe):
         """Return the settings of one task under the changes of a recipe. `squad`, `squad1`,
         `squad2` for SQuAD.
 
-        `own` names the tasks that the model's source has beside GLUE's. Raises BadConfig naming the
-        layer (below `recipes.paper` or below `where`) that holds the faulty key, and for SQuAD's
-        windows that skip text.
+        `own` names the tasks that the model's source has besides GLUE's. Raises BadConfig naming
+        the layer (below `recipes.paper` or below `where`) that holds the faulty key, and for
+        SQuAD's windows that skip text.
         """
         config = self._resolve(task, changes, where, own)
         if isinstance(config, SquadConfig):

@@ -22,7 +22,7 @@ from pipelines.sources.streams import EXCERPT, FileRange
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
-# Each split, its file, and its name in the hub's data set. A file with a folder stands beside the
+# Each split, its file, and its name in the hub's data set. A file with a folder is next to the
 # task's folder, not in it; a name with a configuration before it belongs to that, not to the
 # task's.
 SPLITS = (

@@ -19,7 +19,7 @@ def is_another(text: str, codes: Collection[str]) -> bool:
 
 
 def check(codes: Collection[str], where: str) -> None:
-    """Raise BadConfig where a code is not one that is told apart, or the library is not here."""
+    """Raise BadConfig where the library does not know a code, or the library is not here."""
     try:
         import py3langid
     except ImportError:

@@ -39,7 +39,7 @@ class ProgressBar(Bar):
             self._show(end=True)
 
     def update(self, done: int, **numbers: float | str) -> None:
-        """Report that `done` units are complete. `numbers` (loss, rows, …) are shown beside
+        """Report that `done` units are complete. `numbers` (loss, rows, …) are shown next to
         them.
         """
         now = time.monotonic()

@@ -24,9 +24,7 @@ from electra.errors import BadInput
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 PUBLISHED = DATA / "vocab" / "bert-base-uncased-vocab.txt"
-needs_data = pytest.mark.skipif(
-    not PUBLISHED.exists(), reason="the folder shared/data is not beside this checkout"
-)
+needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason="the published files are not here")
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
 # words end in marks, in all but the last; a line a script

@@ -1,4 +1,4 @@
-"""Attention begins at a head's own word or at those beside it; all else is as published."""
+"""Attention starts at a head's own word or at its neighbours; all else is as published."""
 
 from functools import partial
 

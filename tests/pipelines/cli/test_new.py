@@ -387,7 +387,7 @@ SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hi
 def write_network(
     folder: Path, part: str, architecture: str, shape: tuple[int, ...] = (1, 16, 2, 32, 16)
 ) -> Any:
-    """Save a network as transformers does, with a tokenizer beside it."""
+    """Save a network as transformers does, with its tokenizer."""
     import transformers
 
     keys = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")

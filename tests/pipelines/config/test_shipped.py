@@ -119,7 +119,7 @@ def changed(before: str, after: str) -> list[str]:
 
 
 def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
-    """DVC writes all lists anew, so one that it would write otherwise shows up beside every setting
+    """DVC rewrites all lists, so one that it would format differently shows up with every setting
     that is tried.
     """
     text = SHIPPED.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""English Gigaword: stories by paragraph, other types counted, damage told by line."""
+"""English Gigaword: stories by paragraph, other types counted, damage reported by line."""
 
 import gzip
 from pathlib import Path

@@ -31,7 +31,7 @@ OFFICIAL = {
 }  # fmt: skip
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="the folder shared/data is not beside this checkout")
+@pytest.mark.skipif(not DATA.exists(), reason="the published files are not here")
 def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) -> None:
     none_bad = QuarantineConfig(handful=0, fraction=0.0)
     source = LocalTasks(

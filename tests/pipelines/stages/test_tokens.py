@@ -197,7 +197,7 @@ def test_finished_shards_are_not_made_again(
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, corpus)
     run(tmp_path, corpus, seed=2)
-    assert made == [0, 1, 2, 0, 1, 2, 3], "a changed setting starts afresh"
+    assert made == [0, 1, 2, 0, 1, 2, 3], "a changed setting starts from the beginning"
 
 
 def test_a_document_is_held_out_by_its_text_alone(tmp_path: Path) -> None:
