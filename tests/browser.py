@@ -87,12 +87,18 @@ class Tab:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 60) -> None:
-        """Return once an expression is true."""
-        end = time.monotonic() + seconds
-        while not self.run(f"Boolean({script})"):
-            assert time.monotonic() < end, f"never true: {script}; the console: {self.said}"
-            time.sleep(0.05)
+    def wait(self, script: str, action: str = "0") -> None:
+        """Return once an expression is true. The action before it is repeated every ten seconds: a
+        busy machine shows a page before the page listens.
+        """
+        for _ in range(6):
+            self.run(action)
+            end = time.monotonic() + 10
+            while time.monotonic() < end:
+                if self.run(f"Boolean({script})"):
+                    return
+                time.sleep(0.05)
+        raise AssertionError(f"never true: {script}; the console: {self.said}")
 
 
 @contextlib.contextmanager

@@ -27,9 +27,9 @@ FIRST = ROOT / "docs" / "operate.md"  # starts the servers that others need
 READ = [FIRST, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 READ = list(dict.fromkeys(READ))
 FAULT = re.compile(r"Traceback|^\s*(error|ERROR)\b|this is a bug", re.M)
-# Prefect's server on SQLite writes these while two of its loops mark a late run; it tries again.
+# Prefect's server on SQLite writes these when two of its loops write at once; it tries again.
 LOCKED = re.compile(
-    r"^\S+ \| ERROR +\| prefect\.server - Encountered error during state validation\n"
+    r"^\S+ \| ERROR +\| prefect\.server\S* - .*\n"
     r"(?:(?!\S+ \| [A-Z]+ ).*\n)*?.*\bdatabase is locked\n(?:(?!\S+ \| [A-Z]+ ).*\n)*",
     re.M,
 )

@@ -151,10 +151,10 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
             tab.wait("document.querySelector('.marked .label')")
             said = tab.run("document.querySelector('.marked').innerText").lower()
             assert "caught" in said or "missed" in said, said
-            tab.run(WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600))
-            tab.run(PRESS % "'Detect'")
+            write = WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600)
             tab.wait(
-                "document.querySelector('.marked').innerText.toLowerCase().includes('not read')"
+                "document.querySelector('.marked').innerText.toLowerCase().includes('not read')",
+                f"{write}; {PRESS % repr('Detect')}",
             )
             said = tab.run(
                 "[...document.querySelectorAll('.marked .text')].map(e => e.textContent).join('')"
@@ -166,8 +166,7 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
             assert tab.run("document.querySelector('.marked').clientHeight < 500"), (
                 "a long text scrolls in its box"
             )
-        tab.run(f"({TAB % repr('Tasks')}).click()")
-        tab.wait("document.body.innerText.includes('Predict')")
+        tab.wait("document.body.innerText.includes('Predict')", f"({TAB % repr('Tasks')}).click()")
         assert tab.said == []
         assert {
             url for url in tab.asked if not url.startswith((address, "data:", "blob:"))
@@ -189,8 +188,7 @@ def test_a_task_opens_with_an_example_that_is_answered_correctly(
         with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
             tab.open(address, PHONE)
             tab.wait(TAB % repr("Tasks"))
-            tab.run(f"({TAB % repr('Tasks')}).click()")
-            tab.wait("/right/i.test(document.body.innerText)")
+            tab.wait("/right/i.test(document.body.innerText)", f"({TAB % repr('Tasks')}).click()")
             assert tab.said == []
     finally:
         rows.write_text(text)
