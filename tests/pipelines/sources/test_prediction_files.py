@@ -19,10 +19,10 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),
         ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),
         ("index\tprediction\n0\t1\n0\t1\n", "p.tsv", r"p\.tsv:3: predicts 0 again"),
-        ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: has 3 fields; expected an id and a prediction"),
-        ('{"id": "0", "id": "1", "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: has a key twice in one object"),
-        ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:1: has the header"),
-        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has 1 fields"),
+        ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: 3 columns instead of 2"),
+        ('{"id": "0", "id": "1", "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: a key twice in one object"),
+        ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:2: has id, label; expected an id and a prediction"),
+        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has id; expected an id"),
         ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\); expected one of 0, 1"),
     ],
 )  # fmt: skip
@@ -59,5 +59,5 @@ def test_files_are_scored_as_runs_are(tmp_path):
 
 
 def test_a_file_that_never_ends_is_refused():
-    with pytest.raises(BadInput, match="/dev/zero: is a device, which may never end"):
+    with pytest.raises(BadInput, match="/dev/zero: holds NUL bytes"):
         read_predictions(Path("/dev/zero"))
