@@ -7,20 +7,23 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from electra.config import plain
-from electra.files import dump_line, write_json, write_jsonl
+from electra.files import dump_line, read_jsonl, write_json, write_jsonl
 from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from tests.conftest import ROOT, environment
 from tests.electra.made_up_models import CHUNKS
 from tests.pipelines import bad_predict
+from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
@@ -31,67 +34,50 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict]:
-    assert main(["predict", *map(str, arguments)]) == 0
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+@pytest.fixture
+def ask(run_command: Command, folders: Path) -> Callable[..., list[dict[str, Any]]]:
+    """A function that returns a model's answers to the rows of files."""
+
+    def ask(model: str, *words: object) -> list[dict[str, Any]]:
+        return list(map(json.loads, run_command("predict", folders / model, *words).splitlines()))
+
+    return ask
 
 
-def test_text_tsv_and_json_lines_give_the_same_answers(
-    folders, tmp_path, capsys, monkeypatch
-) -> None:
+def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch) -> None:
     texts = ["the cat runs.", "a dog is red"]
     text = "\n".join(texts).encode() + b"\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
-    plain = ask(capsys, folders / "cola")
+    plain = ask("cola")
     assert [row["id"] for row in plain] == ["0", "1"] and plain[0]["prediction"] in {"0", "1"}
     assert sum(plain[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     (tmp_path / "a.tsv").write_text("id\tsentence\n0\tthe cat runs.\n1\ta dog is red\n")
     write_jsonl(tmp_path / "b.jsonl", [{"id": "0", "a": texts[0]}, {"sentence": texts[1], "id": 1}])
-    assert ask(capsys, folders / "cola", tmp_path / "a.tsv") == plain
-    assert ask(capsys, folders / "cola", tmp_path / "b.jsonl") == plain
-    assert (
-        main(
-            [
-                "predict",
-                str(folders / "cola"),
-                str(tmp_path / "a.tsv"),
-                "--output",
-                str(tmp_path / "o.jsonl"),
-            ]
-        )
-        == 0
-    )
-    assert [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()] == plain
+    assert ask("cola", tmp_path / "a.tsv") == plain
+    assert ask("cola", tmp_path / "b.jsonl") == plain
+    assert ask("cola", tmp_path / "a.tsv", "--output", tmp_path / "o.jsonl") == []
+    assert list(read_jsonl(tmp_path / "o.jsonl")) == plain
 
 
-def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
-    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\nthe cat\ta cat\n")
-    assert ask(capsys, folders / "rte", tmp_path / "pairs.tsv")[0]["prediction"] in {
-        "entailment",
-        "not_entailment",
-    }
-    assert isinstance(ask(capsys, folders / "stsb", tmp_path / "pairs.tsv")[0]["prediction"], float)
+def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("sentence1\tsentence2\nthe cat\ta cat\n")
+    assert ask("rte", pairs)[0]["prediction"] in {"entailment", "not_entailment"}
+    assert isinstance(ask("stsb", pairs)[0]["prediction"], float)
     write_jsonl(tmp_path / "w.jsonl", [{"tokens": ["the", "cat"]}, {"words": "a dog runs"}])
-    assert [len(row["tags"]) for row in ask(capsys, folders / "chunks", tmp_path / "w.jsonl")] == [
-        2,
-        3,
-    ]
+    assert [len(row["tags"]) for row in ask("chunks", tmp_path / "w.jsonl")] == [2, 3]
     draw = random.Random(1)
     context = " ".join(draw.choice(["the cat", "a dog", "is red."]) for _ in range(30))
     write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "question": "what is red?", "context": context}])
-    (found,) = ask(capsys, folders / "squad2", tmp_path / "q.jsonl")
-    assert (
-        found["id"] == "q" and found["best"] in context and isinstance(found["null_score"], float)
-    )
-    spans = found["n_best"]
-    assert spans[0]["text"] == found["best"] and all(span["text"] in context for span in spans)
-    assert len(spans) > 1 and sum(span["probability"] for span in spans) == pytest.approx(
-        1, abs=1e-4
-    )
+    (answer,) = ask("squad2", tmp_path / "q.jsonl")
+    assert answer["id"] == "q" and isinstance(answer["null_score"], float)
+    spans = answer["n_best"]
+    assert spans[0]["text"] == answer["best"] and all(span["text"] in context for span in spans)
+    assert len(spans) > 1
+    assert sum(span["probability"] for span in spans) == pytest.approx(1, abs=1e-4)
     scores = [span["start_logit"] + span["end_logit"] for span in spans]
-    assert scores == sorted(scores, reverse=True) and all(
-        span["start_logit"] <= 0 for span in spans
-    )
+    assert scores == sorted(scores, reverse=True)
+    assert all(span["start_logit"] <= 0 for span in spans)
 
 
 @pytest.mark.parametrize(
@@ -115,59 +101,44 @@ def test_pairs_scores_tags_and_answers(folders, tmp_path, capsys) -> None:
     ids=lambda value: str(value)[:20],
 )
 def test_a_row_that_cannot_be_answered_is_named(
-    folders, tmp_path, capsys, model, text, code, sentence
+    folders, tmp_path, refuse, model, text, code, sentence
 ) -> None:
-    (tmp_path / "in.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
+    path = tmp_path / "in.txt"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     output = tmp_path / "out.jsonl"
-    assert (
-        main(["predict", str(folders / model), str(tmp_path / "in.txt"), "--output", str(output)])
-        == code
-    )
-    said = capsys.readouterr().err
-    assert sentence in said and said.count("\n") == 1
+    assert sentence in refuse(code, "predict", folders / model, path, "--output", output)
     assert not output.exists()
 
 
-def test_blank_lines_keep_their_numbers(folders, tmp_path, capsys) -> None:
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("\nthe cat\n\n \na dog\n")
-    found = ask(capsys, folders / "cola", tmp_path / "a.txt", tmp_path / "b.txt")
-    assert [row["id"] for row in found] == ["1", "4"] * 2
+def test_blank_lines_keep_their_numbers(ask, tmp_path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("\nthe cat\n\n \na dog\n")
+    assert [row["id"] for row in ask("cola", path, path)] == ["1", "4"] * 2
 
 
-def test_rows_come_in_the_forms_of_training(folders, tmp_path, capsys) -> None:
+def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
     (tmp_path / "w.conll").write_text("-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n")
-    answers = ask(capsys, folders / "chunks", tmp_path / "w.conll")
+    answers = ask("chunks", tmp_path / "w.conll")
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
     records = [
         {"number": 7, "mood": True, "body": "the cat"},
         {"number": 9, "mood": False, "body": "a dog"},
     ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "rows.parquet")
-    write_jsonl(tmp_path / "rows.jsonl.gz", [])
     (tmp_path / "rows.jsonl.gz").write_bytes(
         gzip.compress("".join(map(dump_line, records)).encode("utf-16"))
     )
     (tmp_path / "rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
-    found = [
-        ask(capsys, folders / "mood", tmp_path / f"rows.{kind}")
-        for kind in ("parquet", "jsonl.gz", "tsv")
-    ]
-    assert found[0] == found[1] == found[2] and [row["id"] for row in found[0]] == ["7", "9"]
-    official = {
-        "data": [
-            {
-                "paragraphs": [
-                    {"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}
-                ]
-            }
-        ]
-    }
-    (tmp_path / "dev.json").write_text(json.dumps(official))
-    assert [row["id"] for row in ask(capsys, folders / "squad2", tmp_path / "dev.json")] == ["q"]
+    answers = ask("mood", tmp_path / "rows.parquet")
+    assert [row["id"] for row in answers] == ["7", "9"]
+    for name in ("rows.jsonl.gz", "rows.tsv"):
+        assert ask("mood", tmp_path / name) == answers
+    paragraph = {"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}
+    write_json(tmp_path / "dev.json", {"data": [{"paragraphs": [paragraph]}]})
+    assert [row["id"] for row in ask("squad2", tmp_path / "dev.json")] == ["q"]
 
 
-def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, capsys) -> None:
+def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse) -> None:
     (tmp_path / "in.txt").write_text("the cat\n")
     (tmp_path / "old.jsonl").write_text("what was here")
     (tmp_path / "link").symlink_to(tmp_path / "old.jsonl")
@@ -180,16 +151,12 @@ def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, 
         assert json.loads(reader.result())["id"] == "0"
     assert (tmp_path / "pipe").is_fifo()
     assert main([*call, str(tmp_path / "link")]) == 0
-    assert (tmp_path / "link").is_symlink() and json.loads((tmp_path / "old.jsonl").read_text())[
-        "id"
-    ] == "0"
+    assert (tmp_path / "link").is_symlink()
+    assert [row["id"] for row in read_jsonl(tmp_path / "old.jsonl")] == ["0"]
     assert main([*call, os.devnull]) == 0 and not Path(os.devnull).is_file()
-    capsys.readouterr()
     for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 74)):
-        assert main([*call, str(place)]) == code
-        assert capsys.readouterr().err.count("\n") == 1
-    assert main(["predict", str(folders / "cola"), str(tmp_path)]) == 65
-    assert "is a folder; name a file" in capsys.readouterr().err
+        refuse(code, *call, place)
+    assert "is a folder; name a file" in refuse(65, "predict", folders / "cola", tmp_path)
 
 
 GONE = "| head -0; exit ${PIPESTATUS[0]}"
@@ -208,7 +175,7 @@ def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> No
 
 
 def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
-    folders, tmp_path, capsys, monkeypatch
+    tmp_path, run_command, refuse, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
@@ -218,14 +185,9 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), sentences)
     write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
     write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
-    assert main(["score", "mine", "sst2", "p.jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"accuracy": 50.0}
-    write_jsonl(
-        Path("good.jsonl"),
-        [{"id": row["id"], "words": row["words"], "tags": row["tags"]} for row in rows],
-    )
-    assert main(["score", "mine", "chunks", "good.jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out)["entity_f1"] == 100
+    assert json.loads(run_command("score", "mine", "sst2", "p.jsonl")) == {"accuracy": 50.0}
+    write_jsonl(Path("good.jsonl"), rows)
+    assert json.loads(run_command("score", "mine", "chunks", "good.jsonl"))["entity_f1"] == 100
     Path("folder.json").mkdir()
     for name, content in {
         "binary.jsonl": b"\x00\xff\x01", "text.tsv": b"a\xe9", "wrong.json": b"[1]", "deep.json": b"[" * 100_000,
@@ -234,8 +196,6 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
         "word.jsonl": b'{"id": "0", "tags": "O"}\n{"id": "1", "tags": ["O", 7]}\n',
     }.items():  # fmt: skip
         Path(name).write_bytes(content)
-        assert main(["score", "mine", "chunks", name]) == 65
-        said = capsys.readouterr().err
-        assert name in said and said.count("\n") == 1
-    assert main(["score", "mine", "chunks", "folder.json"]) == 65
-    assert "cannot be read (Is a directory)" in capsys.readouterr().err
+        assert name in refuse(65, "score", "mine", "chunks", name)
+    error = refuse(65, "score", "mine", "chunks", "folder.json")
+    assert "cannot be read (Is a directory)" in error

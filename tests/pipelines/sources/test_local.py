@@ -107,17 +107,22 @@ def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -
     assert (bad.where, bad.reason) == (f"{path}:2", "invalid UTF-8")
 
 
-@pytest.mark.parametrize(("documents", "expected"), [
-    ("file", [("a.txt", "one\n two\n\n\nthree\n  \nfour")]),
-    ("blank_lines", [("a.txt#0", "one\n two"), ("a.txt#1", "three"), ("a.txt#2", "four")]),
-    ("lines", [("a.txt#0", "one"), ("a.txt#1", " two"), ("a.txt#2", "three"), ("a.txt#3", "four")]),
+TEXT = b"one\n two\n\n\nthree\n  \nfour"
+ARTICLES = b" = One = \n\n Text. \n = = Part = = \n More.\n = Two = \nText."
+
+
+@pytest.mark.parametrize(("documents", "content", "texts"), [
+    ("file", TEXT, [TEXT.decode()]),
+    ("blank_lines", TEXT, ["one\n two", "three", "four"]),
+    ("lines", TEXT, ["one", " two", "three", "four"]),
+    ("headings", ARTICLES, ["One\n\n Text. \nPart\n More.", "Two\nText."]),
 ])  # fmt: skip
 def test_documents_of_a_text_file(
-    tmp_path: Path, documents: str, expected: list[tuple[str, str]]
+    tmp_path: Path, documents: str, content: bytes, texts: list[str]
 ) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("one\n two\n\n\nthree\n  \nfour")
-    assert [(item.id, item.text) for item in read(path, documents=documents)] == expected
+    names = ["a.txt"] if documents == "file" else [f"a.txt#{n}" for n in range(len(texts))]
+    expected = list(map(Document, names, texts))
+    assert read(tmp_path / "a.txt", content, documents=documents) == expected
 
 
 def test_a_very_long_text_file_is_cut_at_line_ends(
