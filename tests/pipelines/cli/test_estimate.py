@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from electra.files import write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
-from pipelines.cli import estimate, main
+from pipelines.cli import estimate
 from pipelines.cli.cost import UTILISATION
 from pipelines.config.params import Params, load
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
+from tests.pipelines.cli.conftest import Command
 
 ROWS = 30
 
@@ -26,9 +28,7 @@ def shipped() -> Params:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The smoke model with two ablations, a task of one's own, and a published folder that is not
-    there.
-    """
+    """The smoke model with an ablation, a custom task, and a published folder that is not there."""
     monkeypatch.chdir(tmp_path)
     copy_text(tmp_path)
     values = YAML(typ="safe").load(SMOKE)
@@ -38,25 +38,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "defaults": {"length": 16, "epochs": 2, "seeds": [1, 2, 3], "both_orders": True}
     }
     values["published"]["elsewhere"] = {"folder": "nowhere"}
-    arms = ["pretrained", "scratch"]
-    values["finetunings"]["own"] = {"model": "smoke", "tasks": "own", "recipe": "own", "arms": arms}
-    values["finetunings"]["elsewhere"] = {"model": "elsewhere", "tasks": "own", "recipe": "own"}
+    tuned = {"model": "smoke", "tasks": "own", "recipe": "own", "arms": ["pretrained", "scratch"]}
+    values["finetunings"]["own"] = tuned
+    values["finetunings"]["elsewhere"] = tuned | {"model": "elsewhere"}
     few = {"tasks": ["cola"], "seeds": 2, "finetune": {"defaults": {"length": 16}}}
     base = {"model": "smoke", "tokens": "smoke", "data": "smoke", "recipe": "smoke"}
-    for name, changed in {
-        "objectives": {"objective.name": "mlm"},
-        "weights": {"encoder.layers": 2},
-    }.items():
-        entry = {
-            "title": name,
-            "base": base,
-            "protocol": few,
-            "arms": {"same": {}, "other": changed},
-        }
-        values["ablations"][name] = entry
+    arms = {"same": {}, "other": {"objective.name": "mlm"}}
+    entry = {"title": "t", "base": base, "protocol": few, "arms": arms}
+    values["ablations"]["objectives"] = entry
     Path("params.yaml").write_text(json.dumps(values))
     rows = ({"sentence": f"row {n}", "label": n % 2} for n in range(ROWS))
-    Path("t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(Path("t.jsonl"), rows)
     return tmp_path
 
 
@@ -90,34 +82,28 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) 
     )
     said = estimate.estimate_finetuning("own", params)
     assert f"at most {flops:.2g} floating" in said and "kept: 1" in said
-    assert (
-        estimate.rows_of("mood", "own", params) == ROWS
-        and estimate.rows_of("rte", "smoke", params) == 1_000
-    )
+    assert estimate.rows_of("mood", "own", params) == ROWS
+    assert estimate.rows_of("rte", "smoke", params) == 1_000
     assert estimate.text_bytes(params, "smoke") == Path("text/a.txt").stat().st_size
     assert estimate.text_bytes(params, "absent") == 0
 
 
-def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here: Path, capsys) -> None:
-    assert main(["estimate", "smoke"]) == 0
-    said = capsys.readouterr().out
-    assert "20 steps read at most 0 M tokens" in said and "H100: 1 minute" in said
-    assert "disk: 0.0 GB" in said and "on this machine's " in said
-    assert "smoke, fine-tuning on cola" in said and "own, fine-tuning on mood" in said
-    assert main(["estimate", "own"]) == 0
-    assert capsys.readouterr().out.startswith("own, fine-tuning")
-    assert main(["estimate", "elsewhere"]) == 0
-    assert "published.elsewhere.folder" in capsys.readouterr().out
-    assert main(["estimate", "absent"]) == 64
-
-
-def test_an_ablation_is_a_line_with_all_of_its_runs(
-    here: Path, capsys: pytest.CaptureFixture[str]
+def test_a_name_says_all_of_its_trainings_and_what_is_not_there(
+    here: Path, run_command: Command, refuse: Command
 ) -> None:
+    report = run_command("estimate", "smoke")
+    assert "20 steps read at most 0 M tokens" in report and "H100: 1 minute" in report
+    assert "disk: 0.0 GB" in report and "on this machine's " in report
+    assert "smoke, fine-tuning on cola" in report and "own, fine-tuning on mood" in report
+    assert run_command("estimate", "own").startswith("own, fine-tuning")
+    assert "published.elsewhere.folder" in run_command("estimate", "elsewhere")
+    refuse(64, "estimate", "absent")
+
+
+def test_an_ablation_is_a_line_with_all_of_its_runs(here: Path, run_command: Command) -> None:
     params = load()
     arms = plan_arms("objectives", params, 200)
     flops = sum(training_flops(arm.config, 200, "matmul") for arm in arms)
-    assert main(["estimate", "objectives"]) == 0
-    line, *_ = capsys.readouterr().out.splitlines()
-    found = re.match(r"objectives, 4 runs: (\S+) floating point operations; H100: 1 minute, ", line)
-    assert found and float(found[1]) > flops
+    line, *_ = run_command("estimate", "objectives").splitlines()
+    match = re.match(r"objectives, 4 runs: (\S+) floating point operations; H100: 1 minute, ", line)
+    assert match and float(match[1]) > flops

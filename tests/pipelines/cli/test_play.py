@@ -20,7 +20,7 @@ import pytest
 from electra.files import read_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
-from pipelines.cli import main, play_page
+from pipelines.cli import play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
 from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
@@ -30,7 +30,7 @@ EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 def judge(text: str, *suspected: str, length: int = 99) -> ReplacedTokens:
     """Return a text as a discriminator with some length would that suspects some words."""
-    places = [found.span() for found in re.finditer(r"\w+|[^\w\s]+", text)][:length]
+    places = [word.span() for word in re.finditer(r"\w+|[^\w\s]+", text)][:length]
     words = [text[start:end] for start, end in places]
     shares = np.array([float(word in suspected) for word in words], np.float32)
     return ReplacedTokens(text, words, np.array(places, int).reshape(-1, 2), shares)
@@ -95,20 +95,14 @@ def test_an_answer_is_shown_in_its_context() -> None:
 def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(ROOT),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment(ROOT), **streams) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()
-            found = re.search(r"http://\S+/", line)
-            assert found, line + process.stderr.read()
-            yield process, found[0]
+            address = re.search(r"http://\S+/", line)
+            assert address, line + process.stderr.read()
+            yield process, address[0]
         finally:
             process.kill()
 
@@ -124,7 +118,7 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout: Path) -> None:  # n
         assert process.stderr is not None and process.stderr.read() == ""
 
 
-def test_what_cannot_be_served(checkout: Path, monkeypatch, capsys) -> None:  # noqa: F811
+def test_what_cannot_be_served(checkout: Path, monkeypatch, refuse) -> None:  # noqa: F811
     monkeypatch.chdir(checkout)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -137,9 +131,7 @@ def test_what_cannot_be_served(checkout: Path, monkeypatch, capsys) -> None:  # 
             ),
             (("nobody",), 64, "nobody"),
         ):
-            assert main(["play", *words]) == code
-            said = capsys.readouterr().err
-            assert sentence in said and said.count("\n") == 1
+            assert sentence in refuse(code, "play", *words)
 
 
 @needs_browser
@@ -149,17 +141,17 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
         for size, dark in ((PHONE, True), (DESKTOP, False)):
             tab.open(address, size, dark=dark)
             tab.wait("document.querySelector('.marked .label')")
-            said = tab.run("document.querySelector('.marked').innerText").lower()
-            assert "caught" in said or "missed" in said, said
+            words = tab.run("document.querySelector('.marked').innerText").lower()
+            assert "caught" in words or "missed" in words, words
             write = WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600)
             tab.wait(
                 "document.querySelector('.marked').innerText.toLowerCase().includes('not read')",
                 f"{write}; {PRESS % repr('Detect')}",
             )
-            said = tab.run(
+            text = tab.run(
                 "[...document.querySelectorAll('.marked .text')].map(e => e.textContent).join('')"
             )
-            assert said.startswith(EMOJI), said[:99]
+            assert text.startswith(EMOJI), text[:99]
             assert tab.run("document.documentElement.scrollWidth <= innerWidth"), (
                 "no sideways scrolling"
             )

@@ -3,7 +3,7 @@ docs/many-gpus.md at tiny size.
 """
 
 import contextlib
-import json
+import re
 import signal
 import socket
 import subprocess
@@ -16,14 +16,15 @@ from typing import Any
 
 import psutil
 import pytest
-import typer
 
 from electra.errors import BadConfig, NonFinite, Stopped
-from pipelines.cli import app, main, processes
+from electra.files import read_json
+from pipelines.cli import main, processes
 from pipelines.cli.processes import several, torchrun_variables
 from tests.conftest import ROOT, environment, until
 from tests.electra.pretraining.test_distributed import free_port
 from tests.pages import typed
+from tests.pipelines.cli.parsing import parse
 
 
 def options(**given: Any) -> dict[str, Any]:
@@ -32,13 +33,9 @@ def options(**given: Any) -> dict[str, Any]:
 
 def test_torchruns_variables_are_the_options_that_were_given() -> None:
     assert torchrun_variables(options()) == {} and not several({"PET_MAX_RESTARTS": "1"})
-    variables = torchrun_variables(options(nproc_per_node=8, nnodes=4, rdzv_endpoint="node1:29400"))
-    assert variables == {
-        "PET_NPROC_PER_NODE": "8",
-        "PET_NNODES": "4",
-        "PET_RDZV_ENDPOINT": "node1:29400",
-    }
-    assert several(variables)
+    variables = torchrun_variables(options(nnodes=4, rdzv_endpoint="node1:29400"))
+    assert variables == {"PET_NNODES": "4", "PET_RDZV_ENDPOINT": "node1:29400"}
+    assert several(variables) and several({"PET_NPROC_PER_NODE": "8"})
 
 
 def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,12 +43,7 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
     for name, value in torchrun_variables(given).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PET_MAX_RESTARTS", "")
-    params = (
-        typer.main.get_group(app)
-        .commands["pretrain"]
-        .make_context("pretrain", ["x", "--nnodes", "5"])
-        .params
-    )
+    params = parse(["pretrain", "x", "--nnodes", "5"])
     assert {key: params[key] for key in given} == given | {"nnodes": 5, "max_restarts": 0}
 
 
@@ -77,32 +69,23 @@ def failure(code: int, sentence: str = "") -> Any:
     )
 
 
+ENDED = failure(75, "another process has ended")
+
+
 @pytest.mark.parametrize(
     ("failures", "code", "sentence"),
     [
-        (
-            {0: failure(75, "another process has ended"), 1: failure(-9)},
-            75,
-            "process 1 was ended by SIGKILL; run the",
-        ),
-        (
-            {0: failure(75, "another process has ended"), 1: failure(74, "disk full")},
-            74,
-            "error: disk full",
-        ),
+        ({0: ENDED, 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
+        ({0: ENDED, 1: failure(74, "disk full")}, 74, "error: disk full"),
         ({0: failure(-15), 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
-        (
-            {0: failure(75, "stopped by signal 15"), 1: failure(-15)},
-            75,
-            "error: stopped by signal 15",
-        ),
+        ({0: ENDED, 1: failure(-15)}, 75, "error: another process has ended"),
         ({0: failure(70)}, 70, ""),  # a bug has shown its traceback
     ],
 )
 def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
     assert processes.explain(failures, "pretrain-x") == code
-    told = capsys.readouterr().err
-    assert sentence in told and told.count("error: ") == bool(sentence)
+    message = capsys.readouterr().err
+    assert sentence in message and message.count("error: ") == bool(sentence)
 
 
 def launched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,16 +97,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
     processes.report(NonFinite("step 2: loss nan"))  # a variable left over: there was no launch
-    assert (
-        capsys.readouterr().err == "error: step 2: loss nan\n"
-        and not (tmp_path / "error.json").exists()
-    )
+    assert capsys.readouterr().err == "error: step 2: loss nan\n"
+    assert not (tmp_path / "error.json").exists()
     launched(monkeypatch)
     processes.report(NonFinite("step 3: loss nan"))
-    assert (
-        json.loads((tmp_path / "error.json").read_text())["message"]["message"]
-        == "step 3: loss nan"
-    )
+    assert read_json(tmp_path / "error.json")["message"]["message"] == "step 3: loss nan"
     assert capsys.readouterr().err == ""
 
 
@@ -148,10 +126,14 @@ def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
-    (project / "params.yaml").write_text(
-        (project / "params.yaml").read_text().replace("steps: 20", "steps: 60", 1)
-    )
+    set_steps(project, 60)
     return project
+
+
+def set_steps(project: Path, steps: int) -> None:
+    """Give the model so many steps."""
+    params = project / "params.yaml"
+    params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
 def start(project: Path, *options: str) -> subprocess.Popen[str]:
@@ -163,14 +145,16 @@ def start(project: Path, *options: str) -> subprocess.Popen[str]:
 
 def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[psutil.Process]:
     """Kill the second process of a run once a file of it is there; returns all of them."""
-    deadline = time.monotonic() + 120
-    while not list(runs.glob(after)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    workers = [
-        child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)
-    ]
+    until(lambda: list(runs.glob(after)), 120)
+    workers = workers_of(process)
     next(child for child in workers if rank(child) == "1").kill()
     return workers
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return the processes that train."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if rank(child)]
 
 
 def rank(process: psutil.Process) -> str:
@@ -198,8 +182,8 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
     for agent in [start(ready, *meet) for _ in range(2)]:
         said = agent.communicate(timeout=240)[1]
         assert agent.returncode == 0, said
-    done = json.loads((ready / "build" / "models" / "smoke" / "results.json").read_text())
-    assert done["step"] == 60 and (ready / "build" / "models" / "smoke" / "generator").is_dir()
+    model = ready / "build/models/smoke"
+    assert read_json(model / "results.json")["step"] == 60 and (model / "generator").is_dir()
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -207,10 +191,8 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
 def test_a_closed_terminal_and_the_end_of_a_job_save(
     ready: Path, number: int, ignored: bool
 ) -> None:
-    params = ready / "params.yaml"
-    params.write_text(
-        params.read_text().replace("steps: 60", f"steps: {60 if ignored else 100000}", 1)
-    )
+    if not ignored:
+        set_steps(ready, 100_000)
     nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
     words = [sys.executable, "-c", nohup, *words] if ignored else words
@@ -227,18 +209,14 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(
 
 
 def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
-    params = ready / "params.yaml"
-    params.write_text(params.read_text().replace("steps: 60", "steps: 100000", 1))
+    set_steps(ready, 100_000)
     process = start(ready, "--nproc-per-node", "2")
     until(
         lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None,
         seconds=120,
     )
-    for each in (
-        process,
-        *(child for child in psutil.Process(process.pid).children(recursive=True) if rank(child)),
-    ):
-        each.send_signal(signal.SIGUSR1)
+    for member in (process, *workers_of(process)):
+        member.send_signal(signal.SIGUSR1)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 75 and "Traceback" not in said, said
 

@@ -12,6 +12,7 @@ import pytest
 from electra.files import lock_folder
 from electra.storage.run_dir import name_run
 from pipelines.cli import main
+from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(autouse=True)
@@ -36,42 +37,41 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_list_names_size_step_and_state(capsys: pytest.CaptureFixture[str]) -> None:
+def list_runs(run_command: Command) -> list[str]:
+    """Return the lines of the list, with one space between words."""
+    return [" ".join(line.split()) for line in run_command("runs").splitlines()]
+
+
+def test_the_list_names_size_step_and_state(run_command: Command) -> None:
     with lock_folder(Path("runs/corpus/5e6f7a8b")):
-        assert main(["runs"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["run", "entry", "size", "step"]
-    assert lines[1] == ["corpus/5e6f7a8b", "0.0", "MB", "in", "use"]
-    assert lines[2] == ["finetune", "0.0", "MB", "1", "runs"]
-    assert lines[3] == ["pretrain/1a2b3c4d", "a", "2.0", "MB", "20"]
-    assert lines[4] == ["pretrain/1a2b3c4d.old", "0.0", "MB", "9", "archived"]
+        assert list_runs(run_command) == [
+            "run entry size step",
+            "corpus/5e6f7a8b 0.0 MB in use",
+            "finetune 0.0 MB 1 runs",
+            "pretrain/1a2b3c4d a 2.0 MB 20",
+            "pretrain/1a2b3c4d.old 0.0 MB 9 archived",
+        ]
 
 
-def test_control_characters_of_names_are_shown_and_not_obeyed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_control_characters_of_names_are_shown_and_not_obeyed(run_command: Command) -> None:
     (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
     name_run(run, "\x1b[31mred", {})
-    assert main(["runs"]) == 0
-    assert (
-        main(["runs", "remove", *["pretrain/\x1b[2J\udcff"] * 2, "--yes"]) == 0 and not run.exists()
-    )
-    told = capsys.readouterr().out
-    assert r"pretrain/\x1b[2J\udcff" in told and r"\x1b[31mred" in told and "\x1b" not in told
+    report = run_command("runs")
+    report += run_command("runs", "remove", *["pretrain/\x1b[2J\udcff"] * 2, "--yes")
+    assert r"pretrain/\x1b[2J\udcff" in report and r"\x1b[31mred" in report
+    assert "\x1b" not in report and not run.exists()
 
 
-def test_remove_archived_removes_what_was_archived(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_remove_archived_removes_what_was_archived(
+    monkeypatch: pytest.MonkeyPatch, run_command: Command
+) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    assert (
-        main(["runs", "remove", "--archived"]) == 0 and Path("runs/pretrain/1a2b3c4d.old").is_dir()
-    )
-    assert (
-        main(["runs", "remove", "--archived", "--yes"])
-        == 0
-        == main(["runs", "remove", "--archived", "--yes"])
-    )
+    assert "nothing was removed" in run_command("runs", "remove", "--archived")
+    assert Path("runs/pretrain/1a2b3c4d.old").is_dir()
+    run_command("runs", "remove", "--archived", "--yes")
     assert [path.name for path in Path("runs/pretrain").iterdir()] == ["1a2b3c4d"]
-    assert capsys.readouterr().out.endswith("there are no archived runs\n")
+    report = run_command("runs", "remove", "--archived", "--yes")
+    assert report == "there are no archived runs\n"
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,14 @@ def test_remove_archived_removes_what_was_archived(monkeypatch: pytest.MonkeyPat
 def test_it_asks(answer: str, left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
     assert main(["runs", "remove", "pretrain/1a2b3c4d.old"]) == 0
-    assert (
-        Path("runs/pretrain/1a2b3c4d.old").exists() is left
-        and Path("runs/pretrain/1a2b3c4d").is_dir()
-    )
+    assert Path("runs/pretrain/1a2b3c4d.old").exists() is left
+    assert Path("runs/pretrain/1a2b3c4d").is_dir()
 
 
-def test_without_a_terminal_only_the_option_says_yes(monkeypatch, capsys):
+def test_without_a_terminal_only_the_option_says_yes(monkeypatch, refuse):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    assert main(["runs", "remove", "pretrain/1a2b3c4d"]) == 65
-    assert (
-        "add --yes if you are sure" in capsys.readouterr().err
-        and Path("runs/pretrain/1a2b3c4d").is_dir()
-    )
+    assert "add --yes if you are sure" in refuse(65, "runs", "remove", "pretrain/1a2b3c4d")
+    assert Path("runs/pretrain/1a2b3c4d").is_dir()
     assert main(["runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes"]) == 0
     assert [path.name for path in Path("runs").glob("[!f]*/*")] == ["1a2b3c4d.old"]
 
@@ -108,21 +103,23 @@ def test_what_is_no_folder_of_runs_is_refused(name: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "unit-00000"])
-def test_a_run_in_use_is_left_alone(inside: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_in_use_is_left_alone(inside: str, refuse: Command) -> None:
     with lock_folder(Path("runs/corpus/5e6f7a8b") / inside):
-        assert main(["runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes"]) == 73
-    assert "is in use by pid" in capsys.readouterr().err
+        error = refuse(73, "runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes")
+    assert "is in use by pid" in error
     assert Path("runs/pretrain/1a2b3c4d").is_dir() and Path("runs/corpus/5e6f7a8b").is_dir()
 
 
-def test_checkouts_of_flows_are_runs_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checkouts_of_flows_are_runs_too(run_command: Command) -> None:
     for name in ("base-1a2b3c4d5e6f", "tiny-1a2b3c4d5e6f"):
         (Path("runs/flows") / name / "runs").mkdir(parents=True)
     with lock_folder(Path("runs/flows/.locks/tiny-1a2b3c4d5e6f")):
-        assert main(["runs"]) == 0
+        lines = list_runs(run_command)
         assert main(["runs", "remove", "flows/tiny-1a2b3c4d5e6f", "--yes"]) == 73
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[3] == ["flows/base-1a2b3c4d5e6f", "0.0", "MB"] and lines[4][-2:] == ["in", "use"]
+    assert lines[3:5] == [
+        "flows/base-1a2b3c4d5e6f 0.0 MB",
+        "flows/tiny-1a2b3c4d5e6f 0.0 MB in use",
+    ]
     for name in ("flows", "flows/.locks", "flows/..", "flows/base-1a2b3c4d5e6f/runs"):
         assert main(["runs", "remove", name, "--yes"]) == 65
     assert main(["runs", "remove", "flows/base-1a2b3c4d5e6f", "--yes"]) == 0
