@@ -13,6 +13,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import zstandard
 from hypothesis import strategies as st
 
@@ -108,12 +110,11 @@ def damaged(data: bytes, damage: tuple[str, int, int]) -> bytes:
     )
 
 
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
+def parquet(rows: Any, row_group_size: int | None = None) -> bytes:
+    """Return rows or a table as a parquet file."""
+    table = pyarrow.Table.from_pylist(rows) if isinstance(rows, list) else rows
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), buffer)
+    pyarrow.parquet.write_table(table, buffer, row_group_size)
     return buffer.getvalue()
 
 
@@ -142,6 +143,23 @@ def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
     )
 
 
+def texts(items: list[Any]) -> list[str]:
+    """Return the texts of the documents among items."""
+    return [item.text for item in items if isinstance(item, Document)]
+
+
+def rejections(items: list[Any]) -> list[tuple[str, str]]:
+    """Return place and reason of what is rejected among items."""
+    return [(item.where, item.reason) for item in items if isinstance(item, Rejected)]
+
+
+def write_files(folder: Path, *names: str) -> None:
+    """Write files of one letter, in folders below a folder."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+
+
 def read_one(path: Path, file: dict[str, Any], whole: bool) -> None:
     """Read a file. With `whole`, every line is a document's, rejected, or blank."""
     try:
@@ -149,10 +167,8 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> None:
     except UserError as error:
         assert str(path) in str(error) and "\n" not in str(error)
         return
-    texts = [item.text for item in items if isinstance(item, Document)]
+    assert all(isinstance(item, Document | Rejected | Skipped) for item in items)
     rejected = [item for item in items if isinstance(item, Rejected)]
-    skipped = [item for item in items if isinstance(item, Skipped)]
-    assert len(texts) + len(rejected) + len(skipped) == len(items)
     for item in rejected:
         assert re.match(rf"{re.escape(str(path))}:\d+$", item.where)
         (item.reason + item.excerpt).encode()
@@ -164,10 +180,11 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> None:
         data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     filled = sum(not blank(line) for line in lines)
-    kept = len(texts)
+    kept = texts(items)
+    count = len(kept)
     if form == "text":
-        kept = sum(not blank(line) for line in "\n".join(texts).split("\n"))
-    assert filled == kept + sum(item.lines for item in rejected), (lines, items)
+        count = sum(not blank(line) for line in "\n".join(kept).split("\n"))
+    assert filled == count + sum(item.lines for item in rejected), (lines, items)
 
 
 def run_stage(folder: Path, paths: list[Path], form: dict[str, Any]) -> None:

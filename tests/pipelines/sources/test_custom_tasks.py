@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pyarrow.parquet
 import pytest
 
 from electra.config import build
@@ -15,6 +14,7 @@ from pipelines.sources import CustomTask, CustomTasks, custom_tasks
 from pipelines.sources.streams import Skipped
 from pipelines.stages.tasks import gather
 from pipelines.text.cleaning import Rejected
+from tests.pipelines.sources.bad_input import parquet
 
 FILES = {"train": "t.tsv", "dev": "d.tsv"}
 
@@ -48,10 +48,8 @@ def results(rows: list[Any]) -> list[Any]:
 
 def write_parquet(path: Path, records: list[Any], features: dict[str, Any] | None = None) -> Path:
     table = pyarrow.Table.from_pylist(records)
-    if features:
-        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-        table = table.replace_schema_metadata(metadata)
-    pyarrow.parquet.write_table(table, path)
+    metadata = {"huggingface": json.dumps({"info": {"features": features or {}}})}
+    path.write_bytes(parquet(table.replace_schema_metadata(metadata)))
     return path
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines.sources.streams import Skipped
-from pipelines.text.cleaning import Document, Rejected
-from tests.pipelines.sources.bad_input import read
+from pipelines.text.cleaning import Document
+from tests.pipelines.sources.bad_input import read, rejections
 from tests.pipelines.sources.delivered import STORY, doc
 
 OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
@@ -40,7 +40,7 @@ def test_what_is_damaged_is_quarantined_by_its_line(tmp_path: Path) -> None:
     ]
     items = read(path, "".join(bad).encode("utf-8", "surrogateescape"))
     lines = len(good.splitlines())
-    assert [(item.where, item.reason) for item in items if isinstance(item, Rejected)] == [
+    assert rejections(items) == [
         (f"{path}:1", "a <DOC> without </DOC>"),
         (f"{path}:{2 * lines}", "text outside <DOC>"),
         (f"{path}:{2 * lines + 3}", "invalid UTF-8"),

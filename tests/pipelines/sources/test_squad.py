@@ -81,7 +81,17 @@ def test_missing_parts_are_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [', b"\xff\xff", b"[" * 100_000]
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"data": 5}',
+        b'{"data": [',
+        b'{"data": [], "data": []}',
+        b"\xff\xff",
+        b"[" * 100_000,
+    ],
 )
 def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json"
@@ -90,20 +100,6 @@ def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) 
         list(read_questions(path))
     with pytest.raises(SourceUnreachable, match="no such file"):
         list(read_questions(tmp_path / "nowhere.json"))
-
-
-def test_rows_of_the_hub() -> None:
-    row = {"id": "q1", "title": "T", "question": "Where?", "context": CONTEXT}
-    answers = {"text": ["Santa Clara"], "answer_start": [28]}
-    none: dict[str, list[Any]] = {"text": [], "answer_start": []}
-    (answered,) = hub_rows([{**row, "answers": answers}], "squad2", "x")
-    (impossible,) = hub_rows([{**row, "answers": none}], "squad2", "x")
-    (rejected,) = hub_rows([{**row, "answers": none}], "squad1", "x")
-    assert isinstance(answered, dict) and answered["answers"] == [
-        {"text": "Santa Clara", "start": 28}
-    ]
-    assert isinstance(impossible, dict) and impossible["impossible"]
-    assert isinstance(rejected, Rejected)
 
 
 @pytest.mark.parametrize("flag", [False, "false", "False", 0, "0"])
@@ -128,45 +124,38 @@ def test_an_offset_may_count_bytes_or_utf16_units(tmp_path: Path, text: str, uni
     assert row["answers"] == [{"text": text, "start": place}]
 
 
-def test_without_a_flag_a_question_of_2_0_is_impossible_if_it_has_no_answers(
-    tmp_path: Path,
-) -> None:
-    paragraph = {"context": CONTEXT, "qas": [question(), question(id="q2", answers=[])]}
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps({"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}))
-    first, second = read_questions(path)
-    assert isinstance(first, dict) and isinstance(second, dict)
-    assert (first["impossible"], second["impossible"]) == (False, True)
+ROW = {"title": "T", "question": "Where?", "context": CONTEXT}
+EXPORTED = [  # as `datasets` writes them
+    {"id": "q1", **ROW, "answers": {"text": ["Santa Clara"], "answer_start": [28]}},
+    {"id": "q2", **ROW, "answers": {"text": [], "answer_start": []}},
+]
+EXPECTED = [
+    {"id": "q1", **ROW, "answers": [{"text": "Santa Clara", "start": 28}], "impossible": False},
+    {"id": "q2", **ROW, "answers": [], "impossible": True},
+]
+LINES = "\n".join(map(json.dumps, EXPORTED)).encode()
 
 
 @pytest.mark.parametrize(
-    "name", ["v2.jsonl", "v2.json", "v2-list.json", "v2-data.json", "v2.parquet"]
+    ("name", "content"),
+    [
+        ("v2.jsonl", LINES),
+        ("v2.json", LINES),
+        ("v2-list.json", json.dumps(EXPORTED).encode()),
+        ("number.json", json.dumps({"version": 2, "data": EXPORTED}).encode()),
+        ("text.json", json.dumps({"version": "v2.0", "data": EXPORTED}).encode()),
+        ("v2.parquet", parquet(EXPORTED)),
+    ],
 )
-def test_rows_as_datasets_exports_them(tmp_path: Path, name: str) -> None:
-    row = {"title": "T", "question": "Where?", "context": CONTEXT}
-    answers = {"text": ["Santa Clara"], "answer_start": [28]}
-    none: dict[str, list[Any]] = {"text": [], "answer_start": []}
-    rows = [{"id": "q1", **row, "answers": answers}, {"id": "q2", **row, "answers": none}]
+def test_rows_as_datasets_exports_them(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
-    if name == "v2.parquet":
-        path.write_bytes(parquet(rows))
-    elif name == "v2-list.json":
-        path.write_text(json.dumps(rows))
-    elif name == "v2-data.json":
-        path.write_text(json.dumps({"version": 2, "data": rows}))
-    else:
-        path.write_text("\n".join(map(json.dumps, rows)))
-    assert list(read_questions(path)) == [
-        {"id": "q1", **row, "answers": [{"text": "Santa Clara", "start": 28}], "impossible": False},
-        {"id": "q2", **row, "answers": [], "impossible": True},
-    ]
-    path.rename(tmp_path / f"train-v2.0{path.suffix}")
-    found = list(find_official(None, str(tmp_path)))
-    assert found == [("squad2", "train", tmp_path / f"train-v2.0{path.suffix}")]
+    path.write_bytes(content)
+    assert list(read_questions(path)) == EXPECTED
+    path = path.rename(tmp_path / f"train-v2.0{path.suffix}")
+    assert list(find_official(None, str(tmp_path))) == [("squad2", "train", path)]
 
 
-def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text('{"data": [], "data": []}')
-    with pytest.raises(BadInput, match="is not in SQuAD's layout"):
-        list(read_questions(path))
+def test_rows_of_the_hub() -> None:
+    assert list(hub_rows(EXPORTED, "squad2", "x")) == EXPECTED
+    _, rejected = hub_rows(EXPORTED, "squad1", "x")
+    assert isinstance(rejected, Rejected)

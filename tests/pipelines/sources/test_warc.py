@@ -11,8 +11,8 @@ import pytest
 from electra.errors import BadInput
 from pipelines.sources import streams, warc
 from pipelines.sources.streams import Skipped
-from pipelines.text.cleaning import Document, Rejected
-from tests.pipelines.sources.bad_input import read
+from pipelines.text.cleaning import Document
+from tests.pipelines.sources.bad_input import read, rejections, texts
 from tests.pipelines.sources.delivered import answer, html, record
 
 JAPANESE = "これは日本語のページです。東京の天気は晴れです。" * 5
@@ -29,20 +29,11 @@ def text(number: int) -> str:
     return f"On it\nPage {number} has a text in two lines.\nSecond."
 
 
-def read_one(tmp_path: Path, record: bytes) -> Document | Rejected | Skipped:
-    (item,) = read(tmp_path / "a.warc", record)
-    return item
-
-
 def packed(name: str, records: list[bytes]) -> bytes:
     """A file's bytes: plain, a stream a record, or one stream."""
-    if name == "a.warc":
-        return b"".join(records)
-    return (
-        gzip.compress(b"".join(records))
-        if name == "one.warc.gz"
-        else b"".join(map(gzip.compress, records))
-    )
+    if name == "a.warc.gz":
+        return b"".join(map(gzip.compress, records))
+    return (bytes if name == "a.warc" else gzip.compress)(b"".join(records))
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
@@ -69,7 +60,8 @@ def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, n
 def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
     old = {"version": "0.18", "end": "\n", "WARC_TREC_ID": "clueweb09-en0000-00-00000"}
     body = answer(html("Page 1 has a text").encode()).replace(b"\r\n", b"\n")
-    assert read_one(tmp_path, record(body, **old)) == Document("clueweb09-en0000-00-00000", text(1))
+    document = Document("clueweb09-en0000-00-00000", text(1))
+    assert read(tmp_path / "a.warc", record(body, **old)) == [document]
     wet = {"Content_Type": "text/plain", "WARC_Target_URI": "http://x.org/"}
     data = gzip.compress(record(GERMAN.encode() + b"\n\nB", "conversion", **wet))
     assert read(tmp_path / "a.warc.wet.gz", data) == [Document("http://x.org/", f"{GERMAN}\nB")]
@@ -93,8 +85,8 @@ def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
 def test_pages_are_decoded_as_declared_or_as_they_look(
     tmp_path: Path, content: str, encoding: str, media: str, meta: str
 ) -> None:
-    found = read_one(tmp_path, record(answer(html(content, meta).encode(encoding), media)))
-    assert isinstance(found, Document) and found.text == f"On it\n{content} in two lines.\nSecond."
+    items = read(tmp_path / "a.warc", record(answer(html(content, meta).encode(encoding), media)))
+    assert texts(items) == [f"On it\n{content} in two lines.\nSecond."]
 
 
 def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
@@ -102,15 +94,14 @@ def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
     small = gzip.compress(body)
     chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, small[:9], len(small) - 9, small[9:])
     headers = "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
+    path = tmp_path / "a.warc"
     for sent in (chunks, small, body):
-        found = read_one(tmp_path, record(answer(sent, more=headers)))
-        assert isinstance(found, Document) and found.text == text(1)
+        assert texts(read(path, record(answer(sent, more=headers)))) == [text(1)]
     for early in (chunks[:-5], chunks[:60], small[:-12]):
-        found = read_one(tmp_path, record(answer(early, more=headers)))
-        assert isinstance(found, Rejected) and found.reason == "damaged content"
-    cut = chunks[:-5].replace(small[9:], small[9:])
-    found = read_one(tmp_path, record(answer(cut, more=headers), WARC_Truncated="length"))
-    assert isinstance(found, Document) and found.text == text(1)
+        items = read(path, record(answer(early, more=headers)))
+        assert rejections(items) == [(f"{path}:1", "damaged content")]
+    cut = record(answer(chunks[:-5], more=headers), WARC_Truncated="length")
+    assert texts(read(path, cut)) == [text(1)]
 
 
 def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,12 +115,8 @@ def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.Mon
         (bomb[:10] + b"\xff" * 9, "Content-Encoding: gzip\r\n", "damaged content"),
         (b"3\r\nabc\r\n-9\r\nabc\r\n", "Transfer-Encoding: chunked\r\n", "damaged content"),
     ):
-        found = read_one(tmp_path, record(answer(body, more=more)))
-        assert (
-            isinstance(found, Rejected)
-            and found.reason.startswith(reason)
-            and found.where.endswith("a.warc:1")
-        )
+        items = read(tmp_path / "a.warc", record(answer(body, more=more)))
+        assert rejections(items) == [(f"{tmp_path}/a.warc:1", reason)]
 
 
 def test_a_file_that_expands_too_far_is_refused(
@@ -152,11 +139,8 @@ THIRD, LENGTH = gzip.compress(page(3)), b"Content-Length: "
 def test_a_damaged_record_costs_only_itself(tmp_path: Path, damaged: bytes, reason: str) -> None:
     records = [gzip.compress(page(number)) for number in range(1, 6)]
     items = read(tmp_path / "a.warc.gz", b"".join([*records[:2], damaged, *records[3:]]))
-    bad = next(item for item in items if isinstance(item, Rejected))
-    assert [item.text for item in items if isinstance(item, Document)] == [
-        text(number) for number in (1, 2, 4, 5)
-    ]
-    assert (bad.where, bad.reason) == (f"{tmp_path}/a.warc.gz:3", reason)
+    assert texts(items) == list(map(text, (1, 2, 4, 5)))
+    assert rejections(items)[0] == (f"{tmp_path}/a.warc.gz:3", reason)
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
@@ -178,8 +162,7 @@ def test_a_wrong_length_swallows_no_other_record(
         wrong = page(3).replace(
             b"WARC-Type", b"WARC-Block-Digest: sha1:%s\r\nWARC-Type" % digest.encode()
         )
-        right = read(tmp_path / name, packed(name, [wrong]))
-        assert [item.text for item in right] == [text(3)]
+        assert texts(read(tmp_path / name, packed(name, [wrong]))) == [text(3)]
         longer = length + 4 + len(page(4))
     else:
         wrong = page(3)
@@ -187,10 +170,8 @@ def test_a_wrong_length_swallows_no_other_record(
     wrong = wrong.replace(b"Content-Length: %d" % length, b"Content-Length: %d" % longer)
     records = [page(1), page(2), wrong, page(4), page(5)]
     items = read(tmp_path / name, packed(name, records))
-    texts = [item.text for item in items if isinstance(item, Document)]
-    assert texts == [text(number) for number in (1, 2, 4, 5)]
-    (bad,) = [item for item in items if isinstance(item, Rejected)]
-    assert (bad.where, bad.reason) == (f"{tmp_path}/{name}:3", "damaged")
+    assert texts(items) == list(map(text, (1, 2, 4, 5)))
+    assert rejections(items) == [(f"{tmp_path}/{name}:3", "damaged")]
 
 
 def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) -> None:
@@ -199,9 +180,9 @@ def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) ->
     for bad in (short, page(3).replace(b"Page 3", b"P")):
         records = [page(1), page(2), bad, page(4), page(5)]
         items = read(tmp_path / "one.warc.gz", packed("one.warc.gz", records))
-        assert [type(item) for item in items].count(Rejected) == 1
-        texts = [item.text for item in items if isinstance(item, Document)]
-        assert texts[:2] == [text(1), text(2)] and texts[-1] == text(5)
+        assert len(rejections(items)) == 1
+        first, second, *_, last = texts(items)
+        assert [first, second, last] == list(map(text, (1, 2, 5)))
     with pytest.raises(BadInput, match="ends in the middle"):
         read(tmp_path / "one.warc.gz", packed("one.warc.gz", [page(1), wrong]))
 
@@ -213,9 +194,6 @@ def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) ->
 def test_a_digest_is_held_to(tmp_path: Path, algorithm: str, encode: Any) -> None:
     body = answer(html("Page 1 has a text").encode())
     named = {"WARC_Block_Digest": f"{algorithm}:{encode(hashlib.new(algorithm, body).digest())}"}
-    assert isinstance(read_one(tmp_path, record(body, **named)), Document)
+    assert texts(read(tmp_path / "a.warc", record(body, **named))) == [text(1)]
     items = read(tmp_path / "a.warc", record(body.replace(b"Page", b"Cage"), **named) + page(2))
-    assert [getattr(item, "text", getattr(item, "reason", "")) for item in items] == [
-        "damaged",
-        text(2),
-    ]
+    assert texts(items) == [text(2)] and rejections(items) == [(f"{tmp_path}/a.warc:1", "damaged")]

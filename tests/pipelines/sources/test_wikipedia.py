@@ -11,7 +11,7 @@ import pytest
 from electra.errors import BadInput
 from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import Skipped
-from pipelines.text.cleaning import Document, Rejected
+from pipelines.text.cleaning import Document
 from tests.pipelines.sources import bad_input
 from tests.pipelines.sources.delivered import WIKI_END as END
 from tests.pipelines.sources.delivered import WIKI_HEADER as HEADER
@@ -59,9 +59,9 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
         "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
         "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}"
     )
-    (found,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
-    assert found == Document("7", "A is high.\nis B.\nH\nText.")
-    assert found.lost_templates == 2
+    (document,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
+    assert document == Document("7", "A is high.\nis B.\nH\nText.")
+    assert document.lost_templates == 2
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> N
         page(3, "talk", namespace=1),
     ]
     pages += [page(4, "{}", model="json"), page(5, "Five.")]
-    found = read(tmp_path / "dump", HEADER + "".join(pages) + END)
+    items = read(tmp_path / "dump", HEADER + "".join(pages) + END)
     left_out = [Skipped(reason) for reason in ("redirects", "other_namespaces", "other_models")]
-    assert found == [Document("1", "One."), *left_out, Document("5", "Five.")]
+    assert items == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
 
 def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
@@ -92,13 +92,15 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
         page(7, "Seven."),
     ]
     items = read(path, bz2.compress((HEADER + "".join(pages) + END).encode()))
-    assert [item.id for item in items if isinstance(item, Document)] == ["1", "5", "7"]
-    rejected = [item for item in items if isinstance(item, Rejected)]
-    assert [item.where for item in rejected[:4]] == [f"{path}:{number}" for number in (8, 2, 3, 4)]
-    assert [item.reason for item in rejected] == [
-        "more than 300 brackets or tags that are not closed",
-        "not XML", "a <page> without </page>", "not XML", "text outside <page>",
-    ]  # fmt: skip
+    assert bad_input.texts(items) == ["One.", "Five.", "Seven."]
+    *rejected, outside = bad_input.rejections(items)
+    assert rejected == [
+        (f"{path}:8", "more than 300 brackets or tags that are not closed"),
+        (f"{path}:2", "not XML"),
+        (f"{path}:3", "a <page> without </page>"),
+        (f"{path}:4", "not XML"),
+    ]
+    assert outside[1] == "text outside <page>"
     with pytest.raises(BadInput, match=r"it ends before </mediawiki>.*get the file again"):
         read(tmp_path / "a.xml", HEADER + page(1, "One.") + page(2, "Two.")[:-20])
     with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
