@@ -35,15 +35,11 @@ def _extends_ascii(encoding: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCorpus(Settings):
-    """The articles of the sample world, `without` what may resemble the rows of tasks."""
+    """The articles of the sample world."""
 
     kind: Literal["sample"]
     seed: Seed = 1
-    without: tuple[Literal["reviews", "questions", "introductions", "rewording"], ...] = ()
     weight: Positive | None = None
-
-    def __post_init__(self) -> None:
-        require_once(self.without, "without", empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)

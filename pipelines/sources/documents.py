@@ -227,17 +227,13 @@ def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
     """
     from pipelines.sources.sample_world import write_articles
 
-    facts: dict[str, Any] = {
-        "kind": "articles",
-        "seed": source.seed,
-        "without": list(source.without),
-    }
+    facts: dict[str, Any] = {"kind": "articles", "seed": source.seed}
     try:
         verify_manifest(folder, **facts)
     except UserError as error:
         if folder.exists():
             print(f"warning: {error}; the articles are written again", file=sys.stderr, flush=True)
         with atomic_folder(folder) as temporary:
-            write_articles(temporary, source.seed, source.without)
+            write_articles(temporary, source.seed)
             write_manifest(temporary, **facts)
     return LocalCorpus(kind="local", files=(str(folder / "articles.jsonl"),))

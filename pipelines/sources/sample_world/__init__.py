@@ -4,7 +4,7 @@ SQuAD-shaped questions.
 Nothing is downloaded and nothing needs a licence. Same seed, same bytes. See docs/sample-world.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from electra.files import write_jsonl
@@ -16,11 +16,10 @@ from pipelines.sources.sample_world.world import build
 ARTICLES = 27_000
 
 
-def write_articles(folder: Path, seed: int, without: Sequence[str] = ()) -> None:
+def write_articles(folder: Path, seed: int) -> None:
     """Write `articles.jsonl`: {"id", "text"} documents with sentences as lines of the text."""
-    write_jsonl(
-        folder / "articles.jsonl", documents(build(seed), seed, ARTICLES, held_out(seed), without)
-    )
+    articles = documents(build(seed), seed, ARTICLES, held_out(seed))
+    write_jsonl(folder / "articles.jsonl", articles)
 
 
 def held_out(seed: int) -> Iterator[str]:

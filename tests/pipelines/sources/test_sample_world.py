@@ -56,30 +56,6 @@ def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
         assert sum(bool(words(line) & JUDGEMENT) for line in review) >= 2
 
 
-CALLINGS = "|".join(
-    word for relation in articles.CALLED for concept in build(1).pool[relation] for word in concept
-)
-
-
-@pytest.mark.parametrize(("left_out", "sign"), [
-    ("reviews", lambda lines: words(" ".join(lines)) & JUDGEMENT),
-    ("questions", lambda lines: any("?" in line for line in lines)),
-    ("introductions", lambda lines: re.search(rf"[Tt]he ({CALLINGS}) ", " ".join(lines))),
-    ("rewording", lambda lines: not words(" ".join(lines)) & JUDGEMENT and len({*lines}) == len(lines)),
-])  # fmt: skip
-def test_what_is_left_out_does_not_occur(left_out: str, sign) -> None:
-    def count(without: tuple[str, ...]) -> int:
-        texts = (
-            document["text"].split("\n")
-            for document in articles.documents(build(1), 1, 400, (), without)
-        )
-        return sum(bool(sign(lines)) for lines in texts)
-
-    # a question and its answer are other words
-    others = ("questions",) if left_out == "rewording" else ()
-    assert count((left_out, *others)) == 0 < 20 < count(others)
-
-
 @pytest.mark.slow
 def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
     """Neither all texts of a pair nor a sentence to be judged; without the redrawing hundreds of
