@@ -8,22 +8,19 @@ import shlex
 import subprocess
 from typing import Any
 
-import typer
 from ruamel.yaml import YAML
 
 from electra import errors
-from pipelines.cli import app
-from pipelines.cli.processes import torchrun_variables
 from tests.conftest import ROOT
+from tests.pipelines.cli.parsing import parse
 
 SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
 
 
-def variables(words: list[str]) -> dict[str, str]:
-    """Return what a command, `python -m pipelines pretrain ...`, asks of torchrun."""
+def options_of(words: list[str]) -> dict[str, Any]:
+    """Return the options of a command, `python -m pipelines pretrain ...`."""
     assert words[:4] == ["python", "-m", "pipelines", "pretrain"]
-    command = typer.main.get_group(app).commands["pretrain"]
-    return torchrun_variables(command.make_context("pretrain", words[4:]).params)
+    return parse(words[3:])
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
@@ -47,15 +44,9 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     for name, value in values.items():
         command = command.replace(name, value)
     words = shlex.split(command)
-    expected = {
-        "NPROC_PER_NODE": "8",
-        "NNODES": "4",
-        "RDZV_ENDPOINT": "node1:29442",
-        "MAX_RESTARTS": "3",
-    }
-    assert variables(words[words.index("python") :]) == {
-        f"PET_{name}": value for name, value in expected.items()
-    }
+    options = options_of(words[words.index("python") :])
+    expected = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29442", "max_restarts": 3}
+    assert {key: options[key] for key in expected} == expected
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 
 
@@ -85,12 +76,11 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     service, job = documents()["Service"], documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
-    asked = variables([*container["command"], *container["args"]])
-    assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(
-        asked["PET_NNODES"]
-    )
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(asked["PET_NPROC_PER_NODE"])
-    host, port = asked["PET_RDZV_ENDPOINT"].split(":")
+    options = options_of([*container["command"], *container["args"]])
+    assert job["completionMode"] == "Indexed"
+    assert job["completions"] == job["parallelism"] == options["nnodes"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == options["nproc_per_node"]
+    host, port = options["rdzv_endpoint"].split(":")
     name = documents()["Job"]["metadata"]["name"]
     assert (
         host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]

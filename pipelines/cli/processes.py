@@ -30,7 +30,6 @@ from electra.errors import SourceUnreachable, Stopped, UserError, shown
 from electra.files import dump_json, write_atomic
 from electra.stopping import heeded
 
-DEFAULTS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
@@ -42,9 +41,8 @@ PLACE = "HOST:PORT of the first machine, the same on all of them"
 PATIENCE = 600
 
 
-def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return PET_NPROC_PER_NODE and so on, which torchrun reads, for the options that differ from
-    their default.
+def needs_several(options: Mapping[str, Any]) -> bool:
+    """Return whether torchrun's options ask for more than one process.
 
     Raises BadConfig for several machines without a place to meet.
     """
@@ -56,16 +54,7 @@ def torchrun_variables(options: Mapping[str, Any]) -> dict[str, str]:
     parts = ENDPOINT.fullmatch(endpoint or "localhost:1")
     fits = parts is not None and 0 < int(parts[1]) < 1 << 16
     require(fits, f"--rdzv-endpoint: is {shown(endpoint)}, should be {PLACE}")
-    return {
-        f"PET_{key.upper()}": str(options[key])
-        for key, default in DEFAULTS.items()
-        if options[key] != default
-    }
-
-
-def several(variables: Mapping[str, str]) -> bool:
-    """Return whether these variables ask for more than one process."""
-    return not {"PET_NPROC_PER_NODE", "PET_NNODES"}.isdisjoint(variables)
+    return bool(options["nproc_per_node"] > 1 or options["nnodes"] > 1)
 
 
 def is_process() -> bool:
@@ -107,8 +96,8 @@ def earlier_mistake() -> int:
     return 0
 
 
-def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> int:
-    """Run `python -m pipelines COMMAND` in every process that torchrun's variables ask for.
+def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int:
+    """Run `python -m pipelines COMMAND` in every process that torchrun's options ask for.
     Returns the exit code.
     """
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
@@ -123,39 +112,29 @@ def launch(command: Sequence[str], variables: Mapping[str, str], name: str) -> i
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
-    machines = int(variables.get("PET_NNODES", 1))
-    endpoint = variables.get("PET_RDZV_ENDPOINT", "localhost:0")
-    try:
-        hosts = machines == 1 or find_rendezvous(endpoint)
-    except SourceUnreachable as error:
-        report(error)
-        return error.exit_code
+    machines = options["nnodes"]
+    endpoint = options["rdzv_endpoint"] or "localhost:0"
+    hosts = machines == 1 or find_rendezvous(endpoint)
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(
             min_nodes=machines,
             max_nodes=machines,
-            nproc_per_node=int(variables.get("PET_NPROC_PER_NODE", 1)),
+            nproc_per_node=options["nproc_per_node"],
             run_id=name if machines > 1 else uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint=endpoint,
             rdzv_configs={"is_host": hosts},
-            max_restarts=int(variables.get("PET_MAX_RESTARTS", 0)),
+            max_restarts=options["max_restarts"],
             logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         try:
             elastic_launch(config, sys.executable)("-m", "pipelines", *command)
         except SignalException as error:
-            report(
-                Stopped(f"{name}: stopped by {error.sigval.name}; run the same command to go on")
-            )
-            return Stopped.exit_code
+            sentence = f"stopped by {error.sigval.name}; run the same command to go on"
+            raise Stopped(f"{name}: {sentence}") from None
         except RendezvousError as error:
-            report(
-                unmet := SourceUnreachable(
-                    f"{endpoint}: the machines did not meet ({error}); {MEET}"
-                )
-            )
-            return unmet.exit_code
+            sentence = f"the machines did not meet ({error}); {MEET}"
+            raise SourceUnreachable(f"{endpoint}: {sentence}") from None
         except ChildFailedError as error:
             return explain(error.failures, name)
     return 0
@@ -210,8 +189,7 @@ def _is_store(host: str, port: int) -> bool:
 
 
 def explain(failures: Mapping[int, Any], name: str) -> int:
-    """Print why the run ended and return its exit code: a death, a mistake, else that a process was
-    stopped.
+    """Print the mistake that ended the run and return its exit code. Raise Stopped for a death.
 
     Torch elastic ends the other processes with SIGTERM.
     """
@@ -221,8 +199,7 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
     )
     if chosen.exitcode < 0:
         ended = f"process {rank} was ended by {chosen.signal_name()}"
-        report(Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint"))
-        return Stopped.exit_code
+        raise Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint")
     if chosen.error_file_data:
         message = chosen.message  # as `report` wrote it, or torch elastic's own text
         print(

@@ -45,11 +45,9 @@ def run(
         manage_runs.ask_to_continue(origin, name)
     if restart:
         manage_runs.restart(stage, name, params)
-    if launch and not processes.is_process():
-        variables = processes.torchrun_variables(launch)
+    if launch and not processes.is_process() and processes.needs_several(launch):
         debug = ["--debug"] if "--debug" in sys.argv else []
-        if processes.several(variables):
-            return processes.launch([*debug, stage, name], variables, key)
+        return processes.launch([*debug, stage, name], launch, key)
     work = STAGES[stage]
     data = {"data": data_label(f"{stage}@{name}", params)}
     main = is_main()

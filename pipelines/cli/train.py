@@ -109,12 +109,12 @@ def pretrain(
     restart: Restart = False,
 ) -> int:
     """Pre-train a model."""
-    launch: dict[str, Any] = {
+    launch = {
         "nproc_per_node": nproc_per_node,
         "nnodes": nnodes,
         "max_restarts": max_restarts,
+        "rdzv_endpoint": rdzv_endpoint,
     }
-    launch["rdzv_endpoint"] = rdzv_endpoint
     return run_stage("pretrain", "models", name, launch=launch, origin=origin, restart=restart)
 
 

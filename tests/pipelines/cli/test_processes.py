@@ -20,31 +20,29 @@ import pytest
 from electra.errors import BadConfig, NonFinite, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
-from pipelines.cli.processes import several, torchrun_variables
+from pipelines.cli.processes import needs_several
 from tests.conftest import ROOT, environment, until
 from tests.electra.pretraining.test_distributed import free_port
 from tests.pages import typed
 from tests.pipelines.cli.parsing import parse
 
-
-def options(**given: Any) -> dict[str, Any]:
-    return processes.DEFAULTS | given
+OPTIONS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 
 
-def test_torchruns_variables_are_the_options_that_were_given() -> None:
-    assert torchrun_variables(options()) == {} and not several({"PET_MAX_RESTARTS": "1"})
-    variables = torchrun_variables(options(nnodes=4, rdzv_endpoint="node1:29400"))
-    assert variables == {"PET_NNODES": "4", "PET_RDZV_ENDPOINT": "node1:29400"}
-    assert several(variables) and several({"PET_NPROC_PER_NODE": "8"})
+def test_several_processes_or_machines_are_several() -> None:
+    assert not needs_several(OPTIONS | {"max_restarts": 1})
+    assert needs_several(OPTIONS | {"nproc_per_node": 2})
+    assert needs_several(OPTIONS | {"nnodes": 2, "rdzv_endpoint": "node1:29400"})
 
 
 def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"nproc_per_node": 8, "nnodes": 4, "max_restarts": 3, "rdzv_endpoint": "node1:29400"}
-    for name, value in torchrun_variables(given).items():
-        monkeypatch.setenv(name, value)
+    options = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29400"}
+    for name, value in options.items():
+        monkeypatch.setenv(f"PET_{name.upper()}", str(value))
     monkeypatch.setenv("PET_MAX_RESTARTS", "")
     params = parse(["pretrain", "x", "--nnodes", "5"])
-    assert {key: params[key] for key in given} == given | {"nnodes": 5, "max_restarts": 0}
+    expected = options | {"nnodes": 5, "max_restarts": 0}
+    assert {key: params[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
 )
 def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadConfig, match=sentence):
-        torchrun_variables(options(**given))
+        needs_several(OPTIONS | given)
 
 
 def failure(code: int, sentence: str = "") -> Any:
@@ -75,9 +73,7 @@ ENDED = failure(75, "another process has ended")
 @pytest.mark.parametrize(
     ("failures", "code", "sentence"),
     [
-        ({0: ENDED, 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
         ({0: ENDED, 1: failure(74, "disk full")}, 74, "error: disk full"),
-        ({0: failure(-15), 1: failure(-9)}, 75, "process 1 was ended by SIGKILL; run the"),
         ({0: ENDED, 1: failure(-15)}, 75, "error: another process has ended"),
         ({0: failure(70)}, 70, ""),  # a bug has shown its traceback
     ],
@@ -86,6 +82,12 @@ def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
     assert processes.explain(failures, "pretrain-x") == code
     message = capsys.readouterr().err
     assert sentence in message and message.count("error: ") == bool(sentence)
+
+
+@pytest.mark.parametrize("other", [ENDED, failure(-15)])
+def test_a_death_goes_before_what_it_stops(other: Any) -> None:
+    with pytest.raises(Stopped, match="pretrain-x: process 1 was ended by SIGKILL; run the same"):
+        processes.explain({0: other, 1: failure(-9)}, "pretrain-x")
 
 
 def launched(monkeypatch: pytest.MonkeyPatch) -> None:
