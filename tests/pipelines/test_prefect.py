@@ -49,6 +49,24 @@ def test_what_ends_a_run_ends_the_wait_for_its_heartbeat() -> None:
             )
 
 
+@contextlib.contextmanager
+def running_prefect(
+    folder: Path, log: Path, values: dict[str, str], *words: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command of Prefect, and kill it with all its processes at the end."""
+    command = [sys.executable, "-m", "prefect", *words]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env=values, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 @dataclass
 class Server:
     """A server with a worker, and the means to ask both."""
@@ -87,12 +105,9 @@ class Server:
         """What `prefect deployment run` does, without its seconds of import; returns the id of the
         flow run.
         """
-        found = self.ask(f"/deployments/name/{deployment}")
-        asked = {
-            "state": {"type": "SCHEDULED"},
-            "parameters": {**found["parameters"], **parameters},
-        }
-        return str(self.ask(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
+        known = self.ask(f"/deployments/name/{deployment}")
+        body = {"state": {"type": "SCHEDULED"}, "parameters": known["parameters"] | parameters}
+        return str(self.ask(f"/deployments/{known['id']}/create_flow_run", body)["id"])
 
     def until(self, seen: Callable[[], Any], seconds: float = 400) -> Any:
         return until(seen, seconds, lambda: self.log.read_text()[-4000:])
@@ -100,13 +115,12 @@ class Server:
     def wait(self, run: str, *states: str) -> dict[str, Any]:
         """The run once it is in one of these states; without states, once it has ended."""
         ends = states or ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-        return dict(
-            self.until(
-                lambda: [
-                    one for one in [self.ask(f"/flow_runs/{run}")] if one["state"]["type"] in ends
-                ]
-            )[0]
-        )
+
+        def ended() -> Any:
+            answer = self.ask(f"/flow_runs/{run}")
+            return answer if answer["state"]["type"] in ends else None
+
+        return dict(self.until(ended))
 
     def lines(self, run: str) -> list[str]:
         body = {"logs": {"flow_run_id": {"any_": [run]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
@@ -114,23 +128,24 @@ class Server:
 
     def stages(self) -> list[psutil.Process]:
         """Processes that run a stage, DVC or a recorder of this copy."""
-        found = []
+        stages = []
         for process in psutil.process_iter(["cmdline", "cwd", "ppid"]):
-            words, cwd = " ".join(process.info["cmdline"] or []), process.info["cwd"] or ""
-            if cwd.startswith(str(self.folder)) and ("dvc" in words or "-m pipelines" in words):
-                found.append(process)
-        return found
+            words = " ".join(process.info["cmdline"] or [])
+            is_here = (process.info["cwd"] or "").startswith(str(self.folder))
+            if is_here and ("dvc" in words or "-m pipelines" in words):
+                stages.append(process)
+        return stages
 
     def trains(self) -> list[psutil.Process]:
         """Processes that pre-train. A child that is being started bears its parent's command line
         for an instant.
         """
-        found = {
-            each.pid: each
-            for each in self.stages()
-            if "pipelines pretrain" in " ".join(each.info["cmdline"])
+        trains = {
+            stage.pid: stage
+            for stage in self.stages()
+            if "pipelines pretrain" in " ".join(stage.info["cmdline"])
         }
-        return [process for process in found.values() if process.info["ppid"] not in found]
+        return [stage for stage in trains.values() if stage.info["ppid"] not in trains]
 
     @contextlib.contextmanager
     def worker_of(self, pool: str, folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -141,17 +156,9 @@ class Server:
             "PYTHONPATH": str(folder),
             "PREFECT_API_AUTH_STRING": "electra:secret",
         }
-        command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, *words]
-        with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                command, cwd=folder, env=values, stdout=log, stderr=log, start_new_session=True
-            )
-        try:
+        words = ("worker", "start", "--pool", pool, *words)
+        with running_prefect(folder, self.log, values, *words) as process:
             yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -174,43 +181,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     login = [f"PREFECT_{name}API_AUTH_STRING=electra:secret" for name in ("", "SERVER_")]
     run(folder, "-m", "prefect", "config", "set", *login)
 
-    def begin(*words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "prefect", *words]
-        with log.open("ab") as out:
-            return subprocess.Popen(
-                command,
-                cwd=folder,
-                env=values,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    processes = [begin("server", "start", "--host", "127.0.0.1", "--port", str(port))]
-    try:
-        made = Server(folder, f"http://127.0.0.1:{port}/api", values, processes[0], log)
+    start = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
+    work = ("worker", "start", "--pool", "electra", "--limit", "1", "--type", "process")
+    with contextlib.ExitStack() as processes:
+        process = processes.enter_context(running_prefect(folder, log, values, *start))
+        server = Server(folder, f"http://127.0.0.1:{port}/api", values, process, log)
 
         def answers() -> Any:
             with contextlib.suppress(OSError):
-                return made.ask("/health")
+                return server.ask("/health")
 
-        made.until(answers)
-        printed = made.deploy()
-        assert (
-            printed.startswith(f"Prefect's server: {made.url}\n")
-            and "pretrain/electra-smoke" in printed
-        )
-        assert "team/electra-smoke" in made.deploy("--team")
-        made.worker = begin(
-            "worker", "start", "--pool", "electra", "--limit", "1", "--type", "process"
-        )
-        processes.append(made.worker)
-        yield made
-    finally:
-        for process in reversed(processes):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        server.until(answers)
+        report = server.deploy()
+        assert report.startswith(f"Prefect's server: {server.url}\n")
+        assert "pretrain/electra-smoke" in report
+        assert "team/electra-smoke" in server.deploy("--team")
+        server.worker = processes.enter_context(running_prefect(folder, log, values, *work))
+        yield server
 
 
 @pytest.mark.slow
@@ -218,17 +205,14 @@ def test_nobody_without_the_login_has_the_worker_run_anything(server: Server) ->
     """A page in a browser on this machine can send such a request, and the server allows every
     origin.
     """
-    found = server.ask("/deployments/name/pretrain/electra-smoke")
+    known = server.ask("/deployments/name/pretrain/electra-smoke")
     body = json.dumps({"job_variables": {"command": "touch here"}}).encode()
     headers = {"Content-Type": "application/json", "Origin": "http://elsewhere.example"}
-    for path, data in (
-        ("/admin/version", None),
-        (f"/deployments/{found['id']}/create_flow_run", body),
-    ):
+    paths = {"/admin/version": None, f"/deployments/{known['id']}/create_flow_run": body}
+    for path, data in paths.items():
+        request = urllib.request.Request(f"{server.url}{path}", data, headers)
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
-            urllib.request.urlopen(
-                urllib.request.Request(f"{server.url}{path}", data, headers), timeout=20
-            )
+            urllib.request.urlopen(request, timeout=20)
         refused.value.close()
 
 
@@ -248,15 +232,9 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server: Server) -> 
     assert any("python -m pipelines pretrain smoke" in line for line in lines)
     assert any("step" in line for line in lines)
     artifacts = server.ask("/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [run]}}})
-    found = {artifact["key"]: artifact["data"] for artifact in artifacts}
-    assert {"pretrain-smoke", "pretrain-smoke-numbers"} <= set(found)
-    bars = {
-        artifact["key"]: artifact["data"]
-        for artifact in artifacts
-        if artifact["type"] == "progress"
-    }
-    assert bars["pretrain-smoke-progress"] == 100.0
-    assert "build/models/smoke/results.json" in found["pretrain-smoke"]
+    pages = {artifact["key"]: artifact["data"] for artifact in artifacts}
+    assert "pretrain-smoke-numbers" in pages and pages["pretrain-smoke-progress"] == 100.0
+    assert "build/models/smoke/results.json" in pages["pretrain-smoke"]
     assert done["name"].startswith("pretrain smoke ") and done["name"].endswith(" steps=30")
     assert any("30/30 steps" in line for line in lines)
     assert not (server.folder / "build").exists(), "the checkout is nobody's workplace"
@@ -278,17 +256,17 @@ def test_what_is_missing_is_said_once_without_a_traceback(server: Server) -> Non
 @pytest.mark.slow
 def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -> None:
     name = "finetune/electra-smoke"
-    found = server.ask(f"/deployments/name/{name}")
+    known = server.ask(f"/deployments/name/{name}")
     server.prefect("deployment", "schedule", "create", name, "--interval", "86400")
-    own = {
+    set_by_user = {
         "parameters": {"model": "smoke", "hours": 3},
-        "tags": [*found["tags"], "nightly"],
+        "tags": [*known["tags"], "nightly"],
         "paused": True,
     }
-    server.ask(f"/deployments/{found['id']}", own | {"entrypoint": "elsewhere"}, "PATCH")
-    before_deploy = {each["name"]: each for each in server.ask("/automations/filter", {})}
-    automation = before_deploy["crashed-runs-go-on"]
-    silent = before_deploy["silent-runs-are-crashed"]
+    server.ask(f"/deployments/{known['id']}", set_by_user | {"entrypoint": "elsewhere"}, "PATCH")
+    automations = {entry["name"]: entry for entry in server.ask("/automations/filter", {})}
+    automation = automations["crashed-runs-go-on"]
+    silent = automations["silent-runs-are-crashed"]
     assert automation["trigger"]["within"] == 30
     file = server.folder / "deploy/automations/crashed-runs-go-on.yaml"
     file.write_text(file.read_text().replace("within: 30", "within: 20"))
@@ -309,8 +287,8 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     (line,) = [line for line in printed.splitlines() if line.startswith(name)]
     assert all(word in line for word in ("paused", "schedule", "hours=3", "tag nightly"))
     after = server.ask(f"/deployments/name/{name}")
-    assert {key: after[key] for key in own} == own and len(after["schedules"]) == 1
-    assert after["entrypoint"] == found["entrypoint"]
+    assert {key: after[key] for key in set_by_user} == set_by_user and len(after["schedules"]) == 1
+    assert after["entrypoint"] == known["entrypoint"]
     assert server.ask(f"/automations/{automation['id']}")["trigger"]["within"] == 20
     unchanged = server.ask(f"/automations/{silent['id']}")
     assert unchanged["trigger"]["id"] == silent["trigger"]["id"], "it forgets the runs it watches"
@@ -333,18 +311,13 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path:
         run = server.start("team/electra-smoke", commit="lean")
         done = server.wait(run)
     assert done["state"]["type"] == "COMPLETED", "\n".join(server.lines(run))
-    found = server.ask("/flow_runs/filter", {"flow_runs": {"name": {"like_": "part smoke"}}})
-    queues = {
-        each["name"].split(" ", 3)[3] if each["name"].count(" ") > 2 else "": each for each in found
-    }
-    assert {name: each["work_queue_name"] for name, each in queues.items()} == {
-        **{"tokens@smoke": "cpu", "pretrain@smoke": "cpu"},  # tiny is for processors
-        "": "cpu",  # the whole
-    }
-    assert {each["state"]["type"] for each in found} == {"COMPLETED"}
-    assert all(each["parent_task_run_id"] for each in found), (
-        "the page of the run leads to its parts"
-    )
+    parts = server.ask("/flow_runs/filter", {"flow_runs": {"name": {"like_": "part smoke"}}})
+    # the last does the whole; the model is made for processors
+    names = {part["parameters"]["part"] for part in parts}
+    assert names == {"tokens@smoke", "pretrain@smoke", ""}
+    assert {part["work_queue_name"] for part in parts} == {"cpu"}
+    assert {part["state"]["type"] for part in parts} == {"COMPLETED"}
+    assert all(part["parent_task_run_id"] for part in parts), "the run's page leads to its parts"
     saved = git(server.folder, "for-each-ref", "--format=%(refname)")
     assert "/smoke-" in saved and "tokens" not in saved
 

@@ -92,14 +92,8 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(
     log = logging.getLogger("prefect.flow_runs")
     with caplog.at_level("INFO"):
         for error in (StageFailed("base: no 'GPU' here", 69), ValueError("a bug")):
-            for message in (
-                "Task run failed with exception",
-                "Encountered exception during execution: %r",
-            ):
-                try:
-                    raise error
-                except Exception as raised:
-                    log.exception(message, *[raised] if "%" in message else [])
+            log.error("Task run failed with exception", exc_info=error)
+            log.error("Encountered exception during execution: %r", error, exc_info=error)
         log.error("Finished in state Failed(\"base: no 'GPU' here\")")
     records = [record for record in caplog.records if record.name == "prefect.flow_runs"]
     messages = [record.getMessage() for record in records]
