@@ -78,8 +78,8 @@ def report(error: UserError) -> None:
 
 
 def earlier_mistake() -> int:
-    """Report a user's mistake that ended an earlier attempt of this process, and return its exit
-    code. Return 0 without one.
+    """Report again the user's mistake that ended an earlier attempt of this process, and return its
+    exit code, or 0 if there was none.
 
     Torch elastic restarts after every failure, and only a death is worth it.
     """

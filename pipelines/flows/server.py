@@ -44,18 +44,19 @@ def is_unreachable(error: BaseException | None) -> bool:
     return False
 
 
+def has_failed(error: BaseException | None) -> bool:
+    """Return whether the server or its database did not answer."""
+    response = getattr(error, "response", None)
+    return is_unreachable(error) or getattr(response, "status_code", 0) >= 500
+
+
 def send(create: Callable[..., object], *arguments: Any, **values: Any) -> None:
-    """Create something on the server, unless it has gone: the numbers are in their file, and work
-    does not wait.
-    """
+    """Create something on the server if it answers: the numbers are on disk anyway."""
     try:
         with temporary_settings(PATIENT):
             create(*arguments, **values)
     except Exception as error:
-        if not (
-            is_unreachable(error)
-            or getattr(getattr(error, "response", None), "status_code", 0) >= 500
-        ):
+        if not has_failed(error):
             raise
 
 

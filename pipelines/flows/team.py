@@ -41,11 +41,7 @@ def is_server_gone(_task: Any, _run: Any, state: Any) -> bool:
     """Return whether Prefect's server or its database did not answer: the part goes on, and this
     asks again.
     """
-    error = state.result(raise_on_failure=False)
-    return (
-        server.is_unreachable(error)
-        or getattr(getattr(error, "response", None), "status_code", 0) >= 500
-    )
+    return server.has_failed(state.result(raise_on_failure=False))
 
 
 WAITS = steps.ONCE | {
@@ -141,15 +137,15 @@ def team(
         for stage in stages:
             send(stage)
         failed = [stage for stage in stages if not has_succeeded(send(stage))]
-        whole = [stage for stage in stages if stage not in failed] if failed else workflow
-        if whole and not has_succeeded(send(WHOLE, whole)):
+        done = [stage for stage in stages if stage not in failed] if failed else workflow
+        if done and not has_succeeded(send(WHOLE, done)):
             raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why", 1)
         if failed:
             count = f"{len(failed)} of {len(stages)}"
             raise StageFailed(
                 f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1
             )
-        return whole
+        return done
 
 
 def has_succeeded(future: Future) -> bool:

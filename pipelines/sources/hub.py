@@ -1,8 +1,8 @@
 """The hub, through the `datasets` library: the only code of the project that reaches the network.
 
 A split is downloaded file by file into the library's cache, each checked against the hash that the
-hub promises, or streamed without a copy. Whatever goes wrong on the way there is one sentence
-within seconds: out of reach, no such data set, no such revision, a wrong checksum.
+hub promises, or streamed without a copy. Every failure becomes one sentence within seconds: out of
+reach, no such data set, no such revision, a wrong checksum.
 """
 
 import contextlib

@@ -202,8 +202,8 @@ def _text_of(template: str) -> str | None:
     if name in {"circa", "c.", "ca"}:
         return f"c. {values[0]}"
     if name in {"frac", "sfrac", "fraction"}:
-        *whole, below = values
-        return f"{' '.join(whole) or 1}/{below}"
+        *above, below = values
+        return f"{' '.join(above) or 1}/{below}"
     if kind in DATES and all(map(str.isdecimal, values[:3])):
         return "-".join(value.zfill(2) for value in values[:3])
     if name in {"convert", "cvt"}:

@@ -130,7 +130,7 @@ class Sender:
             with self._lock:
                 self._log.append(event)
                 if self._process is None and not self._warned:
-                    self._process = _start_uploader(self._log.folder)
+                    self._process = start_uploader(self._log.folder)
         except (OSError, ValueError, TypeError) as error:
             self._warn(error)
 
@@ -256,7 +256,8 @@ def uri() -> str:
     return str(ROOT / address)
 
 
-def _start_uploader(folder: Path) -> subprocess.Popen[bytes]:
+def start_uploader(folder: Path) -> subprocess.Popen[bytes]:
+    """Start the process that sends a log to MLflow."""
     command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}

@@ -50,12 +50,12 @@ def client(store: str = "") -> Any:
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with database(store) as files:
-        made = mlflow.MlflowClient()
-        experiment = made.get_experiment_by_name(EXPERIMENT)
+        api = mlflow.MlflowClient()
+        experiment = api.get_experiment_by_name(EXPERIMENT)
         if experiment is None:
-            return made, made.create_experiment(EXPERIMENT, files, tags=KIND)
+            return api, api.create_experiment(EXPERIMENT, files, tags=KIND)
         refuse_deleted(experiment)
-        return made, experiment.experiment_id
+        return api, experiment.experiment_id
 
 
 def refuse_deleted(experiment: Any) -> None:
@@ -69,8 +69,8 @@ def refuse_deleted(experiment: Any) -> None:
 
 @contextlib.contextmanager
 def database(store: str) -> Iterator[str | None]:
-    """Lock an SQLite store and make it if it is not there. Yields where the files of its runs go,
-    or None for another kind of store.
+    """Create an SQLite store under a lock, unless it is there. Yields the folder of its files, or
+    None for another kind of store.
 
     Two processes would both make its tables, and one that is killed then leaves a file that MLflow
     cannot open again. So the file gets its name when it is complete.

@@ -18,11 +18,11 @@ from pathlib import Path
 
 def merge(base: str, ours: str, theirs: str) -> str:
     """Return the text of the merged lock file. Each entry keeps its bytes."""
-    old, mine, other = map(split, (base, ours, theirs))
+    old, current, other = map(split, (base, ours, theirs))
     merged: dict[str, str] = {}
-    for name in {**mine, **other}:
-        unchanged = mine.get(name) == old.get(name)
-        entry = other.get(name) if unchanged else mine.get(name)
+    for name in {**current, **other}:
+        unchanged = current.get(name) == old.get(name)
+        entry = other.get(name) if unchanged else current.get(name)
         if entry is not None:
             merged[name] = entry
     return "".join(merged.values())
@@ -37,5 +37,7 @@ def split(text: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    old, mine, other = map(Path, sys.argv[1:4])
-    mine.write_bytes(merge(*(path.read_bytes().decode() for path in (old, mine, other))).encode())
+    old, current, other = map(Path, sys.argv[1:4])
+    current.write_bytes(
+        merge(*(path.read_bytes().decode() for path in (old, current, other))).encode()
+    )

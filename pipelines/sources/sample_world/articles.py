@@ -18,7 +18,7 @@ from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PORTRAIT, PRAI
 from pipelines.sources.sample_world.world import Being, Fact, World, sentence, stream
 
 ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
-TOLD = 16  # of these at most before all is told again
+FIRST_HALF = 16  # of these at most before all is told again
 SHORT = [*PORTRAIT, *3 * ["mood"]]  # what is told in few words
 CALLED = ("trade", "kind")  # what a being may be called by
 VERDICTS = (
@@ -83,17 +83,17 @@ def report(world: World, rng: random.Random) -> list[str]:
         else:  # somebody is introduced, and then called by what it is
             event = world.happening(one, rng.choice(tuple(EVENTS)), rng)
             facts = [one.portrait(rng.choice(CALLED)), event, other]
-        told: list[str] = []
+        lines: list[str] = []
         kept: list[Fact] = []
         for fact in facts:
             line = fact.tell(rng, called(fact, kept, two, rng))
-            if length("\n".join([*told, line])) <= TOLD:
-                told.append(line)
+            if length("\n".join([*lines, line])) <= FIRST_HALF:
+                lines.append(line)
                 kept.append(fact)
-        again = [retell(fact, line, rng) for fact, line in zip(kept, told, strict=True)]
+        again = [retell(fact, line, rng) for fact, line in zip(kept, lines, strict=True)]
         rng.shuffle(again)
-        if kept[:2] == facts[:2] and length("\n".join(told + again)) <= ROOM:
-            return told + again
+        if kept[:2] == facts[:2] and length("\n".join(lines + again)) <= ROOM:
+            return lines + again
 
 
 def review(world: World, rng: random.Random) -> list[str]:
@@ -109,31 +109,28 @@ def review(world: World, rng: random.Random) -> list[str]:
     return lines
 
 
-def called(fact: Fact, told: list[Fact], other: Being, rng: random.Random) -> str | None:
+def called(fact: Fact, stated: list[Fact], other: Being, rng: random.Random) -> str | None:
     """Return `the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else
     here, or None.
     """
-    for known in told:
-        fits = (
-            known.who is fact.who
-            and known.relation in CALLED
-            and known.values["v"] != other.facts[known.relation]
-        )
-        if fits and rng.random() < 0.75:
+    for known in stated:
+        if known.who is not fact.who or known.relation not in CALLED:
+            continue
+        if known.values["v"] != other.facts[known.relation] and rng.random() < 0.75:
             return f"the {known.values['v'][0]}"
     return None
 
 
-def retell(fact: Fact, told: str, rng: random.Random) -> str:
+def retell(fact: Fact, line: str, rng: random.Random) -> str:
     """Return the same fact as a question and its answer, or in other words."""
     if rng.random() < 0.3:
         question, slot = fact.ask(rng)
         return f"{question} {sentence(fact.answer(slot, rng))}."
     if fact.relation == "kind" and rng.random() < 0.5:
         return f"{fact.who.name} is a {fact.who.order}."
-    while (line := fact.tell(rng)) == told:
+    while (again := fact.tell(rng)) == line:
         pass
-    return line
+    return again
 
 
 def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> str:

@@ -175,8 +175,8 @@ def mnli(world: World, split: str, i: int, rng: random.Random) -> Row:
         return text, fact.tell(rng), label
     if label == "contradiction":
         return text, world.spoil(fact, rng).tell(rng), label
-    told = {known.relation for known in facts if known.who is fact.who}
-    return text, unlike(world, fact.who, told, rng).tell(rng), label
+    known = {other.relation for other in facts if other.who is fact.who}
+    return text, unlike(world, fact.who, known, rng).tell(rng), label
 
 
 def qnli(world: World, split: str, i: int, rng: random.Random) -> Row:

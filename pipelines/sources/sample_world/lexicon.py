@@ -78,10 +78,10 @@ def relation(statements: str, **questions: str) -> Relation:
     slots = tuple(
         field for _, field, _, _ in Formatter().parse(stated[0]) if field and field != "who"
     )
-    asked = list[tuple[str, str]]()
-    for slot, forms in questions.items():
-        asked += [(question, slot) for question in forms.split(" / ")]
-    return Relation(slots, stated, tuple(asked))
+    forms = list[tuple[str, str]]()
+    for slot, texts in questions.items():
+        forms += [(text, slot) for text in texts.split(" / ")]
+    return Relation(slots, stated, tuple(forms))
 
 
 PORTRAIT = {

@@ -6,6 +6,7 @@ the context does not tell.
 """
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,42 +45,38 @@ def contexts(seed: int, version: str, split: str) -> list[dict[str, Any]]:
 def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict[str, Any]:
     """Return one context with its questions."""
     lines = []
-    told = []
+    facts = []
     for fact in passage(world, rng, 3):
-        shown = Fact(
-            fact.relation,
-            fact.who,
-            {slot: (rng.choice(concept),) for slot, concept in fact.values.items()},
-        )
-        told.append(shown)
-        lines.append(shown.tell(rng))
+        words = {slot: (rng.choice(concept),) for slot, concept in fact.values.items()}
+        facts.append(replace(fact, values=words))
+        lines.append(facts[-1].tell(rng))
     context = " ".join(lines)
     questions = []
-    for i, k in enumerate(rng.sample(range(len(told)), QUESTIONS)):
+    for i, k in enumerate(rng.sample(range(len(facts)), QUESTIONS)):
         row: dict[str, Any] = {"id": f"{name}-{i}", "answers": []}
         if version == "2.0":
             row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            row["question"], _ = untold(told, world, rng).ask(rng)
+            row["question"], _ = untold(facts, world, rng).ask(rng)
         else:
-            row["question"], slot = told[k].ask(rng)
-            text = told[k].answer(slot, rng)
+            row["question"], slot = facts[k].ask(rng)
+            text = facts[k].answer(slot, rng)
             start = sum(len(line) + 1 for line in lines[:k]) + find(lines[k], text)
             row["answers"] = [{"text": context[start : start + len(text)], "answer_start": start}]
         questions.append(row)
     return {"context": context, "qas": questions}
 
 
-def untold(told: list[Fact], world: World, rng: random.Random) -> Fact:
+def untold(facts: list[Fact], world: World, rng: random.Random) -> Fact:
     """Return a fact of a being of the context that the context does not tell. It may tell the like
     of the other being.
     """
-    known = {(fact.who.name, fact.relation) for fact in told}
-    beings = {fact.who.name: fact.who for fact in told}.values()
+    known = {(fact.who.name, fact.relation) for fact in facts}
+    beings = {fact.who.name: fact.who for fact in facts}.values()
     likely = []
     others = []
     for being in beings:
-        likely += [(being, fact.relation) for fact in told]
+        likely += [(being, fact.relation) for fact in facts]
         others += [(being, relation) for relation in [*world.relations(being), *EVENTS]]
     likely, others = (
         [(being, relation) for being, relation in pairs if (being.name, relation) not in known]

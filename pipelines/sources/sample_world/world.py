@@ -66,8 +66,8 @@ class Fact:
         forms = [
             form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot
         ]
-        template, asked = rng.choice(forms)
-        return self.fill(template, rng), asked
+        template, slot = rng.choice(forms)
+        return self.fill(template, rng), slot
 
     def answer(self, slot: str, rng: random.Random) -> str:
         """Return the word that fills a slot."""
@@ -109,11 +109,9 @@ class World:
 
     def something(self, being: Being, relation: str, rng: random.Random) -> Fact:
         """Return a fact of a being's portrait, or something that happens to it."""
-        return (
-            being.portrait(relation)
-            if relation in PORTRAIT
-            else self.happening(being, relation, rng)
-        )
+        if relation in PORTRAIT:
+            return being.portrait(relation)
+        return self.happening(being, relation, rng)
 
     def spoil(self, fact: Fact, rng: random.Random, slot: str | None = None) -> Fact:
         """Return the statement with one slot changed to anything else it could hold: false, as a

@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipelines import tracking
 from pipelines.tracking import recorder
 
 
@@ -31,3 +33,13 @@ def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     shutil.copy(migrated, path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
     yield recorder.client()
+
+
+@pytest.fixture
+def no_uploader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be sent: logs stay as they are."""
+    monkeypatch.setattr(
+        tracking,
+        "start_uploader",
+        lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE),
+    )

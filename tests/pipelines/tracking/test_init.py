@@ -33,59 +33,39 @@ def test_a_tracker_reports_what_happened() -> None:
     settings = {"rate": {"peak": 1e-3, "phases": {}}, "d": [1, 2], "e": "x", "f": None}
     with tracker.child("cola", settings) as child, child.child("seed1", {}) as seed:
         seed.metrics(3, {"loss": 1, "text": "dropped"})  # type: ignore[dict-item]
-    assert [(event["what"], event["run"]) for event in events] == [
-        ("open", "cola"),
-        ("open", "cola/seed1"),
-        ("metrics", "cola/seed1"),
-        ("close", "cola/seed1"),
-        ("close", "cola"),
-    ]
-    assert events[0]["params"] == {
-        "rate.peak": "0.001",
-        "rate.phases": "{}",
-        "d": "[1, 2]",
-        "e": "x",
-        "f": "null",
-    }
+    order = ["open cola", "open cola/seed1", "metrics cola/seed1", "close cola/seed1", "close cola"]
+    assert [f"{event['what']} {event['run']}" for event in events] == order
+    params = {"rate.peak": "0.001", "rate.phases": "{}", "d": "[1, 2]", "e": "x", "f": "null"}
+    assert events[0]["params"] == params
     assert events[2]["values"] == {"loss": 1.0}
     stops = (Stopped("x: stopped"), KeyboardInterrupt(), Interrupted(15))
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
             raise error
-        assert events[-1]["status"] == status and events[-1]["error"].startswith(
-            type(error).__name__
-        )
+        assert events[-1]["status"] == status
+        assert events[-1]["error"].startswith(type(error).__name__)
 
 
 def test_a_login_in_the_address_of_the_store_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_uploader: None
 ) -> None:
     store = "http://me:s3cret@127.0.0.1:9"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
-    monkeypatch.setattr(
-        tracking,
-        "_start_uploader",
-        lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE),
-    )
     with (
         pytest.raises(OSError),
         open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs/x"),
     ):
         raise OSError(f"no answer from {store}")
     (log,) = (tmp_path / "runs" / tracking.FOLDER).iterdir()
-    assert "***@127" in (told := (log / "events.jsonl").read_text()) and "s3cret" not in told
-    asked: list[str] = []
-    monkeypatch.setattr("mlflow.set_tracking_uri", asked.append)
-    monkeypatch.setattr(
-        "mlflow.MlflowClient",
-        lambda: SimpleNamespace(
-            get_experiment_by_name=lambda name: SimpleNamespace(
-                experiment_id="1", lifecycle_stage="active"
-            )
-        ),
-    )
+    text = (log / "events.jsonl").read_text()
+    assert "***@127" in text and "s3cret" not in text
+    addresses: list[str] = []
+    monkeypatch.setattr("mlflow.set_tracking_uri", addresses.append)
+    experiment = SimpleNamespace(experiment_id="1", lifecycle_stage="active")
+    client = SimpleNamespace(get_experiment_by_name=lambda name: experiment)
+    monkeypatch.setattr("mlflow.MlflowClient", lambda: client)
     recorder.client(EventLog(log).read(0, 1)[0][0]["uri"])
-    assert asked == [store], "whoever sends it has the login"
+    assert addresses == [store], "whoever sends it has the login"
 
 
 def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, monkeypatch):
@@ -94,7 +74,7 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {})
-    monkeypatch.setattr(tracking, "_start_uploader", lambda folder: started)
+    monkeypatch.setattr(tracking, "start_uploader", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
         tracking.end_workflow("a-run", "FINISHED")
@@ -106,33 +86,25 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
 
 
 def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch) -> None:
-    stores = {
-        "": f"sqlite:///{ROOT}/mlflow.db",
-        "sqlite:///mlflow.db": f"sqlite:///{ROOT}/mlflow.db",
-        "./mlruns": f"{ROOT}/mlruns",
-    }
-    whole = ["sqlite:////data/m.db", "/data/mlruns", "file:///data/mlruns", "http://host:5000"]
-    whole += ["postgresql+psycopg2://me@host/db", "databricks"]
-    for given, expected in (stores | dict(zip(whole, whole, strict=True))).items():
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    absolute = ["sqlite:////data/m.db", "/data/mlruns", "file:///data/mlruns", "http://host:5000"]
+    absolute += ["postgresql+psycopg2://me@host/db", "databricks"]
+    database = f"sqlite:///{ROOT}/mlflow.db"
+    stores = {"": database, "sqlite:///mlflow.db": database, "./mlruns": f"{ROOT}/mlruns"}
+    for address, expected in (stores | {store: store for store in absolute}).items():
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         assert tracking.uri() == expected
 
 
 def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
-    monkeypatch, tmp_path
+    monkeypatch, tmp_path, no_uploader
 ) -> None:
     keys = set()
     for user in ("anna", "ben"):
         monkeypatch.setenv("LOGNAME", user)
-        sent: list[dict[str, Any]] = []
-        monkeypatch.setattr(
-            tracking,
-            "Sender",
-            lambda folder, sent=sent: SimpleNamespace(send=sent.append, close=list),
-        )
-        with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs"):
+        with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / user / "x"):
             pass
-        keys.add(sent[0]["workflow"][0])
+        (folder,) = (tmp_path / user / tracking.FOLDER).iterdir()
+        keys.add(EventLog(folder).read(0, 1)[0][0]["workflow"][0])
     assert len(keys) == 2
 
 

@@ -21,18 +21,15 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
     }
     run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke", **values)
     uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
-    found = runs(store)
-    stage, above = found["pretrain@smoke"], found["dvc repro pretrain@smoke"]
+    by_name = runs(store)
+    stage, above = by_name["pretrain@smoke"], by_name["dvc repro pretrain@smoke"]
     lock = lineage.dvc_hashes(folder)
     tags = stage.data.tags
     assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"
     assert tags["mlflow.source.name"] == "python -m pipelines pretrain smoke"
-    assert tags["dvc.in.build/tokens/smoke"] == lock["tokens@smoke"]["build/tokens/smoke"]
-    assert (
-        found["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"]
-        == lock["tokens@smoke"]["build/tokens/smoke"]
-    )
-    assert [each.dataset.name for each in stage.inputs.dataset_inputs] == ["tokens/smoke"]
+    tokens = by_name["tokens@smoke"].data.tags["dvc.out.build/tokens/smoke"]
+    assert tags["dvc.in.build/tokens/smoke"] == tokens == lock["tokens@smoke"]["build/tokens/smoke"]
+    assert [read.dataset.name for read in stage.inputs.dataset_inputs] == ["tokens/smoke"]
     # of the workflow's first model its numbers and settings are there by their plain names
     assert {"mlm_accuracy", "flops"} <= above.data.metrics.keys() & stage.data.metrics.keys()
     assert above.data.tags["models"] == "smoke" and above.data.params["pretrain.length"] == "16"

@@ -1,8 +1,7 @@
 """What a stage says arrives, a resumed stage goes on in its run, and nothing is doubled."""
 
 import shutil
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from pipelines import tracking
 from pipelines.tracking import NOTE, PARENT, recorder, uploader
-from tests.conftest import environment
+from tests.conftest import ROOT, run
 from tests.pipelines.tracking.events import (
     CLOSE,
     append,
@@ -24,6 +23,14 @@ from tests.pipelines.tracking.events import (
 )
 
 
+def artifact(file: Path, folder: str = "") -> dict[str, Any]:
+    return {"what": "artifact", "run": "", "file": str(file), "folder": folder}
+
+
+def tags(values: dict[str, str], run: str = "") -> dict[str, Any]:
+    return {"what": "tags", "run": run, "values": values}
+
+
 def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     (tmp_path / "curve.csv").write_text("step,loss\n")
     assert send(
@@ -31,31 +38,31 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
         opening(),
         *losses([1, 2]),
         {"what": "dataset", "run": "", "name": "rows", "digest": "a" * 64, "context": "train"},
-        {"what": "artifact", "run": "", "file": str(tmp_path / "curve.csv"), "folder": ""},
-        {"what": "tags", "run": "", "values": {NOTE: "the headline"}},
+        artifact(tmp_path / "curve.csv"),
+        tags({NOTE: "the headline"}),
         nested("cola", rate="0.1"),
         metric(None, run="cola", **{"score, %": 0.5}),
         metric(None, auc=0.75),
-        {"what": "tags", "run": "cola", "values": {"status": "ok"}},
+        tags({"status": "ok"}, "cola"),
         {"what": "close", "run": "cola", "time": 5.0, "status": "FINISHED"},
         CLOSE,
     )
-    found = runs(store)
-    assert set(found) == {"dvc repro", "pretrain@tiny", "cola"}
-    stage, child, above = found["pretrain@tiny"], found["cola"], found["dvc repro"]
+    by_name = runs(store)
+    assert set(by_name) == {"dvc repro", "pretrain@tiny", "cola"}
+    stage, child, above = by_name["pretrain@tiny"], by_name["cola"], by_name["dvc repro"]
     assert stage.data.tags["mlflow.parentRunId"] == above.info.run_id
     assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
-    assert {run.info.status for run in found.values()} == {"FINISHED"}
+    assert {run.info.status for run in by_name.values()} == {"FINISHED"}
     times = [(run.info.start_time, run.info.end_time) for run in (stage, child)]
     assert times == [(1000, 9000), (2000, 5000)]
     assert stage.data.params == {"a.b": "1"} and child.data.params == {"rate": "0.1"}
     assert points(store, stage, "loss") == [(1, 1.0), (2, 2.0)]
     assert child.data.metrics == {"score_ _": 0.5} and child.data.tags["status"] == "ok"
     assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
-    for run in found.values():
-        assert run.data.tags["mlflow.user"] and run.data.tags["host"]
-        assert len(run.data.tags["mlflow.source.git.commit"]) == 40
-    assert {run.data.tags["data"] for run in (stage, child)} == {"sample world"}
+    for recorded in by_name.values():
+        assert recorded.data.tags["mlflow.user"] and recorded.data.tags["host"]
+        assert len(recorded.data.tags["mlflow.source.git.commit"]) == 40
+    assert {recorded.data.tags["data"] for recorded in (stage, child)} == {"sample world"}
     assert stage.data.tags["git.dirty"] in {"true", "false"}
     assert above.data.tags["mlflow.source.name"] == "dvc repro"
     assert above.info.run_name.endswith(f" {above.data.tags['mlflow.source.git.commit'][:8]}")
@@ -65,8 +72,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
 
 def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store: Any, tmp_path: Path):
     (tmp_path / "results.json").write_text("{}")
-    results = {"what": "artifact", "run": "", "file": str(tmp_path / "results.json"), "folder": ""}
-    note = {"what": "tags", "run": "", "values": {NOTE: "the headline"}}
+    shared = [artifact(tmp_path / "results.json"), tags({NOTE: "the headline"}), CLOSE]
     for number, (stage, name, numbers) in enumerate(
         [
             ("tokens", "x", {"rows": 60.0}),
@@ -75,9 +81,9 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store: Any, t
             ("ablation", "table5", {"mlm/average": 66.0}),
         ]
     ):
-        tags = {"stage": stage, "name": name}
-        event = opening(name=f"{stage}@{name}", tags=tags, params={"epochs": str(number)})
-        assert send(tmp_path / f"{number}", event, metric(None, **numbers), results, note, CLOSE)
+        labels = {"stage": stage, "name": name}
+        event = opening(name=f"{stage}@{name}", tags=labels, params={"epochs": str(number)})
+        assert send(tmp_path / f"{number}", event, metric(None, **numbers), *shared)
     above = runs(store)["dvc repro"]
     assert above.data.metrics == {
         "cola/matthews/pretrained": 81.5,
@@ -102,14 +108,14 @@ def test_a_killed_stage_continues_its_run_without_doubled_points(
     assert runs(store)["pretrain@tiny"].data.tags["error"] == "OSError: no"
     again = [opening(workflow=["test-3", "the third"]), child, metric(2, run="cola", score=2.0)]
     assert send(folder, *again, *(metric(step, loss=9.0) for step in range(3, 8)), CLOSE)
-    found = runs(store)
-    assert set(found) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
-    stage = found["pretrain@tiny"]
+    by_name = runs(store)
+    assert set(by_name) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
+    stage = by_name["pretrain@tiny"]
     expected = [*((step, float(step)) for step in range(5)), (5, 9.0), (6, 9.0), (7, 9.0)]
     assert points(store, stage, "loss") == expected
-    assert points(store, found["cola"], "score") == [(1, 1.0), (2, 2.0)]
+    assert points(store, by_name["cola"], "score") == [(1, 1.0), (2, 2.0)]
     assert stage.info.status == "FINISHED" and "error" not in stage.data.tags
-    assert stage.data.tags["mlflow.parentRunId"] == found["the third"].info.run_id
+    assert stage.data.tags["mlflow.parentRunId"] == by_name["the third"].info.run_id
     assert not folder.exists()
 
 
@@ -144,40 +150,31 @@ def test_a_stage_that_ended_or_whose_run_was_deleted_starts_a_new_run(store: Any
     assert runs(store)["stopped"].info.status == "FINISHED"
 
 
-def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(store, tmp_path, monkeypatch):
+def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
+    store, tmp_path, monkeypatch, no_uploader
+):
     parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", store)
     assert recorder.open_parent("pretrain tiny", {}, "prefect-1", store) == parent
     monkeypatch.setenv(PARENT, parent)
     send(tmp_path / "log", opening(), CLOSE)
-    found = runs(store)
-    assert set(found) == {"pretrain tiny", "pretrain@tiny"}
-    assert found["pretrain tiny"].info.status == "RUNNING"
+    by_name = runs(store)
+    assert set(by_name) == {"pretrain tiny", "pretrain@tiny"}
+    assert by_name["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
     monkeypatch.chdir(tmp_path)
-    with monkeypatch.context() as away:
-        away.setattr(
-            tracking,
-            "_start_uploader",
-            lambda folder: subprocess.Popen(["true"], stdin=subprocess.PIPE),
-        )
-        tracking.end_workflow(parent, "FINISHED")  # the store does not answer
+    tracking.end_workflow(parent, "FINISHED")  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
     monkeypatch.setattr(uploader, "dvc_hashes", dict)  # by then another commit is checked out
     assert uploader.sync(tmp_path / "runs" / tracking.FOLDER) == []
     assert not list((tmp_path / "runs" / tracking.FOLDER).iterdir())
-    found = runs(store)
-    assert found["pretrain tiny"].info.status == "FINISHED"
-    assert found["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
+    by_name = runs(store)
+    assert by_name["pretrain tiny"].info.status == "FINISHED"
+    assert by_name["pretrain@tiny"].data.tags["dvc.out.build/models/tiny"] == "abc.dir"
 
 
 def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path, capsys):
-    broken = {
-        "what": "artifact",
-        "run": "",
-        "file": str(tmp_path / "absent.png"),
-        "folder": "figures",
-    }
+    broken = artifact(tmp_path / "absent.png", "figures")
     assert send(tmp_path / "log", opening(), broken, metric(1, loss=1.0), broken, CLOSE)
     assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
@@ -210,19 +207,10 @@ while len(list(folder.glob("ready-*"))) < 2:
     time.sleep(0.001)
 print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
 """
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path), name],
-            env=environment(Path(recorder.__file__).parents[2]),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for name in "ab"
-    ]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert len({out for out, _ in outputs}) == 1
+    with ThreadPoolExecutor() as pool:
+        starts = [pool.submit(run, ROOT, "-c", code, str(tmp_path), name) for name in "ab"]
+        outputs = {start.result().stdout for start in starts}
+    assert len(outputs) == 1
 
 
 def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
@@ -232,8 +220,8 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
     client.log_text(old.info.run_id, "figure", "figure.txt")
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     client, experiment = recorder.client(f"sqlite:///{tmp_path}/new/mlflow.db")
-    for run in (client.get_run(old.info.run_id), client.create_run(experiment)):
-        assert run.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), run.info
+    for moved in (client.get_run(old.info.run_id), client.create_run(experiment)):
+        assert moved.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), moved.info
     assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
     shutil.rmtree(tmp_path / "new")
     client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
