@@ -61,7 +61,7 @@ def finish_units(
     the work folder's lock. Units are made by this machine's processes, or by the cluster of
     ELECTRA_DASK.
     """
-    sweep(work)
+    sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     results = [finished(folder, made.fingerprint) for folder in folders]
     todo = [index for index, counts in enumerate(results) if counts is None]
