@@ -99,7 +99,7 @@ def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
         folder.mkdir()
         write(folder / "text", files=count, rows=1)
         numbers = itertools.count()
-        sys.setprofile(lambda *_: next(numbers))
+        sys.setprofile(lambda *_, numbers=numbers: next(numbers))
         try:
             run(folder, config(folder))
         finally:
