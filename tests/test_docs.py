@@ -213,5 +213,5 @@ def everything_of(model: str) -> list[dict[str, Any]]:
         params.recipe(params.finetunings[model].recipe),
         plain(params.models[model].electra()),
     )
-    tasks = [plain(params.finetune.resolve(task, changes)) for task in GLUE]
-    return [*whole.values(), *tasks, plain(params.finetune.resolve("squad", changes))]
+    recipe = params.finetune.change(changes)
+    return [*whole.values(), *(plain(recipe.resolve(task)) for task in (*GLUE, "squad"))]

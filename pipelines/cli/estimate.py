@@ -114,7 +114,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
         )
     tasks = dict(configs_of(name, params))
     for version in params.squad_versions(name):
-        tasks[SQUAD[version]] = params.finetune.resolve("squad", params.changes(name))
+        tasks[SQUAD[version]] = params.task_config(name, "squad")
     flops = 0.0
     kept = 0
     for task, settings in tasks.items():
@@ -132,14 +132,13 @@ def estimate_ablation(name: str, params: Params) -> str:
     """Return a line on an ablation, as if none of its arms were trained."""
     ablation = params.ablations[name]
     vocab_size = cost.vocabulary(params.tokens[ablation.base.tokens].tokenizer)
-    changes = params.ablation_changes(name)
+    recipe = params.ablation_recipe(name)
     arms = plan_arms(name, params, vocab_size)
     flops = 0.0
     for arm in arms:
         flops += training_flops(arm.config, vocab_size, "matmul")
         for task in ablation.protocol.tasks:
-            own = params.own_tasks(ablation.base.data)
-            settings = params.finetune.resolve(task, changes, own=own)
+            settings = recipe.resolve(task)
             runs = 1 + len(ablation.protocol.points)
             flops += runs * finetuning_flops(
                 task, ablation.base.data, settings, arm.config.encoder, vocab_size, params

@@ -9,7 +9,7 @@ recipe) must exist.
 import functools
 import os
 import re
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from electra.pretraining.config import (
 )
 from pipelines.config.ablation_config import AblationConfig, Protocol, without_label
 from pipelines.config.groups import with_groups
-from pipelines.config.recipes import PaperRecipe
+from pipelines.config.recipes import ChangedRecipe, PaperRecipe
 from pipelines.config.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, CustomTasks, LocalTasks, TaskSourceConfig
 
@@ -144,7 +144,7 @@ class Params(Settings):
                 sentence = f"is {length}, should be in {listed}; add it there"
                 require(length in lengths, f"models.{name}.pretrain.length: {sentence}")
         require(PAPER in self.recipes, f"recipes.{PAPER}: is missing; the other recipes change it")
-        self.finetune.check({})
+        self.finetune.change({}).check()
         for name in self.finetunings:
             self._check_finetuning(name)
         if UNREAD not in os.environ:
@@ -175,16 +175,14 @@ class Params(Settings):
             self.require("models", config.model, f"{where}.model")
         self.require("tasks", config.tasks, f"{where}.tasks")
         self.require("recipes", config.recipe, f"{where}.recipe")
-        recipe = f"recipes.{config.recipe}"
-        changes = self.changes(name)
-        own = self.own_tasks(config.tasks)
-        self.finetune.check(changes, recipe, own)
+        recipe = self.finetuning_recipe(name)
+        recipe.check()
         if model := self.models.get(config.model):
-            tasks = self.finetune.selected(changes, recipe, own)
-            asks_squad = name in self.run.models or "squad" in changes
+            tasks = recipe.selected()
+            asks_squad = name in self.run.models or "squad" in recipe.changes
             if asks_squad and self.squad_versions(name):
                 tasks += ("squad",)
-            self._require_room(recipe, changes, tasks, own, model.encoder.positions)
+            _require_room(recipe, tasks, model.encoder.positions)
 
     def _check_ablation(self, name: str) -> None:
         ablation = self.ablations[name]
@@ -196,17 +194,14 @@ class Params(Settings):
         expected = self.models[base.model].tokens
         sentence = f"is {base.tokens}, should be the model's ({expected})"
         require(base.tokens == expected, f"{where}.base.tokens: {sentence}")
-        own = self.own_tasks(base.data)
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
-        where = f"{where}.protocol"
-        self.finetune.check(ablation.protocol.finetune, f"{where}.finetune", own)
-        known = (*GLUE, *SQUAD.values(), *own)
+        recipe = self.ablation_recipe(name)
+        replace(recipe, changes=ablation.protocol.finetune).check()
+        known = (*GLUE, *SQUAD.values(), *recipe.custom)
         for task in ablation.protocol.tasks:
             advice = nearest(task, known) or f"the tasks are {', '.join(known)}"
-            require(task in known, f"{where}.tasks: no task {task}; {advice}")
-        changes = self.ablation_changes(name)
-        tasks = ablation.protocol.tasks
-        self._require_room(f"{where}.finetune", changes, tasks, own, shortest)
+            require(task in known, f"{where}.protocol.tasks: no task {task}; {advice}")
+        _require_room(recipe, ablation.protocol.tasks, shortest)
 
     @functools.cached_property
     def finetune(self) -> PaperRecipe:
@@ -222,23 +217,26 @@ class Params(Settings):
         config = self.finetunings[finetuning]
         return merge(self.recipe(config.recipe), {"defaults": {"arms": list(config.arms)}})
 
-    def ablation_changes(self, ablation: str) -> dict[str, Any]:
-        """Return what the fine-tunings of an ablation change of the paper's recipe."""
+    def finetuning_recipe(self, finetuning: str) -> ChangedRecipe:
+        """Return the recipe of a fine-tuning."""
+        config = self.finetunings[finetuning]
+        custom = self.custom_tasks(config.tasks)
+        return self.finetune.change(self.changes(finetuning), f"recipes.{config.recipe}", custom)
+
+    def ablation_recipe(self, ablation: str) -> ChangedRecipe:
+        """Return the recipe of an ablation's fine-tunings."""
         config = self.ablations[ablation]
-        return merge(self.recipe(config.base.recipe), config.protocol.finetune)
+        changes = merge(self.recipe(config.base.recipe), config.protocol.finetune)
+        where = f"ablations.{ablation}.protocol.finetune"
+        return self.finetune.change(changes, where, self.custom_tasks(config.base.data))
 
     def task_config(self, finetuning: str, task: str) -> FinetuneConfig:
         """Return the settings of one task of a fine-tuning. `squad` for SQuAD."""
-        config = self.finetunings[finetuning]
-        where = f"recipes.{config.recipe}"
-        own = self.own_tasks(config.tasks)
-        return self.finetune.resolve(task, self.changes(finetuning), where, own)
+        return self.finetuning_recipe(finetuning).resolve(task)
 
     def selected_tasks(self, finetuning: str) -> Names:
         """Return the tasks of a fine-tuning that the stage `glue` runs, in their order."""
-        config = self.finetunings[finetuning]
-        own = self.own_tasks(config.tasks)
-        return self.finetune.selected(self.changes(finetuning), f"recipes.{config.recipe}", own)
+        return self.finetuning_recipe(finetuning).selected()
 
     def squad_versions(self, finetuning: str) -> Names:
         """Return the versions of SQuAD to run, none of a source without SQuAD."""
@@ -251,18 +249,7 @@ class Params(Settings):
         assert isinstance(config, SquadConfig)
         return config.versions
 
-    def _require_room(
-        self, where: str, changes: dict[str, Any], tasks: Names, own: Names, longest: int
-    ) -> None:
-        """Raise BadConfig where a task has rows beyond the encoder's positions, or SQuAD windows
-        that skip text.
-        """
-        for task in tasks:
-            length = self.finetune.resolve(task, changes, where, own).length
-            sentence = f"has rows of {length} tokens for {task}; the encoder takes at most"
-            require(length <= longest, f"{where}: {sentence} {longest}")
-
-    def own_tasks(self, source: str) -> Names:
+    def custom_tasks(self, source: str) -> Names:
         """Return the names of the tasks that a source has besides GLUE's."""
         tasks = self.tasks[source]
         return tuple(tasks.tasks) if isinstance(tasks, CustomTasks) else ()
@@ -313,17 +300,23 @@ class Params(Settings):
         return settings
 
 
+def _require_room(recipe: ChangedRecipe, tasks: Names, longest: int) -> None:
+    """Raise BadConfig if a task's rows are longer than the encoder allows, or if SQuAD's stride
+    would skip text.
+    """
+    for task in tasks:
+        length = recipe.resolve(task).length
+        sentence = f"has rows of {length} tokens for {task}; the encoder takes at most"
+        require(length <= longest, f"{recipe.where}: {sentence} {longest}")
+
+
 def settings_digest(ablation: str, params: Params) -> str:
     """Return one hash of all settings that an ablation's results depend on. Where they are written
     and names do not count.
     """
     config = params.ablations[ablation]
-    changes = params.ablation_changes(ablation)
-    own = params.own_tasks(config.base.data)
-    tasks = {
-        task: written(params.finetune.resolve(task, changes, own=own))
-        for task in config.protocol.tasks
-    }
+    recipe = params.ablation_recipe(ablation)
+    tasks = {task: written(recipe.resolve(task)) for task in config.protocol.tasks}
     settings = written(config.base) | written(config.protocol)
     if config.arms:
         settings["arms"] = _without_labels(config.arms)

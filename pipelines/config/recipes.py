@@ -1,7 +1,7 @@
 """Recipes of params.yaml: settings of fine-tuning in layers, of which later ones win.
 
-    recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<own>.defaults <
-    recipes.<own>.tasks.<task>
+    recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<name>.defaults <
+    recipes.<name>.tasks.<task>
 
 SQuAD's own settings stand under `squad` instead of `tasks`.
 """
@@ -24,7 +24,7 @@ class Recipe(Settings):
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     squad: dict[str, Any] = field(default_factory=dict)
-    run: tuple[str, ...] | None = None  # the tasks to run: all of one's own source, or the paper's
+    run: tuple[str, ...] | None = None  # the tasks to run: all of a custom source, or the paper's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,61 +42,66 @@ class PaperRecipe(Recipe):
         for name in (*self.tasks, "squad"):
             _merge(name, [("", self)])
 
-    def resolve(
-        self,
-        task: str,
-        changes: Mapping[str, Any],
-        where: str = "recipes.*",
-        own: Sequence[str] = (),
-    ) -> FinetuneConfig:
-        """Return the settings of one task under the changes of a recipe. `squad`, `squad1`,
-        `squad2` for SQuAD.
+    def change(
+        self, changes: Mapping[str, Any], where: str = "recipes.*", custom: Sequence[str] = ()
+    ) -> "ChangedRecipe":
+        """Return this recipe under the changes of another, which stand at `where`.
 
-        `own` names the tasks that the model's source has besides GLUE's. Raises BadConfig naming
-        the layer (below `recipes.paper` or below `where`) that holds the faulty key, and for
-        SQuAD's windows that skip text.
+        `custom` names the tasks that the model's source has besides GLUE's.
         """
-        config = self._resolve(task, changes, where, own)
+        return ChangedRecipe(self, changes, where, custom)
+
+
+@dataclass(frozen=True)
+class ChangedRecipe:
+    """The paper's recipe under the changes of another one."""
+
+    paper: PaperRecipe
+    changes: Mapping[str, Any]
+    where: str
+    custom: Sequence[str]
+
+    def resolve(self, task: str) -> FinetuneConfig:
+        """Return the settings of one task. `squad`, `squad1`, `squad2` for SQuAD.
+
+        Raises BadConfig naming the layer (below `recipes.paper` or below `where`) that holds the
+        faulty key, and for SQuAD's windows that skip text.
+        """
+        config = self._resolve(task)
         if isinstance(config, SquadConfig):
-            config.check_merged(f"{where}.squad" if changes else "recipes.paper.squad")
+            config.check_merged(f"{self.where}.squad" if self.changes else "recipes.paper.squad")
         return config
 
-    def _resolve(
-        self, task: str, changes: Mapping[str, Any], where: str, own: Sequence[str]
-    ) -> FinetuneConfig:
-        recipe = build(Recipe, changes, where)
-        _require_tasks(recipe.tasks, f"{where}.tasks", own)
-        config = _merge(task, [("recipes.paper.", self), (f"{where}.", recipe)])
+    def _resolve(self, task: str) -> FinetuneConfig:
+        recipe = build(Recipe, self.changes, self.where)
+        _require_tasks(recipe.tasks, f"{self.where}.tasks", self.custom)
+        config = _merge(task, [("recipes.paper.", self.paper), (f"{self.where}.", recipe)])
         if config.start is not None:
-            _require_tasks([config.start], f"{where}.tasks.{task}.start", own)
+            _require_tasks([config.start], f"{self.where}.tasks.{task}.start", self.custom)
         return config
 
-    def check(
-        self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
-    ) -> None:
+    def check(self) -> None:
         """Raise BadConfig if anything is wrong with the changes, before anything is trained."""
-        for name in (*GLUE, *own, "squad"):
-            self._resolve(name, changes, where, own)
-        self.selected(changes, where, own)
+        for name in (*GLUE, *self.custom, "squad"):
+            self._resolve(name)
+        self.selected()
 
-    def selected(
-        self, changes: Mapping[str, Any], where: str = "recipes.*", own: Sequence[str] = ()
-    ) -> tuple[str, ...]:
+    def selected(self) -> tuple[str, ...]:
         """Return the tasks to run for a model: what it names, or else all of its own source or the
         GLUE tasks of `run`.
 
         A task that starts from another one comes after it.
         """
-        chosen = build(Recipe, changes, where).run
-        names = (own or self.run) if chosen is None else chosen
-        _require_tasks(names, f"{where}.run", own)
-        require_once(names, f"{where}.run", empty=True)
-        configs = {name: self.resolve(name, changes, where, own) for name in names}
+        chosen = build(Recipe, self.changes, self.where).run
+        names = (self.custom or self.paper.run) if chosen is None else chosen
+        _require_tasks(names, f"{self.where}.run", self.custom)
+        require_once(names, f"{self.where}.run", empty=True)
+        configs = {name: self.resolve(name) for name in names}
         for name, config in configs.items():
             if config.start is None:
                 continue
             start = configs.get(config.start)
-            key = f"{where}.tasks.{name}"
+            key = f"{self.where}.tasks.{name}"
             runs_first = start is not None and start.start is None
             rule = "should be a task that is run as well and starts from no other; add it to `run`"
             require(runs_first, f"{key}.start: is {config.start!r}, {rule}")
@@ -123,8 +128,8 @@ def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
     return config
 
 
-def _require_tasks(names: Iterable[str], where: str, own: Sequence[str] = ()) -> None:
-    known = (*GLUE, *own)
+def _require_tasks(names: Iterable[str], where: str, custom: Sequence[str] = ()) -> None:
+    known = (*GLUE, *custom)
     for name in names:
         advice = nearest(name, known) or f"the tasks are {', '.join(known)}"
         require(name in known, f"{where}.{name}: no such task; {advice}")

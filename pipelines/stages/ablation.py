@@ -224,13 +224,11 @@ def plan_scoring(name: str, params: Params) -> Scoring:
     with what single runs do not need switched off.
     """
     ablation = params.ablations[name]
-    changes = params.ablation_changes(name)
-    own = params.own_tasks(ablation.base.data)
-    where = f"ablations.{name}.protocol.finetune"
+    recipe = params.ablation_recipe(name)
     tasks = {}
     for task in ablation.protocol.tasks:
         tasks[task] = replace(
-            params.finetune.resolve(task, changes, where, own),
+            recipe.resolve(task),
             test=False,
             start=None,
             keep="none",

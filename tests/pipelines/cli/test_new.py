@@ -271,10 +271,7 @@ def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
     assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98)
     assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
-    recipes = [
-        params.finetune.resolve(name, params.changes(name), "", params.own_tasks(name))
-        for name in ("short", "wide")
-    ]
+    recipes = [params.task_config(name, name) for name in ("short", "wide")]
     chosen = [
         (recipe.learning_rate, recipe.layer_decay, recipe.pooling, recipe.epochs)
         for recipe in recipes

@@ -19,20 +19,22 @@ def test_later_layers_win_and_sections_within_are_merged():
         defaults={"learning_rate": 1e-4, "epochs": 3, "scratch": {"layer_decay": 1.0}},
         tasks={"rte": {"epochs": 10}},
     )
-    assert finetune.resolve("cola", {}).epochs == 3
-    assert finetune.resolve("rte", {}).epochs == 10
+    assert finetune.change({}).resolve("cola").epochs == 3
+    assert finetune.change({}).resolve("rte").epochs == 10
     model = {
         "defaults": {"epochs": 5, "scratch": {"learning_rate": 1e-3}},
         "tasks": {"rte": {"batch": 8}},
     }
-    rte = finetune.resolve("rte", model)
+    rte = finetune.change(model).resolve("rte")
     assert (rte.epochs, rte.batch, rte.learning_rate) == (5, 8, 1e-4)
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
 
 
 def test_the_papers_recipe_holds_under_a_change_that_names_it():
     finetune = section(defaults={"learning_rate": 1e-4}, tasks={"mrpc": {"both_orders": True}})
-    config = finetune.resolve("mrpc", {"defaults": {"arms": ["pretrained"]}}, "recipes.paper")
+    config = finetune.change({"defaults": {"arms": ["pretrained"]}}, "recipes.paper").resolve(
+        "mrpc"
+    )
     assert (config.learning_rate, config.both_orders, config.arms) == (1e-4, True, ("pretrained",))
 
 
@@ -41,7 +43,7 @@ def test_squad_has_its_own_section():
         defaults={"length": 128, "epochs": 3},
         squad={"length": 384, "epochs": 2, "head": "independent"},
     )
-    config = finetune.resolve("squad", {"squad": {"beam": 5}})
+    config = finetune.change({"squad": {"beam": 5}}).resolve("squad")
     assert isinstance(config, SquadConfig)
     assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
 
@@ -81,9 +83,9 @@ def test_a_faulty_setting_is_named_with_its_place(values, sentence):
 
 def test_windows_that_would_skip_text_are_refused():
     with pytest.raises(BadConfig, match=r"squad\.stride: is 500, should be at most 445"):
-        section(squad={"stride": 500}).resolve("squad", {})
+        section(squad={"stride": 500}).change({}).resolve("squad")
     with pytest.raises(BadConfig, match=r"recipes\.tiny\.squad\.stride"):
-        section().resolve("squad", {"defaults": {"length": 64}}, "recipes.tiny")
+        section().change({"defaults": {"length": 64}}, "recipes.tiny").resolve("squad")
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ def test_windows_that_would_skip_text_are_refused():
     ],
 )
 def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
-    section().check({"run": ["cola"], "tasks": {"rte": {"epochs": 5}}}, "m.finetune")
+    section().change({"run": ["cola"], "tasks": {"rte": {"epochs": 5}}}).check()
     with pytest.raises(BadConfig, match=sentence):
-        section().check(overrides, "m.finetune")
+        section().change(overrides, "m.finetune").check()
 
 
 def test_published_values_of_params_yaml():
@@ -120,7 +122,7 @@ def test_published_values_of_params_yaml():
         "stsb": every | {"epochs": 10, "both_orders": True},
         "squad": every | squad,
     }.items():
-        config = finetune.resolve(task, {})
+        config = finetune.change({}).resolve(task)
         assert {key: getattr(config, key) for key in expected} == expected, task
 
 
@@ -129,8 +131,8 @@ def test_a_task_that_starts_from_another_has_its_layers():
         tasks={"rte": {"start": "mnli"}, "mnli": {"fresh_layers": 1}}, run=["rte", "mnli"]
     )
     with pytest.raises(BadConfig, match=r"rte\.fresh_layers: is 0, should be 1 as for mnli"):
-        finetune.selected({})
-    assert finetune.selected({"defaults": {"fresh_layers": 1}}) == ("mnli", "rte")
+        finetune.change({}).selected()
+    assert finetune.change({"defaults": {"fresh_layers": 1}}).selected() == ("mnli", "rte")
 
 
 @pytest.mark.parametrize(
@@ -138,10 +140,10 @@ def test_a_task_that_starts_from_another_has_its_layers():
 )
 def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, kept):
     finetune = section(defaults={key: value})
-    assert getattr(finetune.resolve("wnli", {}), key) == value
+    assert getattr(finetune.change({}).resolve("wnli"), key) == value
     with pytest.raises(
         BadConfig,
         match=rf"squad\.{key}: is {value}, should be {kept}, since an answer is looked for among",
     ):
-        finetune.resolve("squad", {})
-    assert getattr(finetune.resolve("squad", {"squad": {key: kept}}), key) == kept
+        finetune.change({}).resolve("squad")
+    assert getattr(finetune.change({"squad": {key: kept}}).resolve("squad"), key) == kept
