@@ -103,7 +103,7 @@ def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
         check_tasks(params, tasks, finetuning)
         source = params.tasks[tasks]
         if isinstance(source, CustomTasks):
-            yield from _check_own_tasks(source, f"tasks.{tasks}")
+            yield from _check_custom_tasks(source, f"tasks.{tasks}")
 
 
 def _check_published(model: str, params: Params) -> Iterator[str]:
@@ -194,7 +194,7 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
     return sum(1 for covered in sums if covered < most) + 1
 
 
-def _check_own_tasks(source: CustomTasks, where: str) -> Iterator[str]:
+def _check_custom_tasks(source: CustomTasks, where: str) -> Iterator[str]:
     """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
     for task, config in source.tasks.items():
         for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):

@@ -128,7 +128,7 @@ def sort_by_kind(
         except UserError as refused:
             bad[path] = refused
             continue
-        few = sum(isinstance(item, Rejected) for item in rows) <= QuarantineConfig().handful
+        few = sum(isinstance(item, Rejected) for item in rows) <= QuarantineConfig().min_tolerated
         if error and not (few and any(isinstance(item, Document) for item in rows)):
             bad[path] = error
         elif rows:

@@ -293,7 +293,7 @@ def add_task(
     else:
         recipe["learning_rate"] = RATES[min(RATES, key=lambda known: abs(known - width))]
     finetuning = {"model": model, "tasks": name, "recipe": name, "arms": ["pretrained", "scratch"]}
-    entries["tasks"] = {name: {"kind": "own", "tasks": {name.replace("-", "_"): task}}}
+    entries["tasks"] = {name: {"kind": "custom", "tasks": {name.replace("-", "_"): task}}}
     entries["recipes"] = {name: {"defaults": recipe}}
     entries["finetunings"] = {name: finetuning}
 

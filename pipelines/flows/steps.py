@@ -254,7 +254,7 @@ def opened_run(
             params = workspace.params(place)
             if place.folder != ROOT:
                 for section in ("corpora", "tokens", "tasks", "published"):
-                    workspace.link_own_files(params[section], place.folder)
+                    workspace.link_untracked_files(params[section], place.folder)
             if place.pull:
                 dvc_store.forget_missing(place, log)
             place = place.also({lineage.TAGS: json.dumps(tags(request))})

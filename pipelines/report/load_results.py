@@ -225,7 +225,7 @@ def _label(source: str, params: Any, *, subset: bool = False) -> str:
     """Return what data a task source's numbers are measured on, in a few words."""
     kind = str(params.tasks[source].kind)
     real = f"GLUE and SQuAD, {kind}" + (" subsets" if subset else "")
-    return {"sample": "sample world", "own": "own tasks"}.get(kind, real)
+    return {"sample": "sample world", "custom": "custom tasks"}.get(kind, real)
 
 
 def _recorded(reader: Reader, name: str) -> dict[str, Scores]:

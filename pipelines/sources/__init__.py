@@ -147,7 +147,7 @@ class SampleTasks(Settings):
     kind: Literal["sample"]
     seed: Seed = 1
     quarantine: QuarantineConfig = field(
-        default_factory=lambda: QuarantineConfig(fraction=0.0, handful=0)
+        default_factory=lambda: QuarantineConfig(fraction=0.0, min_tolerated=0)
     )
 
 
@@ -233,7 +233,7 @@ class CustomTask(Settings):
 class CustomTasks(Settings):
     """Custom tasks, by name."""
 
-    kind: Literal["own"]
+    kind: Literal["custom"]
     tasks: dict[str, CustomTask]
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 

@@ -41,16 +41,16 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineConfig(Settings):
-    """How many unreadable rows are tolerated: at most `fraction` of all rows, but always a
-    `handful`.
+    """How many unreadable rows are tolerated: a `fraction` of all rows, but never fewer than
+    `min_tolerated`.
     """
 
     fraction: BelowOne = 0.001
-    handful: Amount = 5
+    min_tolerated: Amount = 5
 
     def tolerated(self, rows: int) -> int:
         """Return the number of bad rows that `rows` rows may have."""
-        return max(self.handful, int(self.fraction * rows))
+        return max(self.min_tolerated, int(self.fraction * rows))
 
 
 @dataclass(frozen=True, kw_only=True)

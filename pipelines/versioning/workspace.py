@@ -41,7 +41,7 @@ FOLDER = Path("runs") / "flows"
 # in a run's folder: all is saved, only MLflow may still lack something
 FINISHED = Path(".git") / "finished"
 # set where deploy/worker has made the checkout, which nobody looks at
-OWN_CLONE = "ELECTRA_REPOSITORY"
+WORKER_CLONE = "ELECTRA_REPOSITORY"
 SHOWN = 4  # settings in the title of a flow run and of its run in MLflow
 SAVED = ("params.yaml", "results", "dvc.lock", "pipelines/dvc.lock")  # in a run's experiment
 OUTPUTS = {"build", "runs", "results"}
@@ -130,7 +130,7 @@ def resolve(commit: str) -> str:
             return ""
         raise BadConfig(f"commit: is {commit!r}, but git does not track this folder")
     origin = git("config", "remote.origin.url", check=False)
-    follows = OWN_CLONE in os.environ
+    follows = WORKER_CLONE in os.environ
     if origin and (follows or commit != "HEAD"):
         names = (
             ["HEAD"]
@@ -333,13 +333,13 @@ def _variables(folder: Path) -> dict[str, str]:
     }
 
 
-def link_own_files(values: Any, folder: Path) -> None:
+def link_untracked_files(values: Any, folder: Path) -> None:
     """Link your files, named in `values` relative to the project and not tracked by git, into a
     run's folder.
     """
     if isinstance(values, Mapping | list):
         for value in values.values() if isinstance(values, Mapping) else values:
-            link_own_files(value, folder)
+            link_untracked_files(value, folder)
         return
     path = Path(values) if isinstance(values, str) and "\n" not in values else Path()
     if not path.parts or path.is_absolute() or ".." in path.parts or path.parts[0] in OUTPUTS:

@@ -94,7 +94,7 @@ VALUES = (
             "../up",
             "y" * 100_000,
             ["cola", "cola"],
-            {"kind": "own"},
+            {"kind": "custom"},
             {"flops": -1},
         ]
     )
@@ -115,7 +115,7 @@ def whole() -> str:
         values[section] = {name: values[section][name] for name in names}
     values["run"]["ablations"] = ["training"]
     values["tasks"]["mine"] = {
-        "kind": "own",
+        "kind": "custom",
         "tasks": {"topics": {"train": "a", "dev": "b", "labels": ["x", "y"]}},
     }
     sources = [{"kind": "sample", "weight": 2.0}, {"kind": "local", "files": ["a"], "weight": 1.0}]

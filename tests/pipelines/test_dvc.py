@@ -326,7 +326,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = git_project(tmp_path_factory.mktemp("reported") / "project")
     (folder / "benchmarks/results").mkdir(parents=True)
     (folder / "benchmarks/results/.gitkeep").touch()
-    mood = "{kind: own, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
+    mood = (
+        "{kind: custom, tasks: {mood: {train: text/mood.tsv, dev: text/mood.tsv, labels: [a, b]}}}"
+    )
     params = (folder / "params.yaml").read_text().replace("{kind: sample, seed: 1}", mood)
     params = params.replace("paper: {}", "paper: {defaults: {}, tasks: {}, squad: {}}")
     (folder / "params.yaml").write_text(

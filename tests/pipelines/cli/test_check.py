@@ -25,7 +25,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "text/a.txt").write_text(TEXT)
     for name in ("train", "dev"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS)
-    own = "{kind: own, tasks: {mood: {train: train.jsonl, dev: dev.jsonl, labels: [true, false]}}}"
+    own = (
+        "{kind: custom, tasks: {mood: {train: train.jsonl, dev: dev.jsonl, labels: [true, false]}}}"
+    )
     (tmp_path / "params.yaml").write_text(SMOKE.replace("{kind: sample, seed: 1}", own))
     return tmp_path
 
@@ -127,7 +129,7 @@ def test_few_bad_rows_are_left_to_the_quarantine(
     (here / "text/d.jsonl").write_text(GOOD)
     change(
         "documents: blank_lines}]",
-        "documents: blank_lines}], quarantine: {fraction: 0.002, handful: 0}",
+        "documents: blank_lines}], quarantine: {fraction: 0.002, min_tolerated: 0}",
     )
     assert main(["check", "smoke"]) == 0, "6 of some 3,000 rows"
     assert main(["corpus", "smoke"]) == 0

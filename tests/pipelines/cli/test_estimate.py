@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy_text(tmp_path)
     values = YAML(typ="safe").load(SMOKE)
     mood = {"train": "t.jsonl", "dev": "t.jsonl", "labels": [0, 1]}
-    values["tasks"]["own"] = {"kind": "own", "tasks": {"mood": mood}}
+    values["tasks"]["own"] = {"kind": "custom", "tasks": {"mood": mood}}
     values["recipes"]["own"] = {
         "defaults": {"length": 16, "epochs": 2, "seeds": [1, 2, 3], "both_orders": True}
     }

@@ -21,7 +21,7 @@ NOTHING = {  # settings for which 0 makes sense
         "single_segment_rate",
         "short_rate",
         "fraction",
-        "handful",
+        "min_tolerated",
         "generator_weight",
         "answerability_weight",
     ),

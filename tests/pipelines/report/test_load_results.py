@@ -43,14 +43,14 @@ def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     own = TINY.tasks | {
         "sample_world": CustomTasks(
-            kind="own",
+            kind="custom",
             tasks={"mood": CustomTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
         )
     }
     model = load_results.load(
         replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path
     ).models[0]
-    assert model.data == "own tasks"
+    assert model.data == "custom tasks"
     captions = {name: caption for name, caption, _ in figures.draw_curves(model)}
     assert "× 10; dashed" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
     assert (

@@ -137,7 +137,7 @@ def test_a_row_without_a_label_is_skipped_and_counted(
     assert results(read(path, [{"text": "a", "stars": -1}], NUMBERS)) == [("a", -1.0)]
     read(path, [*records, {"text": "b", "stars": "good"}], task())
     tasks = {"mine": task(train=str(path), dev=str(path))}
-    counts = gather(CustomTasks(kind="own", tasks=tasks), "tasks.own", tmp_path / "out")
+    counts = gather(CustomTasks(kind="custom", tasks=tasks), "tasks.own", tmp_path / "out")
     facts = {"rows": 1, "quarantined": 0, "without_label": 5}
     assert counts["tasks"]["mine"]["train"] == facts
     assert "5 rows of mine train have no label and are left out" in capsys.readouterr().err
@@ -237,7 +237,7 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     (tmp_path / "t.tsv").write_text("stars\ttext\ngood\tA  cat\nbad\tb\n")
     (tmp_path / "d.tsv").write_text("stars\ttext\ngood\ta cat\nbad\tc\n")
     files = {split: str(tmp_path / name) for split, name in FILES.items()}
-    source = CustomTasks(kind="own", tasks={"mine": task(**files)})
+    source = CustomTasks(kind="custom", tasks={"mine": task(**files)})
     counts = gather(source, "tasks.own", tmp_path / "out")
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
     warning = "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
@@ -246,4 +246,4 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     expected = (("bad", "good"), ("accuracy",), ("text",))
     assert (facts.labels, facts.metrics, facts.columns) == expected
     with pytest.raises(ValueError, match="is the name of an official task"):
-        CustomTasks(kind="own", tasks={"cola": task()})
+        CustomTasks(kind="custom", tasks={"cola": task()})

@@ -280,7 +280,7 @@ def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.Monke
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
     (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),
     (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),
-    (b'{"text": "a"}\n{', {"quarantine": {"handful": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
+    (b'{"text": "a"}\n{', {"quarantine": {"min_tolerated": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
     (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
 ])  # fmt: skip
 def test_useless_input_is_a_sentence_and_leaves_nothing(

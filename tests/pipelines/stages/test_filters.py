@@ -232,7 +232,7 @@ def mood(folder: Path, *splits: list[list[str]]) -> CustomTasks:
         write_jsonl(Path(file), [{"sentence": " ".join(each), "label": "b"} for each in texts])
     return build(
         CustomTasks,
-        {"kind": "own", "tasks": {"mood": files | {"labels": ["a", "b"]}}},
+        {"kind": "custom", "tasks": {"mood": files | {"labels": ["a", "b"]}}},
         "tasks.mine",
     )
 

@@ -265,7 +265,7 @@ def test_model_from_elsewhere_learns_a_task_of_the_user(small):
     recipe = "{defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}"
     finetuning = "{model: elsewhere, tasks: mine, recipe: mood, arms: [pretrained, scratch]}"
     change(
-        ("own: {kind: local, glue: here}", f"mine: {{kind: own, tasks: {{mood: {task}}}}}"),
+        ("own: {kind: local, glue: here}", f"mine: {{kind: custom, tasks: {{mood: {task}}}}}"),
         ("published: {}\n", "published:\n  elsewhere: {folder: build/models/small/encoder}\n"),
         ("models:\n", f"  mood: {recipe}\nmodels:\n"),
         ("finetunings:\n", f"finetunings:\n  elsewhere: {finetuning}\n"),

@@ -16,7 +16,7 @@ from pipelines.stages import STAGES, corpus, inputs, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import SMOKE
 
-MOOD = "smoke: {kind: own, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
+MOOD = "smoke: {kind: custom, tasks: {mood: {train: t.tsv, dev: d.tsv, labels: [a, b]}}}"
 VOCAB = "tokenizers:\n  other: {kind: vocab, file: build/tokens/other/vocab.txt}\n"
 SAMPLE = "smoke: {kind: sample, seed: 1}"
 OWN = SMOKE.replace(SAMPLE, MOOD).replace("tokenizers:\n", VOCAB)

@@ -33,7 +33,7 @@ OFFICIAL = {
 
 @pytest.mark.skipif(not DATA.exists(), reason="the published files are not here")
 def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) -> None:
-    none_bad = QuarantineConfig(handful=0, fraction=0.0)
+    none_bad = QuarantineConfig(min_tolerated=0, fraction=0.0)
     source = LocalTasks(
         kind="local", glue=str(DATA / "glue"), squad=str(DATA / "squad"), quarantine=none_bad
     )

@@ -127,7 +127,7 @@ def test_english_sentences_end_by_one_rule(words: list[str]) -> None:
 
 
 def test_quarantine_tolerates_a_handful_and_a_fraction() -> None:
-    quarantine = QuarantineConfig(fraction=0.001, handful=5)
+    quarantine = QuarantineConfig(fraction=0.001, min_tolerated=5)
     assert [quarantine.tolerated(rows) for rows in (0, 100, 5000, 100_000)] == [5, 5, 5, 100]
     with pytest.raises(BadConfig, match=r"cleaning.minimum_line: is 0"):
         build(CleaningConfig, {"minimum_line": 0}, "cleaning")

@@ -189,7 +189,7 @@ def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
         },
         "tasks": {
             "mine": {
-                "kind": "own",
+                "kind": "custom",
                 "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}},
             }
         },
@@ -229,7 +229,7 @@ def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
         here,
         here,
     ]
-    monkeypatch.setenv(workspace.OWN_CLONE, str(origin))  # whose HEAD is now the branch's
+    monkeypatch.setenv(workspace.WORKER_CLONE, str(origin))  # whose HEAD is now the branch's
     assert workspace.resolve("HEAD") == newest
     with workspace.opened(Request.read("smoke", "v1", {}), print) as place:  # fetched
         assert (place.folder / "new").exists()
@@ -309,7 +309,7 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(
     with pytest.raises(RuntimeError), workspace.opened(request, print) as place:
         outside = ["/etc/hostname", "../x", "build/x", "absent/x", "a\nb"]
         values: Any = {"files": ["mine/*.txt", "text/*.txt", *outside]}
-        workspace.link_own_files(values, place.folder)
+        workspace.link_untracked_files(values, place.folder)
         (place.folder / "runs").mkdir()
         (place.folder / "runs" / "checkpoint").touch()
         raise RuntimeError
