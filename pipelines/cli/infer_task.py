@@ -21,22 +21,6 @@ from pipelines.text.cleaning import Rejected
 MOST_CLASSES = 50
 REMEMBERED = 10_000  # distinct values of a column
 LABELS = ("label", "labels", "class", "category", "target", "tags", "ner_tags", "score")
-# usual names of the two texts of a pair, in the order in which they are read
-PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "passage"),
-    ("question", "context"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("first", "second"),
-    ("left", "right"),
-    ("a", "b"),
-)
 TAG = re.compile(r"O|[BIES]-.+")
 
 
@@ -136,7 +120,7 @@ def choose_columns(
     names = list(columns)
     label = given.get("label") or guess_label(columns, rows)
     others = [name for name in names if name != label]
-    pair = next((pair for pair in PAIRS if set(pair) <= set(others)), ("", ""))
+    pair = next((pair for pair in custom_tasks.PAIRS if set(pair) <= set(others)), ("", ""))
     if given.get("a") or given.get("b"):
         pair = ("", given.get("b", ""))
     texts = [name for name in others if name != pair[1]]
@@ -193,10 +177,8 @@ def infer_kind(where: str, column: Column) -> dict[str, Any]:
     if len(labels) < 2:
         only = ", ".join(map(shown, labels)) or "nothing"
         raise BadInput(f"{where} holds {only} in every row; a task needs two classes or more")
-    whole = {
-        name: value if isinstance(value, str | int) else name for name, value in labels.items()
-    }
-    return {"labels": sorted(whole.values(), key=str)}
+    classes = [value if isinstance(value, str | int) else name for name, value in labels.items()]
+    return {"labels": sorted(classes, key=str)}
 
 
 def labels_of(column: Column) -> dict[str, Any]:

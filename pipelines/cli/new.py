@@ -36,7 +36,6 @@ from pipelines.stages import LOCKS
 from pipelines.versioning.dvc_store import dump_yaml
 
 Entries = dict[str, dict[str, Any]]  # section of params.yaml -> name -> entry
-WRITTEN = (*SECTIONS, "tokenizers")
 BEFORE = "-before"  # of the name of published weights that `--from` goes on from
 SECONDS = 60.0  # to wait for another `electra new`
 
@@ -76,11 +75,11 @@ def add_entries(
     task: Sequence[str],
     columns: dict[str, str],
     *,
-    encoder: str = "",
-    minutes: float = 0,
-    model: str = "",
-    start: str = "",
-    encoding: str = "",
+    encoder: str,
+    minutes: float,
+    model: str,
+    start: str,
+    encoding: str,
 ) -> str:
     """Add the entries, and return what was chosen and the commands to run next.
 
@@ -94,7 +93,7 @@ def add_entries(
     params = load()
     if not NAME.fullmatch(name):
         raise BadConfig(f"new: {name!r} cannot be a name; use letters, digits, _ and -")
-    for section in WRITTEN:
+    for section in SECTIONS:
         if name in getattr(params, section):
             raise BadConfig(f"{FILE}: has {section}.{name} already; choose another name")
     if not text and not task:
@@ -331,7 +330,7 @@ def insert(lines: list[str], entries: Entries) -> None:
 
 def cut(lines: list[str], names: set[str], removed: list[str]) -> None:
     """Remove the entries of these names from all sections, and add their places to `removed`."""
-    for section in WRITTEN:
+    for section in SECTIONS:
         if not any(re.match(rf"{section}\s*:", line) for line in lines):
             continue
         start, stop = span_of(lines, section)

@@ -35,15 +35,22 @@ Fields = Iterator[tuple[str, list[str] | Rejected]]  # where, and the cells of a
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes")
-# the usual names of two texts that belong together
-PAIRS = {
-    "sentence1": "sentence2",
-    "premise": "hypothesis",
-    "question1": "question2",
-    "text1": "text2",
-    "text_a": "text_b",
-    "a": "b",
-}
+# usual names of the two texts of a pair, in the order in which they are read
+PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "passage"),
+    ("question", "context"),
+    ("query", "passage"),
+    ("query", "document"),
+    ("text1", "text2"),
+    ("text_a", "text_b"),
+    ("first", "second"),
+    ("left", "right"),
+    ("a", "b"),
+)
 _WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
 _TAG = r"(?:O|[BIESLU]-\S+)"
 _CONLL = re.compile(rf"-DOCSTART-.*|\S+(?:\s.*)?[ \t]{_TAG}\s*")
@@ -82,17 +89,16 @@ def read_rows(
     where_of = dict[str, str]()
     label = task.label if labelled else None
     wanted = [column for column in (*task.columns, label, settings.id) if column]
-    rows = records(path, wanted, (task.label, *PAIRS.values()), (task.columns[0], task.label))
+    seconds = [second for first, second in PAIRS if first == settings.a and second != task.label]
+    rows = records(path, wanted, (task.label, *seconds), (task.columns[0], task.label))
     for number, (where, record) in enumerate(rows):
         if isinstance(record, Rejected):
             yield record
             continue
-        second = PAIRS.get(settings.a)
-        if number == 0 and settings.b is None and second in record and second != task.label:
-            unread = (
-                f"{path}: {second} next to {settings.a} is not read; set `b: {second}` for pairs"
-            )
-            print(f"warning: {unread}", file=sys.stderr)
+        second = next((name for name in seconds if name in record), None)
+        if number == 0 and settings.b is None and second:
+            unread = f"{second} next to {settings.a} is not read; set `b: {second}` for pairs"
+            print(f"warning: {path}: {unread}", file=sys.stderr)
         row = make_row(record, settings, task, str(number), where, labelled=labelled)
         if isinstance(row, dict):
             first = where_of.setdefault(row["id"], where)

@@ -347,15 +347,15 @@ def test_a_team_that_is_cancelled_takes_its_parts_with_it(server: Server, lead: 
         else:
             server.prefect("flow-run", "cancel", run)
         server.wait(run, "CANCELLED")
-        whole = {"flow_runs": {"parent_flow_run_id": {"any_": [run]}}}
+        of_run = {"flow_runs": {"parent_flow_run_id": {"any_": [run]}}}
         ended = {"COMPLETED", "CANCELLED"}
         server.until(
             lambda: (
-                {each["state"]["type"] for each in server.ask("/flow_runs/filter", whole)} <= ended
+                {each["state"]["type"] for each in server.ask("/flow_runs/filter", of_run)} <= ended
             ),
             60,
         )
-        parts = server.ask("/flow_runs/filter", whole)
+        parts = server.ask("/flow_runs/filter", of_run)
         states = {each["parameters"]["part"]: each["state"]["type"] for each in parts}
         assert states["pretrain@smoke"] == "CANCELLED"
         server.until(lambda: not server.stages(), 40)

@@ -25,10 +25,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "text/a.txt").write_text(TEXT)
     for name in ("train", "dev"):
         (tmp_path / f"{name}.jsonl").write_text(ROWS)
-    own = (
+    custom = (
         "{kind: custom, tasks: {mood: {train: train.jsonl, dev: dev.jsonl, labels: [true, false]}}}"
     )
-    (tmp_path / "params.yaml").write_text(SMOKE.replace("{kind: sample, seed: 1}", own))
+    (tmp_path / "params.yaml").write_text(SMOKE.replace("{kind: sample, seed: 1}", custom))
     return tmp_path
 
 

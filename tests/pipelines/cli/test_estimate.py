@@ -63,9 +63,9 @@ def test_time_is_operations_by_the_published_range_of_utilisation(shipped: Param
 
 
 def test_small_cards_are_given_slices(shipped: Params) -> None:
-    said = estimate.pretraining("base", shipped)
-    assert re.search(r"\n  RTX 4090: .*, pretrain.accumulate: 4\n", said)
-    assert re.search(r"\n  H100: [^,]*\n", said), "it holds the whole batch"
+    report = estimate.pretraining("base", shipped)
+    assert re.search(r"\n  RTX 4090: .*, pretrain.accumulate: 4\n", report)
+    assert re.search(r"\n  H100: [^,]*\n", report), "it holds the whole batch"
 
 
 def test_time_here_is_that_of_the_cores(shipped: Params) -> None:
@@ -80,8 +80,8 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) 
     flops = (
         3 * ROWS * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
     )
-    said = estimate.estimate_finetuning("own", params)
-    assert f"at most {flops:.2g} floating" in said and "kept: 1" in said
+    report = estimate.estimate_finetuning("own", params)
+    assert f"at most {flops:.2g} floating" in report and "kept: 1" in report
     assert estimate.rows_of("mood", "own", params) == ROWS
     assert estimate.rows_of("rte", "smoke", params) == 1_000
     assert estimate.text_bytes(params, "smoke") == Path("text/a.txt").stat().st_size

@@ -72,8 +72,12 @@ def test_new_text_and_task_pass_the_check(
     assert capsys.readouterr().err == ""
     params = load()
     assert params.models["my-corpus"].encoder == params.encoders["mini"]
-    own = params.tasks["my-corpus"].tasks["my_corpus"]
-    assert (own.a, own.label, own.labels) == ("review", "label", ("false", "true"))
+    review = params.tasks["my-corpus"].tasks["my_corpus"]
+    assert (review.a, review.label, review.labels) == (
+        "review",
+        "label",
+        ("false", "true"),
+    )
     after = Path("params.yaml").read_text()
     rest = iter(after.splitlines())
     assert all(line in rest for line in before.splitlines()), "every line, in its order"

@@ -174,16 +174,16 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
     }
     process = start(ready, "--nproc-per-node", "2")
     workers = kill_second(process, ready / "runs" / "pretrain", "*/metrics.jsonl")
-    said = process.communicate(timeout=120)[1]
+    error = process.communicate(timeout=120)[1]
     assert (
-        process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in said
-    ), said
+        process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in error
+    ), error
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
     meet = ("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
     for agent in [start(ready, *meet) for _ in range(2)]:
-        said = agent.communicate(timeout=240)[1]
-        assert agent.returncode == 0, said
+        error = agent.communicate(timeout=240)[1]
+        assert agent.returncode == 0, error
     model = ready / "build/models/smoke"
     assert read_json(model / "results.json")["step"] == 60 and (model / "generator").is_dir()
 
@@ -205,9 +205,9 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(
         lambda: list(ready.glob("runs/pretrain/*/step-5")) or process.poll() is not None, seconds=60
     )
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == (0 if ignored else 75), said
-    assert ignored or f"stopped by signal {int(number)}" in said or "run the same command" in said
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == (0 if ignored else 75), error
+    assert ignored or f"stopped by signal {int(number)}" in error or "run the same command" in error
 
 
 def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
@@ -219,8 +219,8 @@ def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
     )
     for member in (process, *workers_of(process)):
         member.send_signal(signal.SIGUSR1)
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 75 and "Traceback" not in said, said
+    error = process.communicate(timeout=120)[1]
+    assert process.returncode == 75 and "Traceback" not in error, error
 
 
 @pytest.fixture
@@ -232,8 +232,8 @@ def silent() -> Iterator[str]:
 
 def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: str) -> None:
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 69 and said.splitlines()[-1] == (
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 69 and error.splitlines()[-1] == (
         f"error: {silent}: something else than this program answers there; give another port"
     )
 
@@ -252,18 +252,19 @@ def test_a_stop_while_machines_wait_for_each_other_works(
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", endpoint)
     time.sleep(8)
     process.send_signal(number)
-    said = process.communicate(timeout=15)[1]
-    assert process.returncode == 75 and "Traceback" not in said, said
+    error = process.communicate(timeout=15)[1]
+    assert process.returncode == 75 and "Traceback" not in error, error
 
 
 @pytest.mark.slow
 def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(ready: Path) -> None:
     three = start(ready, "--max-restarts", "1", "--nproc-per-node", "3")
-    said = three.communicate(timeout=240)[1]
+    error = three.communicate(timeout=240)[1]
     assert (
-        three.returncode == 64 and said.count("error: pretrain.batch: is 8, which 3 processes") == 1
-    ), said
+        three.returncode == 64
+        and error.count("error: pretrain.batch: is 8, which 3 processes") == 1
+    ), error
     process = start(ready, "--max-restarts", "1", "--nproc-per-node", "2")
     kill_second(process, ready / "runs" / "pretrain", "*/step-5")
-    said = process.communicate(timeout=240)[1]
-    assert process.returncode == 0 and "resuming at step" in said, said
+    error = process.communicate(timeout=240)[1]
+    assert process.returncode == 0 and "resuming at step" in error, error

@@ -38,8 +38,8 @@ def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield key, schema
         for name, inner in schema.items():
             if name in {"properties", "$defs"}:
-                for each, within in inner.items():
-                    yield from numbers(within, each)
+                for name_within, within in inner.items():
+                    yield from numbers(within, name_within)
             else:
                 yield from numbers(inner, key)
     elif isinstance(schema, list):

@@ -66,8 +66,8 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
             )
         assert counts[1] == pytest.approx(counts[0], rel=0.02)
         ours, theirs = models[f"modern-{paper}"], models[paper]
-        whole = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
-        assert (whole, ours.generator, ours.tokens) == (
+        pretrain = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
+        assert (pretrain, ours.generator, ours.tokens) == (
             theirs.pretrain,
             theirs.generator,
             theirs.tokens,
@@ -83,7 +83,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -
     title, is none.
     """
 
-    def told(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
+    def digest_of(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
         values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
         values["protocols"]["tiny"]["finetune"] = ablation
@@ -92,14 +92,14 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -
         return settings_digest("table5", load(tmp_path / "params.yaml"))
 
     stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
-    written_out = told(three | {"tasks": stsb})
+    written_out = digest_of(three | {"tasks": stsb})
     assert (
         written_out
-        == told({}, **three, tasks=stsb)
-        == told(three, tasks=stsb | {"wnli": {"epochs": 9}})
+        == digest_of({}, **three, tasks=stsb)
+        == digest_of(three, tasks=stsb | {"wnli": {"epochs": 9}})
     )
-    assert written_out == told({}, "Another", **three, tasks=stsb)
-    assert written_out != told({}, tasks=stsb)
+    assert written_out == digest_of({}, "Another", **three, tasks=stsb)
+    assert written_out != digest_of({}, tasks=stsb)
 
 
 def overridden(text: str, override: str, tmp_path: Path) -> str:

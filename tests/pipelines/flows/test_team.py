@@ -25,7 +25,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(
 ) -> None:
     from pipelines.flows.team import team
 
-    asked: list[tuple[str, str, str]] = []
+    handed_out: list[tuple[str, str, str]] = []
     keys: set[str] = set()
     bad: set[str] = set()
 
@@ -34,38 +34,38 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(
     ) -> FlowRun:
         assert name == "part/electra" and parameters["model"] == "smoke"
         assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
-        asked.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
+        handed_out.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
         keys.add(idempotency_key)
         state = Failed(message="no") if parameters["stages"][0] in bad else Completed()
         return FlowRun(flow_id=uuid.uuid4(), state=state)
 
     monkeypatch.setattr(module, "run_deployment", elsewhere)
     monkeypatch.setattr(workspace, "resolve", lambda commit: "")
-    whole = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
-    assert team("smoke") == [*whole, "report"]
+    trained = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
+    assert team("smoke") == [*trained, "report"]
     parts = {
         (stage, "cpu")
-        for stage in ("tokens@smoke", "tasks@smoke", *whole, ",".join([*whole, "report"]))
+        for stage in ("tokens@smoke", "tasks@smoke", *trained, ",".join([*trained, "report"]))
     }
-    assert {(stages, queue) for stages, _, queue in asked} == parts and len(asked) == len(
+    assert {(stages, queue) for stages, _, queue in handed_out} == parts and len(handed_out) == len(
         parts
     ) == len(keys)
-    order = [stages for stages, _, _ in asked]
+    order = [stages for stages, _, _ in handed_out]
     assert order.index("tokens@smoke") < order.index("pretrain@smoke") < order.index("glue@smoke")
-    assert [stages for stages, part, _ in asked if not part] == [order[-1]], (
+    assert [stages for stages, part, _ in handed_out if not part] == [order[-1]], (
         "the last part's results are the run's"
     )
 
-    asked.clear()
+    handed_out.clear()
     bad |= {"glue@smoke"}
     with pytest.raises(StageFailed, match="1 of 5 parts failed: glue@smoke"):
         team("smoke")
-    assert asked[-1] == ("pretrain@smoke,squad@smoke,ablation@a,ablation@b", "", "cpu")
+    assert handed_out[-1] == ("pretrain@smoke,squad@smoke,ablation@a,ablation@b", "", "cpu")
     bad |= {"pretrain@smoke", "tasks@smoke"}
-    asked.clear()
+    handed_out.clear()
     with pytest.raises(StageFailed, match="5 of 5 parts failed"):
         team("smoke")
-    assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in asked}
+    assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in handed_out}
 
 
 @pytest.mark.parametrize(("code", "waits"), [(500, True), (404, False)])
@@ -101,4 +101,4 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch: pytest.Monkey
 def test_a_part_that_dies_too_often_or_is_left_alone_is_over() -> None:
     long_ago = Crashed(timestamp=now("UTC") - timedelta(hours=1))
     over = [(Crashed(), 1), (Crashed(), 6), (long_ago, 1), (Running(), 6), (Failed(), 1)]
-    assert [module.has_ended(run_in(*each)) for each in over] == [False, True, True, False, True]
+    assert [module.has_ended(run_in(*case)) for case in over] == [False, True, True, False, True]

@@ -98,8 +98,8 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
 
     stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
     assert workflow("smoke") == dict.fromkeys(stages, "ran")
-    made = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
-    assert dvc.calls == made, "a task for each stage of DVC, inputs first"
+    order = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
+    assert dvc.calls == order, "a task for each stage of DVC, inputs first"
     pages = artifacts()
     first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
     assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
@@ -107,7 +107,7 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
     dvc.failures = {"ablation@a": [StageFailed("ablation@a: no arm", 65)]}
     with pytest.raises(StageFailed, match="no arm"):
         workflow("smoke")
-    assert dvc.calls == made[:-1], "no report of what is not complete"
+    assert dvc.calls == order[:-1], "no report of what is not complete"
 
 
 @pytest.mark.slow

@@ -47,11 +47,11 @@ def test_ranges_hold_the_same_documents(
     units = units_of(tmp_path, path, **settings)
     assert len(units) > 8 and sum(unit.bytes for unit in units) == path.stat().st_size
     items = [item for unit in units for item in unit.read()]
-    whole = read(path, **settings)
-    assert texts(items) == texts(whole)
+    expected = read(path, **settings)
+    assert texts(items) == texts(expected)
     if name != "a.txt":  # whose documents are named by their range
-        assert items == whole
-    assert len(set(texts(whole))) > 290 and len(whole) >= 300
+        assert items == expected
+    assert len(set(texts(expected))) > 290 and len(expected) >= 300
 
 
 def items_of(tmp_path: Path, path: Path) -> list[Any]:
@@ -112,11 +112,11 @@ def test_damaged_notes_are_not_believed(
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
     (notes,) = tmp_path.glob("survey-*")
-    whole = notes.read_text()
-    notes.write_text(whole.replace(old, new, 1) if new else "")
+    expected = notes.read_text()
+    notes.write_text(expected.replace(old, new, 1) if new else "")
     assert units_of(tmp_path, path) == first
     assert "what they spared is done again" in capsys.readouterr().err
-    assert notes.read_text() == whole
+    assert notes.read_text() == expected
 
 
 def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:

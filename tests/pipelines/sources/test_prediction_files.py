@@ -52,8 +52,8 @@ def test_files_are_scored_as_runs_are(tmp_path):
         {"id": "b", "answers": [], "impossible": True, **context},
     ]
     (tmp_path / "p.json").write_text(json.dumps({"a": "cat", "b": ""}))
-    found = score(SQUAD_2, questions, read_predictions(tmp_path / "p.json"), tmp_path)
-    assert found["exact"] == found["f1"] == found["HasAns_f1"] == found["NoAns_exact"] == 100.0
+    scores = score(SQUAD_2, questions, read_predictions(tmp_path / "p.json"), tmp_path)
+    assert scores["exact"] == scores["f1"] == scores["HasAns_f1"] == scores["NoAns_exact"] == 100.0
     with pytest.raises(BadInput, match="answers 3 to a; expected text"):
         score(SQUAD_2, questions, {"a": 3, "b": ""}, tmp_path)
 

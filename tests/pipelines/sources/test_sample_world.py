@@ -45,8 +45,8 @@ def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
     world = build(1)
     for i in range(300):
         report = articles.report(world, articles.stream(1, "article", i))
-        told, again = report[: len(report) // 2], report[len(report) // 2 :]
-        assert len(report) in {4, 6} and not set(told) & set(again)  # two or three facts twice
+        first, again = report[: len(report) // 2], report[len(report) // 2 :]
+        assert len(report) in {4, 6} and not set(first) & set(again)  # two or three facts twice
         assert articles.length(" ".join(report)) <= articles.ROOM
         review = articles.review(world, articles.stream(1, "article", i))
         plain = set().union(
@@ -65,14 +65,14 @@ def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
     texts = [
         json.loads(line)["text"] for line in (tmp_path / "articles.jsonl").read_text().splitlines()
     ]
-    asked = list(sample_world.held_out(1))
-    assert len(asked) == 10 * 500 + 2 * 390  # MNLI has two splits of each kind
-    assert said_whole(asked, texts) == []
+    questions = list(sample_world.held_out(1))
+    assert len(questions) == 10 * 500 + 2 * 390  # MNLI has two splits of each kind
+    assert repeated_rows(questions, texts) == []
     plain = articles.documents(build(1), 1, sample_world.ARTICLES)
-    assert len(said_whole(asked, [document["text"] for document in plain])) > 300
+    assert len(repeated_rows(questions, [document["text"] for document in plain])) > 300
 
 
-def said_whole(rows: list[str], texts: list[str]) -> list[str]:
+def repeated_rows(rows: list[str], texts: list[str]) -> list[str]:
     """The rows all of whose sentences stand in one of the texts."""
     where: dict[str, set[int]] = {}
     for number, text in enumerate(texts):
@@ -99,9 +99,12 @@ def test_texts_beings_and_words_of_dev_rows_occur_in_no_training_row(tasks: Path
     for task, splits in SPLITS.items():
         known = {text for a, b, _ in glue.rows(1, task, "train") for text in (a, b) if text}
         for split in splits:
-            said = words((tasks / "glue" / task / f"{split}.tsv").read_text()) - {"train", "index"}
-            assert said & (trained if split == "train" else other), (task, split)
-            assert not said & (other if split == "train" else trained), (task, split)
+            vocabulary = words((tasks / "glue" / task / f"{split}.tsv").read_text()) - {
+                "train",
+                "index",
+            }
+            assert vocabulary & (trained if split == "train" else other), (task, split)
+            assert not vocabulary & (other if split == "train" else trained), (task, split)
             if split != "train":
                 assert not known & {
                     text for a, b, _ in glue.rows(1, task, split) for text in (a, b)
@@ -135,13 +138,13 @@ def test_glue_is_balanced_and_has_the_official_columns(tasks: Path, task: str) -
 def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str) -> None:
     for split in ("train", "dev"):
         data = json.loads((tasks / "squad" / f"{split}-v{version}.json").read_text())["data"]
-        asked = [
+        questions = [
             (paragraph["context"], row)
-            for each in data
-            for paragraph in each["paragraphs"]
+            for article in data
+            for paragraph in article["paragraphs"]
             for row in paragraph["qas"]
         ]
-        for context, question in asked:
+        for context, question in questions:
             for answer in question["answers"]:
                 start, text = answer["answer_start"], answer["text"]
                 assert (
@@ -149,6 +152,6 @@ def test_squad_answers_stand_in_their_contexts(tasks: Path, version: str) -> Non
                     and not (context + " ")[start + len(text)].isalpha()
                 )
             assert question.get("is_impossible", False) == (not question["answers"])
-        impossible = sum(not question["answers"] for _, question in asked)
-        assert len({question["id"] for _, question in asked}) == len(asked) >= 300
-        assert (0.25 < impossible / len(asked) < 0.5) if version == "2.0" else impossible == 0
+        impossible = sum(not question["answers"] for _, question in questions)
+        assert len({question["id"] for _, question in questions}) == len(questions) >= 300
+        assert (0.25 < impossible / len(questions) < 0.5) if version == "2.0" else impossible == 0

@@ -119,8 +119,8 @@ def test_an_offset_may_count_bytes_or_utf16_units(tmp_path: Path, text: str, uni
         start = len(context[:place].encode(unit)) // units[unit]
     if unit in {"text", "float"}:
         start = str(place) if unit == "text" else float(place)
-    asked = question(answers=[{"text": text, "answer_start": start}])
-    (row,) = read(tmp_path, asked, context=context)
+    row_in = question(answers=[{"text": text, "answer_start": start}])
+    (row,) = read(tmp_path, row_in, context=context)
     assert row["answers"] == [{"text": text, "start": place}]
 
 

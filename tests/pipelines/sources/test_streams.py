@@ -88,7 +88,7 @@ def test_a_pipe_is_read_the_same_way() -> None:
     ],
 )
 def test_a_western_encoding_is_named_where_it_is_plain(
-    tmp_path: Path, data: bytes, found: tuple[str, str]
+    tmp_path: Path, data: bytes, guess: tuple[str, str]
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    assert preflight.guess_encoding(tmp_path / "a.txt") == found
+    assert preflight.guess_encoding(tmp_path / "a.txt") == guess

@@ -111,8 +111,8 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, data = tmp_path / "a.xml.bz2", multistream(200)
-    whole = read(path, data)
-    assert len(whole) == 200 and all(isinstance(item, Document) for item in whole)
+    expected = read(path, data)
+    assert len(expected) == 200 and all(isinstance(item, Document) for item in expected)
     monkeypatch.setattr(documents, "RANGE_BYTES", 1500)
     monkeypatch.setattr(streams, "BLOCK", 200)
     source = LocalCorpus(kind="wikipedia", files=(str(path),))
@@ -122,7 +122,7 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(
 
     pieces = [piece for unit in units() for piece in unit.pieces]
     assert len(pieces) > 4 and sum(piece.size for piece in pieces) == len(data)
-    assert [item for unit in units() for item in unit.read()] == whole
+    assert [item for unit in units() for item in unit.read()] == expected
     path.write_bytes(bz2.compress(bz2.decompress(data)) + bz2.compress(b"BZh91AY&SY" * 300))
     assert len([piece for unit in units() for piece in unit.pieces]) == 1, (
         "no stream begins with a page"

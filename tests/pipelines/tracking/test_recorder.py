@@ -133,8 +133,8 @@ def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path,
     for rate in ("1", "2", "1"):
         events = [nested("mlm", rate=rate), metric(1, run="mlm", loss=float(rate))]
         assert send(tmp_path / "log", opening(), *events)
-    found = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "mlm"]
-    pairs = sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in found)
+    children = [run for run in store[0].search_runs([store[1]]) if run.info.run_name == "mlm"]
+    pairs = sorted((run.data.params["rate"], run.data.metrics["loss"]) for run in children)
     assert pairs == [("1", 1.0), ("2", 2.0)], "and back"
     assert capsys.readouterr().err == ""
 

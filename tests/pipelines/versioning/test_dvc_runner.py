@@ -162,12 +162,12 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_a_stage_runs_then_is_cached(small: Path) -> None:
-    said: list[str] = []
-    outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), said.append)
+    logged: list[str] = []
+    outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
-    assert "hello" in "\n".join(said)
+    assert "hello" in "\n".join(logged)
     assert (small / "out").read_text() == "down\n"
-    assert dvc_runner.repro("good", Place(small), said.append).ran == []
+    assert dvc_runner.repro("good", Place(small), logged.append).ran == []
 
 
 def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:

@@ -27,8 +27,8 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
         ran.append(repro(TARGET, place).ran)
         dvc_store.push(TARGET, place, print)
     assert "corpus@smoke" in ran[0] and "corpus@smoke" not in ran[1]
-    made = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
-    assert made[0] == made[1] and len(made[0]) > 2
+    files = [files_of(tmp_path / name / "build/corpus/smoke") for name in ("first", "second")]
+    assert files[0] == files[1] and len(files[0]) > 2
     elsewhere = {"AWS_SECRET_ACCESS_KEY": "", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     with pytest.raises(StageFailed, match=f"store {TARGET}"):
         dvc_store.push(TARGET, place.also(elsewhere), print)
@@ -39,7 +39,7 @@ def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path: Path) -> 
     place = place_of(tmp_path / "project", "../../store")
     folder = place.folder
     repro(TARGET, place)
-    made = files_of(folder / "build/corpus/smoke")
+    files = files_of(folder / "build/corpus/smoke")
     locked = (folder / "pipelines/dvc.lock").read_text()
     for path in (".dvc/cache", "build", "runs"):
         shutil.rmtree(folder / path)
@@ -52,7 +52,7 @@ def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path: Path) -> 
     )
     dvc_store.forget_missing(place, print)
     repro(TARGET, place)
-    assert files_of(folder / "build/corpus/smoke") == made != {}
+    assert files_of(folder / "build/corpus/smoke") == files != {}
     dvc_store.push(TARGET, place, print)
     shutil.rmtree(folder / ".dvc/cache")
     logged.clear()

@@ -29,9 +29,9 @@ def entry(name: str, number: int) -> str:
 )
 def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
     texts = [
-        HEAD + "".join(entry(*each) for each in stages.items()) for stages in (base, ours, theirs)
+        HEAD + "".join(entry(*stage) for stage in stages.items()) for stages in (base, ours, theirs)
     ]
-    assert merge(*texts) == HEAD + "".join(entry(*each) for each in merged.items())
+    assert merge(*texts) == HEAD + "".join(entry(*stage) for stage in merged.items())
     if not base:
         assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
 

@@ -181,7 +181,7 @@ def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
     machines: tuple[Path, Path], on: On
 ) -> None:
     on(machines[0])
-    own: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "corpora": {
             "mine": {
                 "sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}
@@ -198,12 +198,12 @@ def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
             "smoke": {"pretrain": {"steps": 10}},
         },
     }
-    request = Request.read("mine", "HEAD", own)
+    request = Request.read("mine", "HEAD", settings)
     assert str(request).endswith(" more") and len(str(request)) < 150, "a title"
     with workspace.opened(request, print) as place:
         values = read(place.folder / "params.yaml")
-        assert {section: values[section]["mine"] for section in own} == {
-            name: own[name]["mine"] for name in own
+        assert {section: values[section]["mine"] for section in settings} == {
+            name: settings[name]["mine"] for name in settings
         }
         assert values["models"]["smoke"]["pretrain"]["steps"] == 10
         assert workspace.params(place, "mine")["pretrain"]["steps"] == 9
@@ -279,7 +279,7 @@ def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(
 
 def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: On) -> None:
     on(machines[1])
-    request, said = Request.read("smoke", "HEAD", {}), list[str]()
+    request, logged = Request.read("smoke", "HEAD", {}), list[str]()
     held, go = threading.Event(), threading.Event()
 
     def first() -> None:
@@ -291,10 +291,12 @@ def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: O
     thread.start()
     assert held.wait(20)
     threading.Timer(0.5, go.set).start()
-    with workspace.opened(request, said.append) as place:
+    with workspace.opened(request, logged.append) as place:
         assert (place.folder / "params.yaml").is_file()
     thread.join()
-    assert len(said) == 1 and "waits for the same run" in said[0] and "in use by pid" in said[0]
+    assert (
+        len(logged) == 1 and "waits for the same run" in logged[0] and "in use by pid" in logged[0]
+    )
     assert not place.folder.exists()
 
 
