@@ -86,8 +86,6 @@ def test_mistake_names_its_key(values, expected) -> None:
         (ARMS, "arms: {}", "at least one arm"),
         ("tokens: smoke, data", "tokens: absent, data", "ablations.a.base.tokens"),
         ("base: {model: smoke, ", "base: {", "ablations.a.base.model: is missing"),
-        ("base: {model: smoke, ", "model: smoke, base: {", "ablations.a.model: no such setting"),
-        ("protocol: {}", "protocol: {sedes: 2}", "a.protocol.sedes: no such setting; did you mean"),
         ("protocol: {}", "protocol: {common: {pretrain.clip: 0}}", "a.arms.one.pretrain.clip: is"),
         (
             "protocol: {}",

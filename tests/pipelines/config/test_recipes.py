@@ -56,20 +56,8 @@ def test_squad_has_its_own_section():
             {"defaults": {"learningrate": 1}},
             r"finetune\.defaults\.learningrate: no such setting.*learning_rate",
         ),
-        (
-            {"tasks": {"rte": {"epochs": "ten"}}},
-            r"finetune\.tasks\.rte\.epochs: is 'ten', should be a valid number",
-        ),
         ({"defaults": {"seeds": [1, 1]}}, r"finetune\.defaults\.seeds"),
-        (
-            {"defaults": {"layer_decay_exponent": "publishd"}},
-            "is 'publishd', should be 'published' or 'plain'",
-        ),
         ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
-        (
-            {"defaults": {"fresh_layers": 3}},
-            r"finetune\.defaults\.fresh_layers: is 3, should be 0, 1 or 2",
-        ),
         (
             {"tasks": {"wnli": {"pooling": "min"}}},
             r"finetune\.tasks\.wnli\.pooling: is 'min', should be 'cls', 'mean', 'max', 'pair'",

@@ -29,10 +29,8 @@ def test_the_shipped_settings_are_valid() -> None:
     "path",
     [
         "modles",
-        "models.tiny.encodr",
         "models.tiny.pretrain.step",
         "ablations.table5.base.modle",
-        "run.model",
     ],
 )
 def test_a_misspelt_key_is_not_valid(path: str) -> None:

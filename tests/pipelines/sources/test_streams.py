@@ -75,7 +75,7 @@ def test_a_pipe_is_read_the_same_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "found"),
+    ("data", "guess"),
     [
         ("Früh übt sich, wer ein Meister werden will.".encode("latin-1"), ("latin-1", "Früh")),
         ("It’s “plain” English – or is it?".encode("cp1252"), ("cp1252", "It’s")),
