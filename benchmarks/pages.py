@@ -24,7 +24,7 @@ from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
 from pipelines.cli import cost as cost_of
-from pipelines.config.params import Params, load
+from pipelines.config.params import ModelConfig, Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
@@ -299,9 +299,9 @@ def gpu_hour() -> str:
     """Return the share of ELECTRA-Small's pre-training that an H100 does in an hour, with the
     paper's scores for similar shares.
     """
-    config = params().models["small"].electra()
-    vocab_size = cost_of.vocabulary(params().tokens[params().models["small"].tokens].tokenizer)
-    flops = training_flops(config, vocab_size, "matmul")
+    small = params().models["small"]
+    config = small.electra()
+    flops = training_flops(config, vocabulary(small), "matmul")
     card = cost_of.CARDS["h100"]
     most, least = (
         3600 * card.flops * share / flops
@@ -376,7 +376,13 @@ def attacks() -> str:
 
 @functools.cache
 def params() -> Params:
+    """Return the shipped settings."""
     return load(ROOT / "params.yaml")
+
+
+def vocabulary(model: ModelConfig) -> int:
+    """Return the vocabulary size of a model."""
+    return cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
 
 
 def cost() -> str:
@@ -387,8 +393,9 @@ def cost() -> str:
         "|---" * (2 + len(cards)) + "|",
     ]
     for name in ("small", "base", "large"):
-        config = params().models[name].electra()
-        vocab_size = cost_of.vocabulary(params().tokens[params().models[name].tokens].tokenizer)
+        model = params().models[name]
+        config = model.electra()
+        vocab_size = vocabulary(model)
         memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
@@ -425,18 +432,16 @@ def paper_flops(name: str, changes: dict[str, Any]) -> tuple[float, int]:
     """
     if ablation := params().ablations.get(name):
         model = params().models[ablation.base.model]
-        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
-        configs = [arm.config for arm in plan_arms(name, params(), vocab_size)]
+        configs = [arm.config for arm in plan_arms(name, params(), vocabulary(model))]
     else:
         model = params().models[name]
-        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
         config = model.electra()
         for key, value in changes.items():
             section, _, field = key.partition(".")
             changed = dataclasses.replace(getattr(config, section), **{field: value})
             config = dataclasses.replace(config, **{section: changed})
         configs = [config]
-    flops = sum(training_flops(config, vocab_size, "matmul") for config in configs)
+    flops = sum(training_flops(config, vocabulary(model), "matmul") for config in configs)
     return flops, model.encoder.hidden
 
 
