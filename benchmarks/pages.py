@@ -257,7 +257,7 @@ def real_text_sentence() -> str:
     scratch, electra, mlm = (f"{arms[arm]['mean']:.1f}" for arm in ("scratch", "electra", "mlm"))
     return (
         f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); "
-        f"a modern encoder has {modern['scratch']['mean']:.1f} without any pre-training"
+        f"a modern encoder scores {modern['scratch']['mean']:.1f} without any pre-training"
     )
 
 
@@ -309,9 +309,8 @@ def gpu_hour() -> str:
     )
     scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
     near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    return (
-        f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
-    )
+    share = f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s pre-training"
+    return f"{share}, and the paper reports {' and '.join(near)}"
 
 
 def blimp() -> str:
@@ -329,7 +328,9 @@ def claims() -> str:
     came_out = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == "came out"]
     reversed_ones = sum(row["here"] == "reversed" for row in rows)
     none = "none is" if not reversed_ones else f"{reversed_ones} are"
-    counts = f"{len(came_out)} of {len(rows)} comparisons came out and {none} reversed"
+    counts = (
+        f"{len(came_out)} of {len(rows)} comparisons came out as in the paper and {none} reversed"
+    )
     return f"{counts}: {', '.join(came_out)}"
 
 
