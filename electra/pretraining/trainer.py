@@ -156,7 +156,8 @@ def pretrain(
 
         def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
             state.check_shapes(groups)
-            step, stage = progress["step"], progress["stage"]
+            step: int = progress["step"]
+            stage: str = progress["stage"]
             if step >= steps or stage != stage_of(config, step, steps):
                 raise BadInput(
                     f"{run}: cannot go on at step {step:,} ({stage}) of {steps:,}: change the steps"
@@ -251,7 +252,7 @@ def pretrain(
             return numbers["loss"]
 
         def evaluate_held_out(done: int) -> None:
-            """Add the metrics of stack-out rows, and the mean training loss since the last call, to
+            """Add the metrics of held-out rows, and the mean training loss since the last call, to
             the history.
             """
             nonlocal logged_step, logged_at, evaluated_at, warned
