@@ -146,5 +146,5 @@ def test_nothing_can_execute_data() -> None:
 def test_differences_between_encoders_are_methods_of_theirs() -> None:
     for name in PRODUCT:
         text = Path(ROOT / name).read_text(encoding="utf-8")
-        asked = re.search(r"isinstance\([^)]*\b(Modern|EncoderConfig)", text)
+        asked = re.search(r"isinstance\([^)]*\b(ModernBert|BertConfig)", text)
         assert not asked or name.endswith("/hf_names.py"), name  # which knows both formats

@@ -31,7 +31,14 @@ from electra.config import Settings
 from electra.data.byte_level import spell_as_wordpiece
 from electra.data.word_cache import CONTINUATION, WordCache
 from electra.errors import BadInput, shown
-from electra.files import dump_json, read_object, readable, sha256_bytes, write_atomic, write_json
+from electra.files import (
+    dump_json,
+    read_errors,
+    read_object,
+    sha256_bytes,
+    write_atomic,
+    write_json,
+)
 
 UNK = "[UNK]"
 CLS = "[CLS]"
@@ -266,7 +273,7 @@ def _belongs_to_letter(character: str) -> bool:
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
 
-def _reader_of(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> tokenizers.Tokenizer:
+def _reader_of(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
     """Return the tokenizer that reads text: only the five special tokens are text themselves, and
     byte-level a word's span begins behind its space.
 
@@ -531,7 +538,7 @@ def load(
 
 def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
     """Read a tokenizer.json under other options for letters, and a normal form if it has none."""
-    with readable(file):
+    with read_errors(file):
         data = file.read_bytes()
     try:
         values = json.loads(data)
@@ -548,7 +555,7 @@ def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
 
 def _read_vocab(path: Path) -> list[str]:
     """Read one piece a line; the line's number is its id."""
-    with readable(path):
+    with read_errors(path):
         data = path.read_bytes()
     try:
         text = data.decode("utf-8")

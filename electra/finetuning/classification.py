@@ -32,7 +32,7 @@ from electra.finetuning.task_kind import (
     require_texts,
 )
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, POOLED, TASK
 
@@ -70,7 +70,7 @@ class Classification(TaskKind):
                 f"{where}: has the label {label!r}; expected one of {', '.join(self.task.labels)}"
             )
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:

@@ -28,7 +28,7 @@ from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import rounded
 from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, PublishedTags, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, POOLED
 
@@ -60,7 +60,7 @@ class Tagging(TaskKind):
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         check_tags(row, self.task, where, labelled=labelled)
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
         for key, expected in (("pooling", "cls"), ("head_layers", "last")):
             value = getattr(config, key)

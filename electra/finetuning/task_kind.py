@@ -25,7 +25,7 @@ from electra.files import encodes
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, ModelFolder
 from electra.storage.tensors import Tensors, fill, read_tensors
@@ -148,7 +148,7 @@ class TaskKind(ABC):
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         """Raise BadInput if a row of a split is malformed."""
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
             raise BadConfig(

@@ -192,15 +192,13 @@ class FinetuneConfig(Settings):
     batch: Count = 32
     length: Length = 128
     # Transformer layers of new weights between the encoder and the head
-    fresh_layers: Literal[0, 1, 2] = 0
+    new_layers: Literal[0, 1, 2] = 0
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
     # of the last layer, or of the embeddings and all layers end to end
     head_layers: Layers = "last"
     dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
     head_dropout: BelowOne = 0.1
-    # over the batch; summed, the clip is nearly always active
-    loss: Literal["summed", "mean"] = "summed"
-    clip: Positive = 1.0
+    max_grad_norm: Positive = 1.0  # of the batch's summed loss, so it nearly always clips
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6  # outside the square root

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import AnyEncoderConfig, EncoderConfig
+from electra.nn.config import BertConfig, EncoderConfig
 
 
 class Table(nn.Embedding):
@@ -41,7 +41,7 @@ class Embeddings(nn.Module):
     deltas: ClassVar[tuple[str, ...]] = ()
     word: nn.Embedding
 
-    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
+    def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
         self.word = Table(vocab_size, config.embedding)
         self.position = Table(config.positions, config.embedding)
@@ -87,7 +87,7 @@ class DisentangledEmbeddings(Embeddings):
 
     deltas = ("word", "position")
 
-    def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
+    def __init__(self, config: BertConfig, base: Embeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
         # in a list, so that the generator's parameters are not registered here a second time
         self.base = [base]
@@ -111,7 +111,7 @@ class DisentangledEmbeddings(Embeddings):
 class Attention(nn.Module):
     """Multi-head self-attention with dropout on the attention probabilities."""
 
-    def __init__(self, config: AnyEncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
@@ -164,7 +164,7 @@ class EncoderLayer(nn.Module):
 class BertLayer(EncoderLayer):
     """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
 
-    def __init__(self, config: EncoderConfig, index: int = 0) -> None:
+    def __init__(self, config: BertConfig, index: int = 0) -> None:
         super().__init__()
         self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
     layer_class: ClassVar[type[Any]] = BertLayer
 
     def __init__(
-        self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
+        self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
     ) -> None:
         super().__init__()
         self.config = config
@@ -251,7 +251,7 @@ class Encoder(nn.Module):
         return [(mask,)] * len(self.layers)
 
 
-def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
+def initialise(module: nn.Module, config: EncoderConfig) -> None:
     """Set every initial value of a network, in place, from torch's global generator.
 
     | tensor | published value (electra: modeling.py, optimisation scripts) |

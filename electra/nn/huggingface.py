@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 from electra.errors import BadInput, CorruptFile, shown
-from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
-from electra.nn.config import AnyEncoderConfig
+from electra.files import AGAIN, atomic_folder, read_errors, read_object, write_atomic, write_json
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import (
@@ -81,7 +81,7 @@ class ModelFolder:
         return str(names[0]) if isinstance(names, list) and names else ""
 
     @cached_property
-    def encoder_settings(self) -> tuple[AnyEncoderConfig, int]:
+    def encoder_settings(self) -> tuple[EncoderConfig, int]:
         """Encoder settings and vocabulary size of config.json."""
         return config_of(self.config_json, self.path / CONFIG)
 
@@ -156,7 +156,7 @@ def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
     return open_folder(folder).encoder(dropout)
 
 
-def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
+def read_config(folder: Path) -> tuple[EncoderConfig, int]:
     """Return encoder settings and vocabulary size of a folder, which is verified first."""
     return open_folder(folder).encoder_settings
 
@@ -217,7 +217,7 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
                 raise CorruptFile(f"{folder / name}: is not in {MANIFEST}; move it away, or {do}")
     hashes = {}
     for name in present:
-        with readable(folder / name, do):
+        with read_errors(folder / name, do):
             hashes[name] = sha256_once(folder / name)
     return hashes
 
@@ -361,9 +361,7 @@ def load_network(
         fill(nn.ModuleDict(extras), beside, path / EXTRAS, DO)
 
 
-def _require_same_computation(
-    config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path
-) -> None:
+def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, where: Path) -> None:
     """Raise BadInput if two encoders compute something else with the same weights."""
     if config.kind != expected.kind:
         raise BadInput(
@@ -376,7 +374,7 @@ def _require_same_computation(
             raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}")
 
 
-def _used(config: AnyEncoderConfig) -> dict[str, Any]:
+def _used(config: EncoderConfig) -> dict[str, Any]:
     """Return the settings of `_ALIKE`, less what no layer of this many uses."""
     values = {name: getattr(config, name) for name in _ALIKE if hasattr(config, name)}
     if "global_every" in values:

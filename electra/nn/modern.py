@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.nn.encoder import Attention, Embeddings, Encoder, EncoderLayer, Table
 
 
@@ -32,7 +32,7 @@ class ModernEmbeddings(Embeddings):
     (E, H).
     """
 
-    def __init__(self, config: ModernConfig, vocab_size: int) -> None:
+    def __init__(self, config: ModernBertConfig, vocab_size: int) -> None:
         nn.Module.__init__(self)
         self.word = Table(vocab_size, config.embedding)
         same = config.embedding == config.hidden
@@ -97,7 +97,7 @@ class DisentangledModern(ModernEmbeddings):
 
     deltas = ("word",)
 
-    def __init__(self, config: ModernConfig, base: ModernEmbeddings) -> None:
+    def __init__(self, config: ModernBertConfig, base: ModernEmbeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
         # in a list, so that the generator's parameters are not registered here a second time
         self.base = [base]
@@ -123,7 +123,7 @@ class ModernLayer(EncoderLayer):
     layers would be lost in bf16.
     """
 
-    def __init__(self, config: ModernConfig, index: int) -> None:
+    def __init__(self, config: ModernBertConfig, index: int) -> None:
         super().__init__()
         self.sees_all = index % config.global_every == 0  # the whole row; else a window of it
         norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
@@ -152,10 +152,10 @@ class ModernEncoder(Encoder):
     embeddings_class = ModernEmbeddings
     disentangled_class = DisentangledModern
     layer_class = ModernLayer
-    config: ModernConfig
+    config: ModernBertConfig
 
     def __init__(
-        self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None
+        self, config: ModernBertConfig, vocab_size: int, embeddings: Embeddings | None = None
     ) -> None:
         super().__init__(config, vocab_size, embeddings)
         self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)

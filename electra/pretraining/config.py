@@ -25,7 +25,7 @@ from electra.config import (
     require,
 )
 from electra.errors import BadConfig
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class GeneratorConfig(Settings):
     width: Rate = 0.25
     depth: Rate = 1.0
 
-    def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
+    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """Return the generator's encoder: rounded width, heads of 64 where it allows, FFN 4 ×
         hidden (modern: scaled, in eights where the discriminator's is, for GPUs' matrix units).
 
@@ -141,7 +141,7 @@ class PhaseConfig(Settings):
 _ROUNDING = frozenset({"threads", "compile", "deterministic"})
 _SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
 _SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
-NO_BEARING = _ROUNDING | _SHOWN | _SAVED
+NOT_IN_FINGERPRINT = _ROUNDING | _SHOWN | _SAVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ class PretrainConfig(Settings):
     bias_correction: bool = False
     schedule: Literal["product", "warmup_stable_decay"] = "product"
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
-    clip: Positive = 1.0
+    max_grad_norm: Positive = 1.0
     # slices of a batch, one after the other; processes, and a CPU's threads, share them
     accumulate: Count = 1
     seed: Seed = 1
@@ -242,7 +242,7 @@ class ElectraConfig(Settings):
     pipelines use.
     """
 
-    encoder: AnyEncoderConfig
+    encoder: EncoderConfig
     pretrain: PretrainConfig
     generator: GeneratorConfig = GeneratorConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -310,9 +310,9 @@ class ElectraConfig(Settings):
         return steps // 2 if self.objective.training == "two_stage" else steps
 
 
-def of_config(config: ElectraConfig) -> dict[str, Any]:
+def fingerprinted_settings(config: ElectraConfig) -> dict[str, Any]:
     """Return the settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    for key in NO_BEARING:
+    for key in NOT_IN_FINGERPRINT:
         del values["pretrain"][key]
     return values

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from electra.errors import BadInput, CorruptFile, NonFinite
-from electra.files import readable
+from electra.files import read_errors
 
 Tensors = dict[str, Tensor]
 
@@ -41,7 +41,7 @@ def read_tensors(path: Path, do: str) -> Tensors:
     """Return the tensors of a safetensors file; `do` is what the user should do about one that is
     not whole.
     """
-    with readable(path, do):
+    with read_errors(path, do):
         try:
             return load_file(path)
         # KeyError: a type of number that torch has not

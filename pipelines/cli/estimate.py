@@ -12,7 +12,7 @@ import torch
 
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
@@ -158,7 +158,7 @@ def finetuning_flops(
     task: str,
     source: str,
     settings: FinetuneConfig,
-    encoder: AnyEncoderConfig,
+    encoder: EncoderConfig,
     vocab_size: int,
     params: Params,
 ) -> float:

@@ -100,10 +100,10 @@ class PaperRecipe(Recipe):
             runs_first = start is not None and start.start is None
             rule = "should be a task that is run as well and starts from no other; add it to `run`"
             require(runs_first, f"{key}.start: is {config.start!r}, {rule}")
-            same = start is not None and config.fresh_layers == start.fresh_layers
-            layers = f"is {config.fresh_layers}, should be {start.fresh_layers if start else 0}"
+            same = start is not None and config.new_layers == start.new_layers
+            layers = f"is {config.new_layers}, should be {start.new_layers if start else 0}"
             rule = f"{layers} as for {config.start}, whose encoder it starts from"
-            require(same, f"{key}.fresh_layers: {rule}")
+            require(same, f"{key}.new_layers: {rule}")
         return tuple(sorted(names, key=lambda name: configs[name].start is not None))
 
 

@@ -18,7 +18,7 @@ import torch
 
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.files import atomic_folder, read_json, readable, write_json, write_jsonl
+from electra.files import atomic_folder, read_errors, read_json, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
@@ -140,7 +140,7 @@ def check_inputs(job: Job) -> None:
     hashes = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
     hashes |= {job.model / name: sha256 for name, sha256 in job.files.items()}
     for path, expected in hashes.items():
-        with readable(path):
+        with read_errors(path):
             actual = sha256_once(path)
             if actual != expected:
                 fault = f"has sha256 {actual}; it had {expected} when the stage began"

@@ -34,10 +34,10 @@ from electra.errors import BadInput, CorruptFile
 from electra.files import (
     atomic_folder,
     lock_folder,
-    readable,
+    read_errors,
     remove,
-    room,
     sha256_file,
+    write_errors,
     write_json,
 )
 from electra.seeds import derive, permute
@@ -195,7 +195,7 @@ class SampleLines:
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """Yield the texts of a shard of documents, after its bytes were checked."""
     advice = again("corpus", path.parent.name)
-    with readable(path, advice):
+    with read_errors(path, advice):
         actual = sha256_once(path)
         if actual != sha256:
             raise CorruptFile(f"{path}: has sha256 {actual}; expected {sha256}; {advice}")
@@ -269,7 +269,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             if key[0] == config.lengths[0]:
                 total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
-    with room(folder), contextlib.ExitStack() as stack:
+    with write_errors(folder), contextlib.ExitStack() as stack:
         for writer in writers.values():
             stack.enter_context(writer)
         batch: list[str] = []

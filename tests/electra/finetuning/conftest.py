@@ -11,15 +11,15 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.classification import encode
 from electra.finetuning.tasks import GLUE
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from tests.electra.made_up_models import LETTERS, write_encoder
 
 WORDS = "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats near far in the is"
 WORDS = WORDS.split()
-CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
+CONFIG = BertConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
-MODERN = ModernConfig(
+MODERN = ModernBertConfig(
     kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, positions=64, window=6
 )
 

@@ -31,7 +31,7 @@ from electra.finetuning.tasks import (
     Task,
 )
 from electra.finetuning.training import read_outputs, train
-from electra.nn.factory import add_fresh_layers
+from electra.nn.factory import add_new_layers
 from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import harm
@@ -80,7 +80,7 @@ def make_kinds(model, tokenizer):
     """Yield each kind of fine-tuned network with its task, settings and rows."""
     for name, (task, fresh, head) in CLASSIFIERS.items():
         encoder = load_encoder(model, dropout=0.0)
-        add_fresh_layers(encoder, fresh, 1)
+        add_new_layers(encoder, fresh, 1)
         network = Classifier(encoder, len(GLUE[task].labels), 0.0, *head)
         torch.nn.init.normal_(network.head.bias)
         examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)

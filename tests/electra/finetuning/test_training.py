@@ -13,7 +13,7 @@ from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import count_steps, optimizer_for, read_outputs, train
-from electra.nn.factory import add_fresh_layers
+from electra.nn.factory import add_new_layers
 from electra.nn.huggingface import load_encoder
 
 from .conftest import glue_rows
@@ -113,8 +113,8 @@ def test_training_equals_the_published_rules_written_out(
 def test_each_layer_has_its_share_of_the_rate(modern_model):
     """New layers and the head have all of it."""
     network = Classifier(load_encoder(modern_model), 2, 0.0)
-    add_fresh_layers(network.encoder, 1, 1)
-    changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "fresh_layers": 1}
+    add_new_layers(network.encoder, 1, 1)
+    changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "new_layers": 1}
     groups = optimizer_for(network, dataclasses.replace(CONFIG, **changes)).param_groups
     share = {id(parameter): group["scale"] for group in groups for parameter in group["params"]}
     expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5}

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
@@ -17,15 +17,15 @@ from electra.pretraining.networks import Discriminator, Generator
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
 SHAPES = {
-    "small": EncoderConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
-    "one width": EncoderConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
-    "modern": ModernConfig(
+    "small": BertConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
+    "one width": BertConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
+    "modern": ModernBertConfig(
         kind="modern", layers=4, hidden=192, heads=3, ffn=288, embedding=192, window=8
     ),
-    "factorised": ModernConfig(
+    "factorised": ModernBertConfig(
         **SMALL_MODERN, embedding=128, window=64, global_every=2, global_theta=500.0
     ),
-    "all global": ModernConfig(**SMALL_MODERN, embedding=64, global_every=1),
+    "all global": ModernBertConfig(**SMALL_MODERN, embedding=64, global_every=1),
 }
 CLASSES = {
     ("bert", "discriminator"): transformers.ElectraForPreTraining,
@@ -123,7 +123,7 @@ def test_gradients_of_a_long_row_equal_transformers():
     """Large initial weights make sharp attention, which shows how the angles of far positions are
     rounded.
     """
-    settings = ModernConfig(
+    settings = ModernBertConfig(
         kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2
     )
     torch.manual_seed(0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from electra.config import build
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.pretraining import trainer
@@ -117,7 +117,7 @@ class Counted(torch.utils._python_dispatch.TorchDispatchMode):
 
 @pytest.mark.parametrize("embedding", [32, 16])
 def test_matmul_flops_are_those_of_the_products_that_are_run(embedding):
-    settings = build(ModernConfig, {**MODERN, "embedding": embedding}, "")
+    settings = build(ModernBertConfig, {**MODERN, "embedding": embedding}, "")
     encoder, ids = make_encoder(settings, VOCAB).eval(), torch.randint(5, VOCAB, (1, 24))
     with torch.no_grad(), Counted() as counted:
         states = encoder(ids, ids)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from electra.errors import BadInput
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader
@@ -125,7 +125,7 @@ def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
 
 
 def test_the_generators_size_is_a_fraction_of_the_discriminators():
-    small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
+    small = BertConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
     for width, depth, *shape in (
         (0.125, 1.0, 32, 1, 128, 12),
         (0.25, 0.5, 64, 1, 256, 6),
@@ -134,7 +134,9 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators():
         ours = GeneratorConfig(width=width, depth=depth).encoder(small)
         assert [ours.hidden, ours.heads, ours.ffn, ours.layers] == shape and ours.embedding == 128
     # a modern one's FFN comes in eights where the discriminator's does
-    modern = ModernConfig(kind="modern", layers=2, hidden=768, heads=12, ffn=1280, embedding=768)
+    modern = ModernBertConfig(
+        kind="modern", layers=2, hidden=768, heads=12, ffn=1280, embedding=768
+    )
     for ffn, expected in ((1280, 424), (448, 152), (340, 113)):
         discriminator = dataclasses.replace(modern, ffn=ffn)
         assert GeneratorConfig(width=0.33333).encoder(discriminator).ffn == expected

@@ -11,7 +11,7 @@ import pytest
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.optim.schedule import learning_rate
-from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read, phase_at, phases_of, rate
 from electra.pretraining.trainer import Launch, pretrain
@@ -42,7 +42,7 @@ def rows():
 
 def train(run, settings=None, log=lambda step, numbers: None):
     settings = settings or phased()
-    owner, launch = {"config": of_config(settings)}, Launch(announce=Announcer())
+    owner, launch = {"config": fingerprinted_settings(settings)}, Launch(announce=Announcer())
     return pretrain(settings, rows(), run, owner, log=log, launch=launch)
 
 

@@ -15,7 +15,7 @@ from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
-from electra.pretraining.config import of_config
+from electra.pretraining.config import fingerprinted_settings
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
 from electra.pretraining.trainer import pretrain
@@ -29,7 +29,11 @@ FORK = multiprocessing.get_context("fork")
 def train(run, settings=None):
     settings = settings or config()
     return pretrain(
-        settings, data(), run, {"config": of_config(settings)}, log=lambda step, numbers: None
+        settings,
+        data(),
+        run,
+        {"config": fingerprinted_settings(settings)},
+        log=lambda step, numbers: None,
     )
 
 
@@ -220,7 +224,7 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
             patch.setattr("shutil.disk_usage", lambda path, free=free: free)
             launch = trainer.Launch(until=step + 6)
             settings = config()
-            owner = {"config": of_config(settings)}
+            owner = {"config": fingerprinted_settings(settings)}
             pretrain(settings, data(), tmp_path, owner, log=lambda *_: None, launch=launch)
 
 

@@ -11,7 +11,7 @@ import pytest
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import read_json, write_json
-from electra.pretraining.config import of_config
+from electra.pretraining.config import fingerprinted_settings
 from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
@@ -24,7 +24,7 @@ SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every"
 
 def train(run, origin=None, of=None, code=CODE, until=None, **changes):
     settings = config(**SHORT | changes)
-    fingerprint = {"config": of_config(settings)} | (of or {})
+    fingerprint = {"config": fingerprinted_settings(settings)} | (of or {})
     launch = Launch(origin=origin, code=code, until=until)
     return pretrain(settings, data(), run, fingerprint, log=lambda *_: None, launch=launch)
 
@@ -95,7 +95,7 @@ def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsy
 
 
 def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(run, capsys):
-    run_dir.name_run(run, "tiny", {"config": of_config(config(**SHORT))})
+    run_dir.name_run(run, "tiny", {"config": fingerprinted_settings(config(**SHORT))})
     first = bytes_of(run)
     done = train(run, code=OTHER)
     assert run_dir.entry_of(run) == "tiny", (
