@@ -3,7 +3,6 @@ written, and folders that cannot be followed are refused.
 """
 
 import json
-import lzma
 import random
 import subprocess
 import sys
@@ -21,10 +20,6 @@ from electra.data import tokenizer as wordpiece
 from electra.data import word_cache
 from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces, train_wordpiece
 from electra.errors import BadInput
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-PUBLISHED = DATA / "vocab" / "bert-base-uncased-vocab.txt"
-needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason="the published files are not here")
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
 # words end in marks, in all but the last; a line a script
@@ -100,25 +95,6 @@ def test_ids_equal_those_of_transformers_on_any_text(
     expected = [reference(line, add_special_tokens=False)["input_ids"] for line in lines]
     assert trained.encode_lines(lines) == expected
     require_one_encoding(trained, lines)
-
-
-@needs_data
-def test_ids_equal_those_of_transformers_on_real_text(tmp_path: Path) -> None:
-    tokenizer = wordpiece.load(PUBLISHED)
-    special = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id]
-    assert special == [0, 100, 101] and tokenizer.vocab_size == 30_522
-    wordpiece.save(tokenizer, tmp_path)
-    reference = transformers.BertTokenizerFast.from_pretrained(
-        str(tmp_path), model_max_length=10**9
-    )
-    lines: list[str] = []
-    for file, count in (("wiki-0", 60), ("books-0", 2)):
-        with lzma.open(DATA / "corpus" / f"{file}.jsonl.xz", "rt", encoding="utf-8") as stream:
-            for _, line in zip(range(count), stream, strict=False):
-                lines += json.loads(line)["text"].split("\n")
-    expected = reference(lines, add_special_tokens=False, return_attention_mask=False)["input_ids"]
-    assert sum(map(len, expected)) > 200_000
-    assert ids_of(tokenizer, lines) == expected
 
 
 @pytest.mark.parametrize("strip_accents", [True, False])
@@ -216,17 +192,6 @@ def test_all_ways_of_reading_agree_under_every_setting(line: str) -> None:
         for strip_accents in (None, True, False):
             tokenizer = from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents)
             require_one_encoding(tokenizer, [line])
-
-
-def test_all_ways_of_reading_agree_on_every_kind_of_character() -> None:
-    """Every 61st character of all, and each of the first blocks, in a word, alone, and next to a
-    mark.
-    """
-    some = [*range(0x3100), *range(0x3100, 0xD800, 61), *range(0xE000, sys.maxunicode, 61)]
-    lines = [f"a{chr(i)}b {chr(i)} {chr(i)}\u0316\u0301{chr(i)}é" for i in some]
-    for strip_accents in (True, False):
-        tokenizer = train_wordpiece(["ab é"], 60, strip_accents=strip_accents)
-        assert ids_of(tokenizer, lines) == tokenizer.encode_lines(lines)
 
 
 def test_a_full_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

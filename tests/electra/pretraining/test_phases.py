@@ -77,18 +77,6 @@ def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, cap
     assert "phase 1 of 2 (rows of 12)" in output and "1 steps in about" in output
 
 
-def test_a_phase_costs_what_a_run_of_its_length_does():
-    alone = [
-        config(pretrain__length=length, pretrain__batch=batch)
-        for length, batch in ((12, 16), (24, 8))
-    ]
-    phases = phases_of(phased().pretrain, 12)
-    for convention in ("authors", "matmul"):
-        assert [phase_flops(phased(), phase, VOCAB, convention) for phase in phases] == [
-            step_flops(one, VOCAB, convention) for one in alone
-        ]
-
-
 def test_a_budget_is_spent_over_all_phases():
     shares = ({"length": 12, "share": 0.75, "batch": 16}, {"length": 24, "share": 0.25})
     budget = 400 * step_flops(phased(*shares, steps=100), VOCAB)

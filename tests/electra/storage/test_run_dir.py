@@ -223,13 +223,6 @@ def test_the_curve_beside_the_checkpoints_is_a_copy_that_is_not_trusted(run):
         assert history == [json.loads(line) for line in raw.splitlines()]
 
 
-def test_bad_checkpoints_of_one_step_are_all_kept(run):
-    for _ in range(2):
-        (run / "step-4" / "progress.json").write_text("{")
-        train(run)
-    assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
-
-
 def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")
@@ -239,11 +232,3 @@ def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     train(run)
     assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]
     assert "it has no fingerprint" in capsys.readouterr().err
-
-
-def test_what_killed_processes_left_is_swept(run):
-    for name in (".metrics.jsonl.tmp-99", ".run.json.tmp-99", ".step-9.tmp-99"):
-        (run / name).mkdir()
-        (run / name / "new").write_text("half")
-    train(run)
-    assert names(run, ".*") == [".lock"]
