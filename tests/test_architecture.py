@@ -81,12 +81,12 @@ def packed(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("kind", [*PACKAGES, "benchmarks"])
 def test_code_is_plain(kind: str) -> None:
-    found = []
+    faults = []
     for name in SOURCES.keys() - UNFINISHED:
         if name.startswith(f"{kind}/"):
             tree = SOURCES[name]
-            found += [f"{name}:{line}: {rule}" for line, rule in packed(tree)]
-    assert not found, "\n".join(found)
+            faults += [f"{name}:{line}: {rule}" for line, rule in packed(tree)]
+    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_electra_imports_only_its_libraries() -> None:
 def test_only_sources_reach_the_network() -> None:
     for name, tree in PRODUCT.items():
         if not name.startswith("pipelines/sources/"):
-            found = {each for each in NETWORK if each in imports(tree)}
-            assert found <= DOORS.get(name, set()), name
+            faults = {each for each in NETWORK if each in imports(tree)}
+            assert faults <= DOORS.get(name, set()), name
 
 
 def test_only_files_renames_and_deletes() -> None:

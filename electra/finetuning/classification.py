@@ -148,9 +148,9 @@ class Classification(TaskKind):
         extra = {"pooling": network.pooling}
         if network.layers != "last":
             extra["head_layers"] = network.layers
-        beside = {POOLED: network.dense_tensors(scale)}
+        extra_files = {POOLED: network.dense_tensors(scale)}
         return Exported(
-            "ElectraModel", task_json | extra, labels, config_json | extra, beside=beside
+            "ElectraModel", task_json | extra, labels, config_json | extra, extra_files=extra_files
         )
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
@@ -166,7 +166,7 @@ class Classification(TaskKind):
                     f"{', '.join(choices)}"
                 )
         standard = (pooling, layers) == ("cls", "last") and stored.encoder.config.has_hf_task_head
-        heads = stored.heads | ({} if standard else stored.beside(POOLED))
+        heads = stored.heads | ({} if standard else stored.extra_file(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if standard or bias is None else bias.numel()
         network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)

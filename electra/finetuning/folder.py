@@ -83,7 +83,14 @@ def write_model(
     card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
-        folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts
+        folder,
+        tensors,
+        values,
+        files,
+        card,
+        extra_files=exported.extra_files,
+        part="fine-tuned",
+        **facts,
     )
 
 

@@ -147,7 +147,7 @@ class Tagging(TaskKind):
         task_json: dict[str, Any] = {"task": dataclasses.asdict(self.task)}
         labels = self.task.classes
         if not network.encoder.config.has_hf_task_head:
-            return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
+            return Exported("ElectraModel", task_json, labels, extra_files={POOLED: head})
         # stock models are fed segment 0, and we feed 1
         types = network.encoder.embeddings.token_type.weight.detach()
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
@@ -161,7 +161,7 @@ class Tagging(TaskKind):
                 types = stored.encoder.embeddings.token_type.weight
                 types[:] = types[0].clone()
         else:
-            heads = heads | stored.beside(POOLED)
+            heads = heads | stored.extra_file(POOLED)
         stored.fill(nn.ModuleDict({"classifier": tagger.head}), heads)
         return tagger, FinetuneConfig(length=stored.length)
 

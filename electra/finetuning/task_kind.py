@@ -64,7 +64,7 @@ class Exported:
     # of model.safetensors, added to the encoder's or in their place
     tensors: Tensors = field(default_factory=dict)
     # more files, for heads that transformers has not
-    beside: dict[str, Tensors] = field(default_factory=dict)
+    extra_files: dict[str, Tensors] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Stored:
         """What model.safetensors holds besides the encoder."""
         return self.folder.head_tensors
 
-    def beside(self, name: str) -> Tensors:
+    def extra_file(self, name: str) -> Tensors:
         """Return the tensors of another file of the folder."""
         return read_tensors(self.path / name, DO)
 

@@ -71,7 +71,7 @@ class BertConfig(Settings):
         """
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
-    def reach(self, layer: int, length: int) -> int:
+    def attended_tokens(self, layer: int, length: int) -> int:
         """Return how many tokens one token attends to in a layer, of a row of `length`."""
         return length
 
@@ -152,7 +152,7 @@ class ModernBertConfig(Settings):
         unit = 1 if self.ffn % 8 else 8
         return max(1, round(self.ffn * width / unit)) * unit
 
-    def reach(self, layer: int, length: int) -> int:
+    def attended_tokens(self, layer: int, length: int) -> int:
         """Return how many tokens one token attends to in a layer, of a row of `length`: all, or
         those in the window.
         """

@@ -261,18 +261,18 @@ def write_folder(
     files: dict[str, str],
     card: str,
     *,
-    beside: Mapping[str, Tensors] = {},
+    extra_files: Mapping[str, Tensors] = {},
     **fields: Any,
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file
+    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for (file
     name -> tensors), and `fields` say in the manifest whose folder it is.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
         write_tensors(temporary / WEIGHTS, untied, {"format": "pt"})
-        for name, others in beside.items():
+        for name, others in extra_files.items():
             write_tensors(temporary / name, others)
         write_json(temporary / CONFIG, config)
         for name, text in files.items():
@@ -342,9 +342,9 @@ def load_network(
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
     load_encoder_tensors(encoder, folder.tensors, path)
-    beside = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
+    extra = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
     if places := encoder.embeddings.factors():
-        factors = {name: beside.pop(name) for name in places if name in beside}
+        factors = {name: extra.pop(name) for name in places if name in extra}
         require_fit(places, factors, path / EXTRAS, DO)
         _load_factors(encoder, factors, folder)
     ours = {their: our for our, their in head_names(encoder, head)}
@@ -357,8 +357,8 @@ def load_network(
             )
     _allocate(head)
     fill(head, parts, path, DO)
-    if extras and beside:
-        fill(nn.ModuleDict(extras), beside, path / EXTRAS, DO)
+    if extras and extra:
+        fill(nn.ModuleDict(extras), extra, path / EXTRAS, DO)
 
 
 def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, where: Path) -> None:

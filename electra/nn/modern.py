@@ -125,7 +125,7 @@ class ModernLayer(EncoderLayer):
 
     def __init__(self, config: ModernBertConfig, index: int) -> None:
         super().__init__()
-        self.sees_all = index % config.global_every == 0  # the whole row; else a window of it
+        self.is_global = index % config.global_every == 0  # the whole row; else a window of it
         norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
         self.attention_norm = norm if index else nn.Identity()
         self.attention = Attention(config)
@@ -174,7 +174,7 @@ class ModernEncoder(Encoder):
             self._window(whole, length, device),
             *self._angles(self.config.local_theta, length, device),
         )
-        return [seen_by_all if layer.sees_all else seen_nearby for layer in self.layers]
+        return [seen_by_all if layer.is_global else seen_nearby for layer in self.layers]
 
     def _angles(self, theta: float, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (T, R) of the angle of each position and frequency."""

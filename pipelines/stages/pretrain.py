@@ -302,7 +302,7 @@ def write_model(
         text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
         folder = temporary / kind
         hf.write_folder(
-            folder, tensors, settings, files, text, beside=beside, model=name, part=kind
+            folder, tensors, settings, files, text, extra_files=beside, model=name, part=kind
         )
 
     with atomic_folder(folder) as temporary:

@@ -120,20 +120,24 @@ def test_spans_cover_the_marks_of_many_scripts(strip_accents: bool) -> None:
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
 def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path: Path, form) -> None:
     text = unicodedata.normalize(form, "möchte schön café Việt ﬁx हैं")
-    made = train_wordpiece([text] * 9, 200, lowercase=False, strip_accents=False, form=form)
-    wordpiece.save(made, tmp_path)
+    original = train_wordpiece([text] * 9, 200, lowercase=False, strip_accents=False, form=form)
+    wordpiece.save(original, tmp_path)
     loaded = wordpiece.load(tmp_path)
-    assert loaded.identity == made.identity
+    assert loaded.identity == original.identity
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for other in (text, unicodedata.normalize("NFD", text)):
         require_one_encoding(loaded, [other])
-        assert loaded.encode_lines([other]) == made.encode_lines([text])
-        assert peer(other, add_special_tokens=False)["input_ids"] == made.encode_lines([text])[0]
+        assert loaded.encode_lines([other]) == original.encode_lines([text])
+        assert (
+            peer(other, add_special_tokens=False)["input_ids"] == original.encode_lines([text])[0]
+        )
     # a vocabulary from elsewhere, and a tokenizer.json without a form, get the form of the text
     wordpiece.save(wordpiece.load(tmp_path / "vocab.txt", lowercase=False), tmp_path / "plain")
     for file in ("tokenizer.json", "vocab.txt"):
         read = wordpiece.load(tmp_path / "plain" / file, lowercase=False, form=form)
-        assert read.encode_lines([unicodedata.normalize("NFD", text)]) == made.encode_lines([text])
+        assert read.encode_lines([unicodedata.normalize("NFD", text)]) == original.encode_lines(
+            [text]
+        )
 
 
 def test_special_tokens_in_a_text_are_text(trained: Tokenizer) -> None:
@@ -268,7 +272,7 @@ def test_other_rules_of_a_published_json_are_refused(tmp_path: Path, changes, se
 
 def test_the_options_of_a_published_folder_are_followed(tmp_path: Path) -> None:
     pieces = [*SPECIALS, "a", "##b", "A", "日本", "日", "本", "##本", "é", "e"]
-    made = from_pieces(pieces)
+    original = from_pieces(pieces)
     for options in (
         {"do_lower_case": False},
         {"strip_accents": False},
@@ -276,7 +280,7 @@ def test_the_options_of_a_published_folder_are_followed(tmp_path: Path) -> None:
         {"model_max_length": 9, "never_split": None},
     ):
         for alone in ("tokenizer.json", "vocab.txt"):
-            wordpiece.save(made, tmp_path)
+            wordpiece.save(original, tmp_path)
             next(tmp_path.glob("v*" if alone == "tokenizer.json" else "*r.json")).unlink()
             config = {"tokenizer_class": "BertTokenizer", **options}
             (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))

@@ -103,9 +103,9 @@ def test_entity_f1_is_seqevals():
 
 def test_tags_go_to_bioes_and_back():
     tags = ["B-NP", "I-NP", "I-NP", "O", "B-VP", "B-NP", "B-NP", "I-NP"]
-    found = spans(tags)
-    assert bioes(found, 8) == ["B-NP", "I-NP", "E-NP", "O", "S-VP", "S-NP", "B-NP", "E-NP"]
-    assert spans(bioes(found, 8)) == found and iob2(found, 8) == tags
+    marked = spans(tags)
+    assert bioes(marked, 8) == ["B-NP", "I-NP", "E-NP", "O", "S-VP", "S-NP", "B-NP", "E-NP"]
+    assert spans(bioes(marked, 8)) == marked and iob2(marked, 8) == tags
     scores = tag_scores([["B-NP", "I-NP", "O"]], [["B-NP", "E-NP", "B-VP"]])
     assert scores == {"entity_f1": pytest.approx(66.666667), "accuracy": pytest.approx(66.666667)}
 

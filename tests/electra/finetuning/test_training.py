@@ -39,14 +39,14 @@ def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     config = dataclasses.replace(CONFIG, weight_decay=0.01)
     train(whole, examples, config, seed=1, stream="t")
     train(narrowed, fewer, config, seed=1, stream="t")
-    expected, found = (
+    expected, actual = (
         read_outputs(whole, examples)["logits"],
         read_outputs(narrowed, fewer)["logits"],
     )
-    assert np.abs(expected - found).max() < 1e-4
+    assert np.abs(expected - actual).max() < 1e-4
     widen()
     assert narrowed.encoder.embeddings.word.num_embeddings == whole.encoder.vocab_size
-    assert np.abs(read_outputs(narrowed, examples)["logits"] - found).max() < 1e-6
+    assert np.abs(read_outputs(narrowed, examples)["logits"] - actual).max() < 1e-6
 
 
 def test_steps_are_whole_epochs_of_rounded_up_batches():
@@ -153,5 +153,5 @@ def test_training_ends_when_the_loss_is_not_finite(model, examples, monkeypatch)
     monkeypatch.setattr(training, "CHECK_EVERY", 2)
     monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: steps.append(rate))
     torch.nn.init.constant_(network.head.weight, float("nan"))
-    found = train(network, examples, CONFIG, seed=1, stream="t")
-    assert not found.finite and found.curve == [] and len(steps) == 2
+    actual = train(network, examples, CONFIG, seed=1, stream="t")
+    assert not actual.finite and actual.curve == [] and len(steps) == 2

@@ -28,17 +28,17 @@ def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
     mimetic_attention([layer])
     torch.manual_seed(3)
     for query, key in query_and_key(layer):
-        wanted = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
-        found = query.T @ key
+        target = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
+        actual = query.T @ key
         left_out = (
-            torch.linalg.svdvals(wanted.double())[64:].square().sum().sqrt()
+            torch.linalg.svdvals(target.double())[64:].square().sum().sqrt()
         )  # Eckart and Young: no rank 64 is nearer
-        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(
+        assert torch.linalg.norm((actual - target).double()) == pytest.approx(
             left_out.item(), rel=1e-4
         )
         # the roots are shared out evenly
         assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)
-        assert found.diagonal().mean() > 5 * found.abs().mean()
+        assert actual.diagonal().mean() > 5 * actual.abs().mean()
         assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
 
 
@@ -88,13 +88,13 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     ],
 )
 def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, init, layers, tables):
-    published, found = (
+    published, actual = (
         fresh_encoder(kind(**NARROW, init=each), 500, 5) for each in ("published", init)
     )
     changed = {
         name: (value != other).nonzero()
         for (name, value), other in zip(
-            published.named_parameters(), found.parameters(), strict=True
+            published.named_parameters(), actual.parameters(), strict=True
         )
         if not torch.equal(value, other)
     }

@@ -87,11 +87,13 @@ def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
         )
     torch.testing.assert_close(logits[real], theirs[real], atol=1e-5, rtol=1e-5)
     losses, targets = [], (ids * 3 + 5) % VOCAB
-    for each in (logits[real], theirs[real]):
+    for outputs in (logits[real], theirs[real]):
         if kind == "discriminator":
-            losses.append(F.binary_cross_entropy_with_logits(each, (ids[real] % 7 == 0).float()))
+            losses.append(F.binary_cross_entropy_with_logits(outputs, (ids[real] % 7 == 0).float()))
         else:
-            losses.append(masked_token_loss(each, targets[real], torch.ones(len(each))) / len(each))
+            losses.append(
+                masked_token_loss(outputs, targets[real], torch.ones(len(outputs))) / len(outputs)
+            )
         losses[-1].backward()
     torch.testing.assert_close(*losses, atol=1e-6, rtol=1e-6)
     compare_gradients(network, peer)
@@ -137,5 +139,5 @@ def test_gradients_of_a_long_row_equal_transformers():
     for states in (ours(ids, ids), peer(ids).last_hidden_state):
         (states * weight).sum().backward()
     for layer, theirs in zip(ours.layers, peer.layers, strict=True):
-        found, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
-        assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+        actual, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
+        assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()

@@ -123,7 +123,7 @@ def test_positions_are_those_that_were_read_so_far():
 
 
 @pytest.mark.parametrize(
-    ("phases", "changes", "said"),
+    ("phases", "changes", "sentence"),
     [
         ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: should all have a share, or all have steps"),
         (({"length": 12},), {}, r"phases\[0\].share: should be set, or `steps` instead"),
@@ -139,8 +139,8 @@ def test_positions_are_those_that_were_read_so_far():
         ),
     ],
 )  # fmt: skip
-def test_phases_that_do_not_fit_together_are_refused(phases, changes, said):
-    with pytest.raises(BadConfig, match=said):
+def test_phases_that_do_not_fit_together_are_refused(phases, changes, sentence):
+    with pytest.raises(BadConfig, match=sentence):
         phased(*phases, **changes)
 
 
@@ -155,9 +155,9 @@ def test_a_length_beside_phases_is_that_of_the_last():
 
 
 def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
-    few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
+    too_few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
     with pytest.raises(
         BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"
     ):
-        pretrain(phased(), few, tmp_path, {}, log=lambda step, numbers: None)
+        pretrain(phased(), too_few, tmp_path, {}, log=lambda step, numbers: None)
     assert not checkpoint.steps(tmp_path)

@@ -44,11 +44,11 @@ def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
     """
     often = train(tmp_path / "often", pretrain__eval_every=3)
     rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__min_eval_interval_minutes=0.5)
-    found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
-    assert list(found[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(found[1]) == [0, 9, 18, 20]
-    for step, record in found[1].items():
+    curves = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
+    assert list(curves[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(curves[1]) == [0, 9, 18, 20]
+    for step, record in curves[1].items():
         assert all(
-            value == found[0][step][name] for name, value in record.items() if name != "train_loss"
+            value == curves[0][step][name] for name, value in record.items() if name != "train_loss"
         )
     for step in checkpoint.steps(tmp_path / "rare"):
         for file in ("model", "optimizer"):

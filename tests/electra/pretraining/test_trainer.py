@@ -67,10 +67,10 @@ def test_both_networks_learn(tmp_path):
         "eval_every": 80,
         "save_every": 160,
     }
-    found = train(
+    trained = train(
         tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
     )
-    first, last = found.history[0], found.history[-1]
+    first, last = trained.history[0], trained.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
     assert last["disc_loss"] < 0.5 * last["disc_baseline"]
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
@@ -84,8 +84,8 @@ def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(
     assert "WARNING at step 20: too weak" in capsys.readouterr().err
     monkeypatch.setattr(trainer, "PLATEAU", 1e3)
     train(tmp_path / "long", config(pretrain__warmup=1, pretrain__eval_every=2))
-    said = capsys.readouterr().err
-    assert said.count("too weak") == 1 and "WARNING at step 20" not in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("too weak") == 1 and "WARNING at step 20" not in stderr
 
 
 def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):

@@ -57,18 +57,18 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
     reading = encode(
         [row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8)
     )
-    found = 0
+    holding = 0
     for number, _window in enumerate(reading.windows):
         start, end = (int(reading.examples.targets[key][number]) for key in ("start", "end"))
         assert reading.examples.length_N[number] <= length
         if start:
-            found += 1
+            holding += 1
             assert text_of(reading, number, start, end) == "old house"
         else:
             held = reading.windows[number]
             # pieces 6 and 7: old, house
             assert end == 0 and not (held.first <= 6 and held.first + held.count > 7)
-    assert found >= 1
+    assert holding >= 1
 
 
 def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
