@@ -266,8 +266,8 @@ def write_folder(
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for (file
-    name -> tensors), and `fields` say in the manifest whose folder it is.
+    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for
+    (file name -> tensors), and `fields` say in the manifest whose folder it is.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
