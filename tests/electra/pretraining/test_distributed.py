@@ -14,10 +14,10 @@ from electra.errors import BadConfig, UserError
 from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
-from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import free_port
-from tests.electra.helpers import config, data
+from tests.electra import helpers
+from tests.electra.helpers import config
 from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
@@ -42,7 +42,7 @@ def work(rank, size, port, run, settings, before):
     if before:
         before(rank)
     try:
-        pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+        helpers.train(run, settings)
     except UserError as error:
         (run / f"error-{rank}").write_text(str(error))
         os._exit(error.exit_code)

@@ -11,9 +11,8 @@ from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.pretraining.flops import binary_head_flops, encoder_flops, row_flops, token_head_flops
 from electra.pretraining.model import Pretraining
-from electra.pretraining.trainer import pretrain
 from electra.seeds import derive
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, data
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, train
 
 TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 TWIN = {"generator__width": 1.0}
@@ -53,18 +52,16 @@ FIVE = {
 }
 
 
-def train(run, name, **more):
-    settings = config(
-        **CASES[name], **{f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
-    )
-    return pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+def train_case(run, name, **more):
+    values = {f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
+    return train(run, config(**CASES[name], **values))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     torch.manual_seed(derive(1, "init"))
     before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
-    trained = train(tmp_path, name, steps=20, eval_every=10)
+    trained = train_case(tmp_path, name, steps=20, eval_every=10)
     losses = [record["loss"] for record in trained.history]
     # which has two losses, one after the other
     assert name == "two_stage" or losses[-1] < losses[0]

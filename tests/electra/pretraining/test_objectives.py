@@ -14,9 +14,8 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.pretraining.networks import Generator
 from electra.pretraining.phases import stage_of
-from electra.pretraining.trainer import Launch, pretrain
 from electra.seeds import derive
-from tests.electra.helpers import SPECIAL, VOCAB, config, data
+from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
@@ -228,11 +227,7 @@ def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
     }
     runs = {}
     for until in (10, 20):
-        launch = Launch(until=until)
-        trained = pretrain(
-            settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch
-        )
-        runs[until] = trained.model.state_dict()
+        runs[until] = train(tmp_path, settings, until=until).model.state_dict()
     for name, value in first.items():
         if name.startswith("discriminator"):
             assert torch.equal(runs[10][name], value), name

@@ -16,8 +16,7 @@ from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.step import WARM_UP, halves
-from electra.pretraining.trainer import pretrain
-from tests.electra.helpers import MadeUpRows, config, data
+from tests.electra.helpers import MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
     META,
@@ -128,9 +127,7 @@ def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_
         "slices": {"pretrain__accumulate": 2},
     }.items():
         settings = config(**QUIET | changes)
-        results[name] = pretrain(
-            settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None
-        )
+        results[name] = train(tmp_path / name, settings)
     assert results["threads"].history == results["slices"].history
     ours, expected = (run.model.state_dict() for run in results.values())
     assert all(torch.equal(ours[name], expected[name]) for name in expected)

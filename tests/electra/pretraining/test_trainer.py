@@ -15,26 +15,13 @@ from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
-from electra.pretraining.config import fingerprinted_settings
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
-from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, VOCAB, config, data, state
+from tests.electra.helpers import SPECIAL, VOCAB, config, state, train
 
 FORK = multiprocessing.get_context("fork")
-
-
-def train(run, settings=None):
-    settings = settings or config()
-    return pretrain(
-        settings,
-        data(),
-        run,
-        {"config": fingerprinted_settings(settings)},
-        log=lambda step, numbers: None,
-    )
 
 
 def train_and_leave(run):
@@ -222,10 +209,7 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
         free.free += 1
         with monkeypatch.context() as patch:
             patch.setattr("shutil.disk_usage", lambda path, free=free: free)
-            launch = trainer.Launch(until=step + 6)
-            settings = config()
-            owner = {"config": fingerprinted_settings(settings)}
-            pretrain(settings, data(), tmp_path, owner, log=lambda *_: None, launch=launch)
+            train(tmp_path, until=step + 6)
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
@@ -237,7 +221,7 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
 
     monkeypatch.setattr("electra.pretraining.step.clip_gradients", clip)
     log = lambda step, numbers: logged.append(numbers.get("train/grad_norm"))  # noqa: E731
-    pretrain(config(), data(), tmp_path, {}, log=log)
+    train(tmp_path, log=log)
     means = [number for number in logged if number is not None]
     assert means == pytest.approx([sum(norms[i : i + 5]) / 5 for i in range(0, 20, 5)], rel=1e-6)
 

@@ -12,21 +12,19 @@ from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import read_json, write_json
 from electra.pretraining.config import fingerprinted_settings
-from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
 from tests.conftest import files_of
+from tests.electra import helpers
 from tests.electra.helpers import config, data
 
 CODE, OTHER = "12", "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
-def train(run, origin=None, of=None, code=CODE, until=None, **changes):
+def train(run, origin=None, inputs=None, code=CODE, until=None, **changes):
     settings = config(**SHORT | changes)
-    fingerprint = {"config": fingerprinted_settings(settings)} | (of or {})
-    launch = Launch(origin=origin, code=code, until=until)
-    return pretrain(settings, data(), run, fingerprint, log=lambda *_: None, launch=launch)
+    return helpers.train(run, settings, inputs=inputs, origin=origin, code=code, until=until)
 
 
 def names(folder, pattern="*"):
