@@ -196,7 +196,7 @@ def _read_text(path: Path, do: str) -> str:
         if not os.path.lexists(path):
             raise BadInput(f"{path}: there is no such file; run the stage that makes it")
         if not path.is_file():  # a device or a pipe may never end
-            raise CorruptFile(f"{path}: is no regular file; {do}")
+            raise CorruptFile(f"{path}: is not a regular file; {do}")
         with well_formed(path, do):
             return path.read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ Differs from a plain use of the `tokenizers` library in four ways:
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
    randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
 4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
-   tokenizer.json, in front of BERT's own rules. One that strips them reads every form alike.
+   tokenizer.json, in front of BERT's own rules. One that strips them reads every form the same way.
 """
 
 import functools
@@ -220,9 +220,9 @@ class Tokenizer:
         return self.encode_lines([f" {word}" for word in words] if self.byte_level else words)
 
     def spell(self, ids: Iterable[int], *, begins: bool = False) -> list[str]:
-        """Return consecutive pieces as people read them, with ## where one goes on in a word.
+        """Return consecutive pieces as people read them, with ## where one continues a word.
 
-        `begins`: the first piece begins a text, so it goes on in no word, although byte-level no
+        `begins`: the first piece begins a text, so it continues no word, although byte-level no
         space is before it.
         """
         pieces = [self.raw.id_to_token(number) for number in ids]
@@ -488,7 +488,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 def read_files(folder: Path, positions: int) -> dict[str, str]:
     """Return the texts of a tokenizer's files by name, for the folder of a model that has been
-    trained on rows of `positions` tokens: longer ones are for others to cut, too.
+    trained on rows of `positions` tokens: transformers cuts longer ones as well.
     """
     present = [name for name in FILES if (folder / name).is_file()]
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in present}

@@ -63,7 +63,7 @@ class Exported:
     config: dict[str, Any] = field(default_factory=dict)  # more of config.json
     # of model.safetensors, added to the encoder's or in their place
     tensors: Tensors = field(default_factory=dict)
-    # more files, for heads that transformers has not
+    # more files, for heads that transformers does not have
     extra_files: dict[str, Tensors] = field(default_factory=dict)
 
 
@@ -120,7 +120,7 @@ class TaskKind(ABC):
     architecture: ClassVar[str]  # the class of transformers with the same head
     example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
     label: ClassVar[str] = "label"  # key of what a row is scored against
-    # whether training rows are scored, too, to see if they were learned at all
+    # whether training rows are scored as well, to see if they were learned at all
     scores_training: ClassVar[bool] = True
 
     def __init__(self, task: Task) -> None:

@@ -156,7 +156,7 @@ SQUAD_2 = SquadTask(name="squad2", version="2.0")
 TASKS: dict[str, Task] = {**GLUE, "squad1": SQUAD_1, "squad2": SQUAD_2}
 
 FACTS = "task.json"
-"""Beside the rows of a task of one's own: what it is."""
+"""The description of a custom task, next to its rows."""
 
 
 def find(rows: Path, name: str) -> Task:
@@ -196,7 +196,7 @@ class FinetuneConfig(Settings):
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
     # of the last layer, or of the embeddings and all layers end to end
     head_layers: Layers = "last"
-    dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
+    dropout: BelowOne = 0.1  # of the encoder: of hidden states and of attention
     head_dropout: BelowOne = 0.1
     max_grad_norm: Positive = 1.0  # of the batch's summed loss, so it nearly always clips
     beta1: BelowOne = 0.9

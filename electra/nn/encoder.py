@@ -1,4 +1,4 @@
-"""The Transformer encoder of both networks: BERT's post-LN encoder, less the pooler.
+"""The Transformer encoder of both networks: BERT's post-LN encoder without the pooler.
 
 How it differs from the textbook:
 - the embedding size E may differ from the hidden size H; one linear map (no activation, norm or
@@ -224,7 +224,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states (B, T, H) of the last layer.
 
-        Padding stands at the end of a row: `lengths_B` counts its real tokens. None says that no
+        Padding is at the end of a row: `lengths_B` counts its real tokens. None means that no
         row is padded. With `all_layers` the embeddings and the states of every layer are joined end
         to end (B, T, (L + 1) H).
         """
@@ -268,7 +268,7 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | word table; query, key and value; both halves of the gated product | 0.02 |
     | what writes to the stream; dense matrices of heads (full_megatron) | 0.02 / √(2 layers) |
     | last matrix of a classifier | 1 / √H |
-    | projection of a factorised table, so that the product is spread alike | 1 / √E |
+    | projection of a factorised table, so that the product has the same spread | 1 / √E |
 
     Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
     `neighbours` begin as `published`. Then `init_attention` (attention_init.py) changes the network

@@ -29,7 +29,7 @@ from electra.storage.tensors import Tensors
 Head = ReplacedTokenHead | MaskedTokenHead
 _D = "discriminator_predictions"
 _G = "generator_predictions"
-_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
+_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them
 # Settings that would change what an encoder computes: the values that ours compute with.
 _SUPPORTED: dict[str, Any] = {
     "position_embedding_type": "absolute",

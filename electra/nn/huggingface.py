@@ -375,7 +375,7 @@ def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, wh
 
 
 def _used(config: EncoderConfig) -> dict[str, Any]:
-    """Return the settings of `_ALIKE`, less what no layer of this many uses."""
+    """Return the settings of `_ALIKE`, without those that no layer uses."""
     values = {name: getattr(config, name) for name in _ALIKE if hasattr(config, name)}
     if "global_every" in values:
         values["global_every"] = min(values["global_every"], config.layers)

@@ -8,7 +8,7 @@ How it differs from `encoder.py`, which is BERT's:
   bounds a row;
 - the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU,
   Shazeer, 2020);
-- nothing has a bias, but for the last matrix of each head; there are no token types;
+- only the last matrix of each head has a bias; there are no token types;
 - in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole
   row;
 - the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what

@@ -149,7 +149,7 @@ class PretrainConfig(Settings):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
     With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last
-    one's, which held-out rows have, too, and `steps` the sum of the phases' own; neither need be
+    one's, which held-out rows also have, and `steps` the sum of the phases' own; neither need be
     written. Phases with shares leave `steps` to stand.
     """
 
@@ -216,8 +216,8 @@ class PretrainConfig(Settings):
         if self.phases:
             counts = [phase.steps for phase in self.phases]
             shares = [phase.share for phase in self.phases]
-            alike = None not in counts or None not in shares
-            require(alike, "phases: should all have a share, or all have steps")
+            consistent = None not in counts or None not in shares
+            require(consistent, "phases: should all have a share, or all have steps")
             total = sum(phase.weight for phase in self.phases)
             if None in counts:
                 sentence = f"phases: have shares {shares}, which should sum to 1"
@@ -238,7 +238,7 @@ class PretrainConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(Settings):
-    """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, without what only
     pipelines use.
     """
 

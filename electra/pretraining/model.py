@@ -208,7 +208,7 @@ class Pretraining(nn.Module):
         return embeddings if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:
-        """Return the generator's parameters less those that the discriminator learns, too."""
+        """Return the generator's parameters without those that the discriminator also learns."""
         if not isinstance(self.generator, Generator):
             return set()
         return set(self.generator.parameters()) - set(self.discriminator.parameters())

@@ -121,7 +121,7 @@ class Step:
         self.threads = threads
         self.bad = torch.zeros((), device=world.device)
         self.loss = torch.zeros((), device=world.device)  # of the step's slices so far
-        optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler tells it
+        optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         self.kind: tuple[str, torch.Size] | None = None
 
     def __call__(

@@ -88,7 +88,8 @@ class Launch:
     code: Code = ""  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
-    until: int | None = None  # a step to end at, saved, so that another launch goes on from there
+    # a step to end at and save, so that another launch continues from there
+    until: int | None = None
 
 
 def pretrain(
@@ -171,7 +172,7 @@ def pretrain(
         precision: Precision = world.broadcast_object(choose(settings.precision, device))
         progress = state.load()
         if progress:
-            # a run keeps its own wherever it goes on
+            # a run keeps its precision wherever it continues
             precision = progress.get("precision", precision)
             notify(f"resuming at step {progress['step']:,} of {steps:,}")
         else:

@@ -155,7 +155,7 @@ def continue_from(
     the change.
 
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
-    settings cannot go on from.
+    settings cannot continue from.
     """
     progress = newest(run)
     if progress:

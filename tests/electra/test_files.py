@@ -186,6 +186,6 @@ def test_settings_are_a_small_file_and_no_device(tmp_path):
     (tmp_path / "device.json").symlink_to("/dev/null")  # where /dev/zero would never end
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(SMALL + 1)
-    for name, fault in (("device", "is no regular file"), ("huge", "has 16,777,217 bytes")):
+    for name, fault in (("device", "is not a regular file"), ("huge", "has 16,777,217 bytes")):
         with pytest.raises(CorruptFile, match=rf"{name}\.json: {fault}"):
             read_object(tmp_path / f"{name}.json")

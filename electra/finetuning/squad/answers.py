@@ -118,13 +118,13 @@ def choose(questions: EncodedQuestions, pooled: Candidates, config: SquadConfig)
     """Return the answer to every question.
 
     The null score is the least over a question's windows of the answerability logit. Without that
-    head it is log p([CLS], [CLS]) less the score of the best span, as BERT has it.
+    head it is log p([CLS], [CLS]) minus the score of the best span, as in BERT.
     """
     question_W = np.array([window.question for window in questions.windows])
     null_Q = np.full(len(questions.rows), np.inf)
     np.minimum.at(null_Q, question_W, pooled.null_W)
     best: list[list[Span]] = [[] for _ in questions.rows]
-    # by question, the highest score first; equal ones as they stand in the text
+    # by question, the highest score first; equal ones in the order of the text
     keys = (pooled.end_C, pooled.start_C, pooled.window_C, -pooled.score_C)
     for index in np.lexsort((*keys, question_W[pooled.window_C])):
         window = questions.windows[pooled.window_C[index]]

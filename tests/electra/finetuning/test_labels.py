@@ -38,11 +38,11 @@ def test_any_other_label_is_named() -> None:
         ("Good", ("bad", "good"), "unknown label 'Good', not one of bad, good"),
         (None, ("bad", "good"), "unknown label"),
         (1.5, ("0", "1"), "unknown label"),
-        ("much", (), "'much' is no number"),
-        ("1_000", (), "'1_000' is no number"),
-        (True, (), "is no number"),
-        (math.inf, (), "is no finite number"),
-        (10**400, (), "is no number"),
+        ("much", (), "'much' is not a number"),
+        ("1_000", (), "'1_000' is not a number"),
+        (True, (), "is not a number"),
+        (math.inf, (), "is not a finite number"),
+        (10**400, (), "is not a number"),
     ):
         label, fault = read_label(value, labels)
         assert label is None and sentence in fault
