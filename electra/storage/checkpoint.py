@@ -21,7 +21,6 @@ from electra.files import (
     read_json,
     remove,
     rename,
-    sweep,
     unused_path,
     write_json,
 )
@@ -89,7 +88,6 @@ def load_newest(
     never thrown away by starting from step 0 unasked. Raises Unreadable where the disk does not
     answer: the checkpoint may be whole.
     """
-    sweep(run)
     troubles = []
     for step in reversed(steps(run)):
         try:
