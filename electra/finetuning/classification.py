@@ -76,7 +76,7 @@ class Classification(TaskKind):
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
                 f"finetune of {self.task.name}: keeps a model of {classes} classes, and the "
-                f"encoder has room for {encoder.hidden // 2}; set keep: none"
+                f"encoder has room for {encoder.hidden // 2}; set keep_models: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:

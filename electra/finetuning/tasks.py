@@ -207,12 +207,12 @@ class FinetuneConfig(Settings):
     precision: Literal["default", "auto", "fp32", "bf16"] = "default"
     both_orders: bool = False  # train on (a, b) and on (b, a)
     # start from the encoder fine-tuned on this task with the same seed: mnli for RTE, STS-B, MRPC
-    start: str | None = None
+    init_from_task: str | None = None
     max_train_rows: Count | None = None
-    test: bool = False  # predict the test sets too
+    predict_test: bool = False  # predict the test sets as well
     ensemble: bool = False  # and let the seeds of each arm answer together
     # seeds of the pre-trained arm whose model is kept, ready for use
-    keep: Literal["none", "first", "all"] = "first"
+    keep_models: Literal["none", "first", "all"] = "first"
     # at most: far above all use, and each layer of each task is checked with them
     seeds: Annotated[tuple[Seed, ...], Field(max_length=1_000)] = (1, 2, 3)
     arms: tuple[ArmName, ...] = ("pretrained", "scratch")
@@ -236,7 +236,7 @@ class FinetuneConfig(Settings):
         }
         usual = {
             key: getattr(FinetuneConfig(), key)
-            for key in ("scratch", "seeds", "arms", "ensemble", "keep")
+            for key in ("scratch", "seeds", "arms", "ensemble", "keep_models")
         }
         return dataclasses.replace(self, **changes, **usual)
 

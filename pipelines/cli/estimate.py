@@ -120,7 +120,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     for task, settings in tasks.items():
         runs = len(settings.seeds) * len(settings.arms)
         flops += runs * finetuning_flops(task, config.tasks, settings, encoder, vocab_size, params)
-        kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep]
+        kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep_models]
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"

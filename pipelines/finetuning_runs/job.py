@@ -107,7 +107,7 @@ def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tupl
         *(split.replace("dev", "test") for split in task.evaluation),
         *DIAGNOSTIC.get(task.name, ()),
     )
-    return task.evaluation, tests if config.test else ()
+    return task.evaluation, tests if config.predict_test else ()
 
 
 @dataclass(frozen=True)

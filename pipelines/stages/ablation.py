@@ -233,9 +233,9 @@ def plan_scoring(name: str, params: Params) -> Scoring:
     for task in ablation.protocol.tasks:
         tasks[task] = replace(
             params.finetune.resolve(task, changes, where, own),
-            test=False,
-            start=None,
-            keep="none",
+            predict_test=False,
+            init_from_task=None,
+            keep_models="none",
             ensemble=False,
             arms=("pretrained",),
         )

@@ -431,8 +431,8 @@ def _check_amounts(
         fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
         raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
     unknown = total["unknown"]
-    if unknown > config.maximum_unknown * total["tokens"]:
+    if unknown > config.max_unk_rate * total["tokens"]:
         fault = f"knows too little of the text: {unknown / total['tokens']:.1%} of its tokens are"
-        limit = f"[UNK]; expected at most {config.maximum_unknown:.1%}"
+        limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
         advice_text = "use a vocabulary of the text's language, or train one"
         raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice_text}")

@@ -126,7 +126,7 @@ def test_published_values_of_params_yaml():
 
 def test_a_task_that_starts_from_another_has_its_layers():
     finetune = section(
-        tasks={"rte": {"start": "mnli"}, "mnli": {"new_layers": 1}}, run=["rte", "mnli"]
+        tasks={"rte": {"init_from_task": "mnli"}, "mnli": {"new_layers": 1}}, run=["rte", "mnli"]
     )
     with pytest.raises(BadConfig, match=r"rte\.new_layers: is 0, should be 1 as for mnli"):
         finetune.selected({})

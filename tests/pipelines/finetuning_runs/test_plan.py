@@ -80,9 +80,9 @@ def test_squad_trains_answers_and_scores(version, head, task_rows, plan_jobs):
     assert all(text in contexts[key] for key, text in answers.items())
 
 
-def test_fresh_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
-    before = plan_jobs("mnli", new_layers=1, keep="all")
-    after = plan_jobs("rte", new_layers=1, keep="all", start="mnli", before=before)
+def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
+    before = plan_jobs("mnli", new_layers=1, keep_models="all")
+    after = plan_jobs("rte", new_layers=1, keep_models="all", init_from_task="mnli", before=before)
     for job in (*before, *after):
         encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
