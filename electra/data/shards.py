@@ -167,4 +167,4 @@ def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
         np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0
     )
     for first, last in spans.tolist():
-        base.madvise(mmap.MADV_WILLNEED, first, min(last + page, table.nbytes) - first)
+        base.madvise(mmap.MADV_WILLNEED, first, last + page - first)  # or to its end

@@ -197,7 +197,7 @@ def test_the_text_that_is_not_finite_is_named_by_its_number(
 
 def test_records_become_rows() -> None:
     for task, official, record, row in (
-        (MOOD, ("sentence",), {"a": "x", "number": 3}, {"id": "3", "a": "x", "b": None}),
+        (MOOD, ("sentence",), {"a": " x ", "number": 3}, {"id": "3", "a": "x", "b": None}),
         (GLUE["rte"], ("l", "r"), {"l": "x", "r": "y"}, {"id": "5", "a": "x", "b": "y"}),
     ):
         assert as_row(input_schema(task, official), record, "5", "here") == row

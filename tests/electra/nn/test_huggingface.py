@@ -188,6 +188,7 @@ REFUSED: list[tuple[dict[str, Any], Any, str]] = [
         ROPE,
     ),
     (MODERN, change("config.json", layer_types=5), LAYERS),
+    (MODERN, change("config.json", layer_types=["full_attention"]), LAYERS),
     (
         MODERN,
         change("config.json", layer_types=["sliding_attention", *["full_attention"] * 2]),

@@ -221,6 +221,13 @@ def test_the_curve_beside_the_checkpoints_is_a_copy_that_is_not_trusted(run):
         assert history == [json.loads(line) for line in raw.splitlines()]
 
 
+def test_bad_checkpoints_of_one_step_are_all_kept(run):
+    for _ in range(2):
+        (run / "step-4" / "progress.json").write_text("{")
+        train(run)
+    assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
+
+
 def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
     for step in (2, 4):
         progress = read_json(run / f"step-{step}" / "progress.json")

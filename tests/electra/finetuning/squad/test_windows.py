@@ -83,7 +83,11 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
 
 @pytest.mark.parametrize(
     ("context", "answer", "touched"),
-    [(CONTEXT, "leeps in", "sleeps in"), ("The Café: RED cat.", "Café", "Café")],
+    [
+        (CONTEXT, "leeps in", "sleeps in"),
+        ("The Café: RED cat.", "Café", "Café"),
+        ("the zebra", "bra", "bra"),  # pieces of one letter
+    ],
 )
 def test_a_partly_covered_word_piece_counts_as_touched(tokenizer, context, answer, touched):
     """Accents and capitals, which the tokenizer drops, keep their place in the text."""
