@@ -100,8 +100,8 @@ def build_recipe(params: Params, seed: int, tasks: list[str]) -> dict[str, Any]:
     versions = [version for version, task in SQUAD.items() if task in tasks]
     changes = {
         "run": glue,
-        "defaults": {"keep": "none"},
-        "squad": {"versions": versions, "keep": "none", **seeds.pop("squad")},
+        "defaults": {"keep_models": "none"},
+        "squad": {"versions": versions, "keep_models": "none", **seeds.pop("squad")},
         "tasks": seeds,
     }
     return merge(params.recipe(finetuning.recipe), changes)
