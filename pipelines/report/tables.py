@@ -25,6 +25,7 @@ from pipelines.report.table import (
 MODEL = left("model")
 TASK = left("task")
 ARM = left("arm")
+HELD_OUT = {"disc_auc": "AUC of replaced tokens", "mlm_accuracy": "accuracy on masked tokens"}
 READING = left("pre-trained is")
 
 
@@ -34,7 +35,11 @@ def all_tables(inputs: Inputs) -> list[Table]:
     """
     models = [model for model in inputs.models if model.tasks]
     tables = [tabulate_tasks(model) for model in models]
-    tables += [table_1(models), table_4([model for model in inputs.models if model.squad])]
+    tables += [tabulate_before(model) for model in models]
+    comparable = [model for model in models if not model.own and model.config is not None]
+    if comparable or not inputs.models:
+        tables.append(table_1(comparable))
+        tables.append(table_4([model for model in inputs.models if model.squad]))
     for ablation in inputs.ablations:
         tables += [tabulate_arms(ablation), tabulate_arm_tasks(ablation)]
     tables.append(claims.table(inputs.ablations))
@@ -88,6 +93,34 @@ def _task_row(model: ModelResults, row: Measured) -> Row:
         column = Column(f"a record, {pretrainings} pre-trainings", 1)
         result[column] = Spread(model.recorded.get(row.name, ()))
     return result
+
+
+def tabulate_before(model: ModelResults) -> Table:
+    """Return the scores of published weights, and those after the pre-training that went on from
+    them: of each task, and on held-out text.
+    """
+    rows: list[Row] = []
+    for row in model.tasks:
+        if before := model.before.get(row.name):
+            after = row.scores["pretrained"]
+            cells: Row = {left("measured on"): row.title}
+            cells |= verdict(row.compare(after, before), "difference", left("after is"))
+            cells |= {Column("before", 1): Spread(before), Column("after", 1): Spread(after)}
+            rows.append(cells)
+    for name, title in HELD_OUT.items():
+        series = model.series(name, 100) if model.continued else None
+        if series and series[0][0] == 0:
+            first, *_, last = series[1]
+            cells = {left("measured on"): f"held-out text: {title}"}
+            cells |= verdict(None, "difference", left("after is"))
+            cells |= {Column("before", 1): first, Column("after", 1): last}
+            rows.append(cells)
+    return Table(
+        name=f"{model.name}-before",
+        title=f"{model.name}: before and after this pre-training, points",
+        rows=rows,
+        notes=[NOTES["rule"]],
+    )
 
 
 def table_1(models: Sequence[ModelResults]) -> Table:

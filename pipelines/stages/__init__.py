@@ -268,7 +268,7 @@ STAGES: dict[str, Stage] = {
         Stage(
             name="report",
             section="",
-            help="draw the report on what `run` in params.yaml selects",
+            help="draw the report on what `run` in params.yaml selects, or on one fine-tuning",
             folder="",
             inputs=_no_inputs,
         ),
