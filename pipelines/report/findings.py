@@ -80,16 +80,18 @@ def meaning(model: ModelResults) -> str:
     on_text = model.config is not None and not model.continued
     what = "Pre-training on this text" if on_text else "Pre-training"
     simple = row.best_baseline
-    if simple and (row.mean("pretrained") or 0.0) <= simple[0]:
-        sentence = f"No network is needed: {simple[1]} does as well ({simple[0]:.1f})."
-    elif not found.counts:
+    added = [_added(model, task) for task in model.tasks]
+    needless = simple is not None and (row.mean("pretrained") or 0.0) <= simple[0]
+    if simple and needless:
+        added.insert(0, f"No network is needed: {simple[1]} does as well ({simple[0]:.1f}).")
+    if not found.counts:
         sentence = f"We cannot tell yet whether {what[:1].lower()}{what[1:]} helps."
     elif found.verdict == "lower":
         sentence = f"{what} makes the network worse than fresh weights."
+    elif simple and not needless:
+        sentence = f"{what} pays: fresh weights and methods without a network stay below it."
     else:
-        beside = ": fresh weights and methods without a network stay below it" if simple else ""
-        sentence = f"{what} pays{beside}."
-    added = [_added(model, task) for task in model.tasks]
+        sentence = f"{what} helps."
     return " ".join(filter(None, (sentence, *added)))
 
 
