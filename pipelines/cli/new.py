@@ -144,6 +144,8 @@ def add_entries(
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
     if start and task:
         lines.append(f"  dvc repro pipelines/dvc.yaml:glue@{name}{BEFORE}  # to compare")
+    if task:
+        lines.append(f"  electra report {name}")
     return "\n".join([*lines, ""])
 
 

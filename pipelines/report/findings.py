@@ -54,7 +54,7 @@ def describe(model: ModelResults) -> str:
 
 def headline(model: ModelResults) -> str:
     """Return what came out, in a sentence with at most three numbers."""
-    row = model.average or next(iter(model.squad), None)
+    row = model.main
     if row is None or not any(row.scores.values()):
         return "No fine-tuning results yet."
     title = row.title if model.data in row.title else f"{row.title} ({model.data})"
@@ -64,16 +64,16 @@ def headline(model: ModelResults) -> str:
         return f"{title[:1].upper()}{title[1:]}: {score} {ARMS[arm]}; the other arm is missing."
     simple = row.best_baseline
     beyond = f"; the best without a network reaches {simple[0]:.1f}" if simple else ""
-    return f"The {title} goes from {means['scratch']} to {means['pretrained']} points{beyond}."
+    if row is model.average:
+        title = f"The {title}"
+    return f"{title} goes from {means['scratch']} to {means['pretrained']} points{beyond}."
 
 
 def meaning(model: ModelResults) -> str:
     """Return what the headline means, in a sentence, and what the pre-training added to published
     weights in another.
     """
-    row = model.average or next(iter(model.squad), None)
-    if row is not None and len(model.tasks) == 1 and not model.squad:
-        row = model.tasks[0]
+    row = model.main
     found = row.difference if row else None
     if row is None or found is None:
         return ""
@@ -120,7 +120,7 @@ def moved(model: ModelResults) -> str:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
             parts.append(f"{verb} {len(points)} of {len(differences)} tasks by {ends} points")
     unknown = sum(not each.counts for each in differences)
-    if unknown:
+    if unknown and parts:
         parts.append(f"for {unknown} we cannot tell yet")
     return f"Pre-training {'; '.join(parts)}" if parts else ""
 

@@ -179,13 +179,13 @@ def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
 
 def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Measured | None:
     """Return the mean over the tasks of a glue.json by its exact name, unless that lists the tasks:
-    the table does so.
+    the table does so. None over a single task.
 
     It comes with the means of chance and of the best without a network, if all of these tasks have
     them.
     """
     average = glue.get("average")
-    if not average:
+    if not average or len(average.get("tasks", ())) == 1:
         return None
     name = str(average.get("name", "mean"))
     title = name if len(name) < 60 else f"mean over {len(average.get('tasks') or [])} tasks"
