@@ -156,6 +156,8 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
     results file, and the cards of its models.
     """
+    from pipelines.stages.cards import with_run  # here, since importing torch takes seconds
+
     path = STAGES[stage].results(name)
     if stage not in WITH_SCORES or not path.is_file():
         return
@@ -168,7 +170,10 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     tracker.tags({NOTE: f"{values.get('label', '')}: {note}"})
     tracker.artifact(path)
     for card in sorted(path.parent.glob(f"**/{CARD}")):
-        tracker.artifact(card, f"cards/{card.parent.relative_to(path.parent)}")
+        folder = f"cards/{card.parent.relative_to(path.parent)}"
+        copy = Path("runs") / f"{stage}-{name}" / folder / CARD
+        write_atomic(copy, with_run(card))
+        tracker.artifact(copy, folder)
 
 
 def headline(stage: str, values: Values) -> Values:
