@@ -20,6 +20,7 @@ from pipelines.text.cleaning import Rejected
 # with more distinct numbers than this, a label is a score rather than a class
 MOST_CLASSES = 50
 REMEMBERED = 10_000  # distinct values of a column
+SHOWN = 5  # tags in a message
 LABELS = ("label", "labels", "class", "category", "target", "tags", "ner_tags", "score")
 # usual names of the two texts of a pair, in the order in which they are read
 PAIRS = (
@@ -215,8 +216,11 @@ def infer_spans(where: str, column: Column) -> dict[str, Any]:
     """Return the types of spans that the tags of a column show."""
     if column.values or column.empty:
         raise BadInput(f"{where} holds lists in some rows only; give --label")
-    if any(not isinstance(tag, str) for tag in column.items.values()):
-        raise BadInput(f"{where} holds numbers; write the names of the tags, such as B-PER")
+    if numbers := [tag for tag in column.items.values() if not isinstance(tag, str)]:
+        listed = ", ".join(map(shown, numbers[:SHOWN]))
+        more = ", ..." if len(numbers) > SHOWN else ""
+        do = "write the names of the tags, such as B-PER"
+        raise BadInput(f"{where} holds tags that are no text ({listed}{more}); {do}")
     other = [tag for tag in column.items if not TAG.fullmatch(tag)]
     if other or not column.items:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"

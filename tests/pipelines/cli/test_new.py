@@ -356,7 +356,10 @@ def test_new_infers_a_task_from_its_rows(
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [
-        ({"tokens": ["EU"], "ner_tags": [3]}, "'ner_tags' holds numbers; write the names"),
+        (
+            {"tokens": ["EU"], "ner_tags": [3]},
+            "'ner_tags' holds tags that are no text (3); write the names",
+        ),
         ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
         ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
         ({"text": "a", "label": "x"}, "holds 'x' in every row"),
