@@ -21,7 +21,17 @@ from pipelines.text.cleaning import Rejected
 MOST_CLASSES = 50
 REMEMBERED = 10_000  # distinct values of a column
 SHOWN = 5  # tags in a message
-LABELS = ("label", "labels", "class", "category", "target", "tags", "ner_tags", "score")
+LABELS = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "tags",
+    "ner_tags",
+    "score",
+)
 # usual names of the two texts of a pair, in the order in which they are read
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -113,13 +123,17 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
     """Read all rows, and return what they show of each column, and their number."""
     columns: dict[str, Column] = {}
     rows = 0
+    rejected: list[Rejected] = []
     for _, row in custom_tasks.records(Path(file)):
         if isinstance(row, Rejected):
+            rejected.append(row)
             continue
         rows += 1
         for name, value in row.items():
             columns.setdefault(name, Column()).add(value)
     columns.pop("", None)  # as tables have over their row numbers
+    if not columns and rejected:
+        raise BadInput(f"{rejected[0].where}: {rejected[0].reason}; no row can be read")
     if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():

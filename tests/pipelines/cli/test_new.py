@@ -103,6 +103,31 @@ def test_new_shows_what_a_task_scores_without_a_network(
     assert "warning: no scores yet: data/lost.jsonl: " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "code", "sentence"),
+    [
+        ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
+        ("a.conllu", "# sent_id = 1\n1\tThe\tDET\n2\tcat\tNOUN\n\n", 65, "numbers the words"),
+        ("a.csv", "text,label\nдень,да\n", 65, "a.csv:2: invalid UTF-8; no row can be read"),
+        ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
+    ],
+)
+def test_new_knows_labelled_files_by_their_content(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: str,
+    code: int,
+    sentence: str,
+) -> None:
+    (here / "data" / name).write_bytes(
+        content.encode("cp1251") * (1 if name.endswith(".csv") else 9)
+    )
+    assert main(["new", "mine", "--task", f"data/{name}", f"data/{name}"]) == code
+    said = capsys.readouterr()
+    assert sentence in said.out + said.err
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_new_keeps_line_ends_and_writes_through_a_link(here: Path, end: str) -> None:
     text = Path("params.yaml").read_text().replace("\n", end)
