@@ -25,6 +25,10 @@ from pipelines.report.table import (
 MODEL = left("model")
 TASK = left("task")
 ARM = left("arm")
+MEASURED_ON = left("measured on")
+AFTER = left("after is")
+BEFORE = Column("before", 1)
+AFTERWARDS = Column("after", 1)
 HELD_OUT = {"disc_auc": "AUC of replaced tokens", "mlm_accuracy": "accuracy on masked tokens"}
 READING = left("pre-trained is")
 
@@ -103,18 +107,16 @@ def tabulate_before(model: ModelResults) -> Table:
     for row in model.tasks:
         if before := model.before.get(row.name):
             after = row.scores["pretrained"]
-            cells: Row = {left("measured on"): row.title}
-            cells |= verdict(row.compare(after, before), "difference", left("after is"))
-            cells |= {Column("before", 1): Spread(before), Column("after", 1): Spread(after)}
-            rows.append(cells)
+            found = row.compare(after, before)
+            cells: Row = {MEASURED_ON: row.title, **verdict(found, "difference", AFTER)}
+            rows.append(cells | {BEFORE: Spread(before), AFTERWARDS: Spread(after)})
     for name, title in HELD_OUT.items():
         series = model.series(name, 100) if model.continued else None
         if series and series[0][0] == 0:
             first, *_, last = series[1]
-            cells = {left("measured on"): f"held-out text: {title}"}
-            cells |= verdict(None, "difference", left("after is"))
-            cells |= {Column("before", 1): first, Column("after", 1): last}
-            rows.append(cells)
+            cells = {MEASURED_ON: f"held-out text: {title}"}
+            cells |= verdict(None, "difference", AFTER)
+            rows.append(cells | {BEFORE: first, AFTERWARDS: last})
     return Table(
         name=f"{model.name}-before",
         title=f"{model.name}: before and after this pre-training, points",
