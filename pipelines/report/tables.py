@@ -116,7 +116,7 @@ def tabulate_before(model: ModelResults) -> Table:
             first, *_, last = series[1]
             cells = {MEASURED_ON: f"held-out text: {title}"}
             cells |= verdict(None, "difference", AFTER)
-            rows.append(cells | {BEFORE: first, AFTERWARDS: last})
+            rows.append(cells | {BEFORE: Spread((first,)), AFTERWARDS: Spread((last,))})
     return Table(
         name=f"{model.name}-before",
         title=f"{model.name}: before and after this pre-training, points",

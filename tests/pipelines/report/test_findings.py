@@ -64,7 +64,7 @@ def test_published_weights_are_compared_before_and_after_further_pre_training(wr
     task, auc, masked = tables.tabulate_before(continued).rows
     assert [str(cell.text) for cell in (task[tables.AFTER],)] == ["higher"]
     assert auc[tables.MEASURED_ON] == "held-out text: AUC of replaced tokens"
-    assert masked[tables.BEFORE] < masked[tables.AFTERWARDS]
+    assert masked[tables.BEFORE].scores < masked[tables.AFTERWARDS].scores
     assert tables.tabulate_before(model).rows == []
     worse = replace(continued, before={"rte": (90.0, 91.0, 92.0)})
     assert "points from the 91.0 of the published weights on RTE" in findings.meaning(worse)
