@@ -54,12 +54,12 @@ def card(
     output: Annotated[Path | None, typer.Option(help="a file instead of standard output")] = None,
 ) -> None:
     """Write a model's card for a hub, with the commit, date and minutes of its run here."""
-    from electra.files import write_through
+    from electra.files import write_user_file
     from pipelines.stages.cards import with_run
 
     text = with_run(folder / "README.md")
     if output:
-        write_through(output, text)
+        write_user_file(output, text)
     else:
         print(text, end="")
 
