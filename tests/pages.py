@@ -44,6 +44,8 @@ NOT_RUN = {
     r"dvc repro pipelines/dvc\.yaml:ablation@.*|electra flow ablations .*": "takes minutes",
     r"dvc repro .*:(glue|squad)@(base|large)": "as those of small, which are run",
     r"dvc repro .*@mine|electra predict build/glue/mine/.*": "tests/test_recipes.py",
+    r"electra report (mine|mini|domain)\b.*": "tests/pipelines/report/test_findings.py",
+    r"electra card .*": "tests/pipelines/stages/test_cards.py",
     r"electra (new|check|estimate) domain.*|dvc repro .*@domain(-before)?": "tests/test_recipes.py",
     r"(electra check|dvc repro .*tokens@)\s*german": "names settings that the page asks for",
     r"dvc pull pipelines/.*": "needs a store; a test of its own below",

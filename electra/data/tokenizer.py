@@ -362,7 +362,7 @@ def letters_of(
         if long_words:
             reason = (
                 f"all of its {long_words:,} words are longer than {MAX_WORD} characters; separate "
-                "words by spaces (a text in Thai needs a word segmenter)"
+                "words by spaces (Thai, Khmer, Lao and Burmese need a word segmenter)"
             )
         raise BadInput(f"corpus: {reason}")
     continuations = [CONTINUATION + letter for letter in sorted(kept) if not _stands_alone(letter)]
@@ -550,7 +550,12 @@ def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
         raw = tokenizers.Tokenizer.from_str(json.dumps(values))
     except Exception as error:  # the library raises bare Exception
         raise BadInput(f"{file}: is not a tokenizer.json ({error})") from None
-    return Tokenizer(raw, file)
+    tokenizer = Tokenizer(raw, file)
+    ids = raw.encode("a").ids
+    if not ids or (ids[0], ids[-1]) != (tokenizer.cls_id, tokenizer.sep_id):
+        fault = "its post_processor puts no [CLS] before a text and no [SEP] behind it"
+        raise BadInput(f"{file}: {fault}; {LIKE}")
+    return tokenizer
 
 
 def _read_vocab(path: Path) -> list[str]:

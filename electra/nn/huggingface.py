@@ -97,7 +97,8 @@ class ModelFolder:
             self.config_json.get("trained_positions"),
             tokenizer_config.get("model_max_length"),
         ]
-        known = [length for length in lengths if length is not None]
+        # 1e30, also as a float, is how transformers writes that there is no limit
+        known = [length for length in lengths if length is not None and length != 1e30]
         for length in known:
             if type(length) is not int or length < 3:  # [CLS], a token and [SEP]
                 raise BadInput(

@@ -148,9 +148,10 @@ def estimate_ablation(name: str, params: Params) -> str:
 
 
 def times(flops: float, hidden: int) -> str:
-    """Return a number of operations, and how long they take on each card."""
-    cards = ", ".join(f"{card.name}: {span(flops, card, hidden)}" for card in CARDS.values())
-    return f"{flops:.2g} floating point operations; {cards}"
+    """Return a number of operations, and how long they take here and on each card."""
+    cards = [cost.this_machine(), *CARDS.values()]
+    spans = ", ".join(f"{card.name}: {span(flops, card, hidden)}" for card in cards)
+    return f"{flops:.2g} floating point operations; {spans}"
 
 
 def finetuning_flops(

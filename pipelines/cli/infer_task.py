@@ -20,7 +20,18 @@ from pipelines.text.cleaning import Rejected
 # with more distinct numbers than this, a label is a score rather than a class
 MOST_CLASSES = 50
 REMEMBERED = 10_000  # distinct values of a column
-LABELS = ("label", "labels", "class", "category", "target", "tags", "ner_tags", "score")
+SHOWN = 5  # tags in a message
+LABELS = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "target",
+    "tags",
+    "ner_tags",
+    "score",
+)
 TAG = re.compile(r"O|[BIES]-.+")
 
 
@@ -96,13 +107,17 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
     """Read all rows, and return what they show of each column, and their number."""
     columns: dict[str, Column] = {}
     rows = 0
+    rejected: list[Rejected] = []
     for _, row in custom_tasks.records(Path(file)):
         if isinstance(row, Rejected):
+            rejected.append(row)
             continue
         rows += 1
         for name, value in row.items():
             columns.setdefault(name, Column()).add(value)
     columns.pop("", None)  # as tables have over their row numbers
+    if not columns and rejected:
+        raise BadInput(f"{rejected[0].where}: {rejected[0].reason}; no row can be read")
     if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():
@@ -197,8 +212,11 @@ def infer_spans(where: str, column: Column) -> dict[str, Any]:
     """Return the types of spans that the tags of a column show."""
     if column.values or column.empty:
         raise BadInput(f"{where} holds lists in some rows only; give --label")
-    if any(not isinstance(tag, str) for tag in column.items.values()):
-        raise BadInput(f"{where} holds numbers; write the names of the tags, such as B-PER")
+    if numbers := [tag for tag in column.items.values() if not isinstance(tag, str)]:
+        listed = ", ".join(map(shown, numbers[:SHOWN]))
+        more = ", ..." if len(numbers) > SHOWN else ""
+        do = "write the names of the tags, such as B-PER"
+        raise BadInput(f"{where} holds tags that are no text ({listed}{more}); {do}")
     other = [tag for tag in column.items if not TAG.fullmatch(tag)]
     if other or not column.items:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"

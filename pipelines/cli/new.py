@@ -27,6 +27,7 @@ from electra.pretraining.dataloader import Data
 from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.trainer import pretrain as pretrain_model
 from pipelines.cli.continue_from import continue_from
+from pipelines.cli.first_scores import first_scores
 from pipelines.cli.infer_task import infer_task
 from pipelines.cli.infer_text import infer_sources, infer_tokenizer
 from pipelines.config.params import FILE, NAME, SECTIONS, Params, load
@@ -131,6 +132,8 @@ def add_entries(
             before = {**copy.deepcopy(entries["finetunings"][name]), "model": name + BEFORE}
             entries["finetunings"][name + BEFORE] = before
     edit(lambda lines: insert(lines, entries))
+    if task:
+        notes += first_scores(name, load())
     added: list[str] = []
     for section, named in entries.items():
         added += [f"{section}.{entry}" for entry in named]
@@ -140,6 +143,8 @@ def add_entries(
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
     if start and task:
         lines.append(f"  dvc repro pipelines/dvc.yaml:glue@{name}{BEFORE}  # to compare")
+    if task:
+        lines.append(f"  electra report {name}")
     return "\n".join([*lines, ""])
 
 

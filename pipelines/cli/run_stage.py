@@ -16,10 +16,9 @@ from electra.storage.manifest import read_notes, write_sealed
 from pipelines import preflight, tracking
 from pipelines.cli import manage_runs, processes
 from pipelines.config.params import load
-from pipelines.stages import STAGES, data_label, is_main
+from pipelines.stages import STAGES, TIMINGS, data_label, is_main
 from pipelines.stages.summarize import record_results
-
-TIMINGS = Path("runs/timings.json")
+from pipelines.tracking.lineage import printed
 
 
 def run(
@@ -70,9 +69,8 @@ def run(
 
             cards.write(stage, name, params)
         if main:
+            note_duration(key, started, tracker.clock)
             record_results(stage, name, tracker)
-    if main:
-        note_duration(key, started, tracker.clock)
     return 0
 
 
@@ -89,6 +87,7 @@ def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
         "seconds": round(seconds, 1),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPU cores, Python {python}",
         "finished": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "commit": printed("git", "rev-parse", "--short=12", "HEAD"),
     }
     if clock:
         timings[key]["clock"] = {str(step): round(at - started, 1) for step, at in clock.items()}

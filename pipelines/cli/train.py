@@ -52,8 +52,8 @@ def add_stage(stage: Stage) -> None:
     else:
 
         @add
-        def run() -> int:
-            return run_stage(stage.name, section, "")
+        def run(name: Annotated[str, entry("finetunings")] = "") -> int:
+            return run_stage(stage.name, section, name)
 
 
 def run_stage(stage: str, section: str, name: str, **options: Any) -> int:

@@ -49,6 +49,22 @@ def score(
 
 
 @command()
+def card(
+    folder: Annotated[Path, typer.Argument(help="folder of a model in build/")],
+    output: Annotated[Path | None, typer.Option(help="a file instead of standard output")] = None,
+) -> None:
+    """Write a model's card for a hub, with the commit, date and minutes of its run here."""
+    from electra.files import write_user_file
+    from pipelines.stages.cards import with_run
+
+    text = with_run(folder / "README.md")
+    if output:
+        write_user_file(output, text)
+    else:
+        print(text, end="")
+
+
+@command()
 def play(
     model: Annotated[str, entry("models", "published", "finetunings")] = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port")] = 8008,

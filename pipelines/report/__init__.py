@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pipelines.report.records import Inputs
 
 
-def build(params: Any, out: Path, root: Path = Path()) -> "Inputs":
-    """Draw the report of what `params.run` selects from the results below `root` into `out`, and
-    return what was read.
+def build(params: Any, out: Path, root: Path = Path(), name: str = "") -> "Inputs":
+    """Draw the report of a fine-tuning ("": of what `params.run` selects) from the results below
+    `root` into `out`, and return what was read.
     """
     from pipelines.report import figures, load_results, page, tables
 
-    inputs = load_results.load(params, root)
+    inputs = load_results.load(params, root, name)
     with atomic_folder(out / "figures") as folder:
         drawn = figures.draw_all(inputs, folder)
     named = {table.name: table for table in tables.all_tables(inputs)}

@@ -74,7 +74,7 @@ def difference(
     """Compare the scores of two arms, in points. None if either has none.
 
     `rows` are the dev rows of an accuracy (or F1, as if it were one), for arms without a spread. No
-    interval leaves the scale: the first is at most 100, with the second where its mean is.
+    interval leaves the scale: either is at most 100, with the other where its mean is.
     """
     if not first or not second:
         return None
@@ -110,9 +110,9 @@ def difference(
         high = points + reach
     else:
         return Difference(points)
-    return Difference(
-        points, max(float(low), means[0] - HIGHEST), min(float(high), HIGHEST - means[1])
-    )
+    # where the first is at 100 already, that says nothing of how far below it may be
+    lowest = means[0] - HIGHEST if means[0] < HIGHEST else -HIGHEST
+    return Difference(points, max(float(low), lowest), min(float(high), HIGHEST - means[1]))
 
 
 def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:

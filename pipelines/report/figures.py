@@ -102,7 +102,7 @@ def draw_model(model: ModelResults) -> Iterator[Named]:
         if model.recorded.get("average"):
             caption += f"; {CAPTIONS['bracket']}"
         yield f"{model.name}-tasks", caption, draw_tasks(model)
-    for name, caption, figure in draw_curves(model):
+    for name, caption, figure in draw_curves(model) if model.config else ():
         yield f"{model.name}-{name}", f"{model.name}: {caption}", figure
 
 

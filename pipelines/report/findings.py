@@ -28,6 +28,11 @@ ANSWERED = 90.0
 
 def describe(model: ModelResults) -> str:
     """Return what was done, in two sentences: the network, the text, how long, on what."""
+    tasks = [f"{len(model.tasks)} tasks" if len(model.tasks) != 1 else model.tasks[0].title]
+    tasks += [row.title for row in model.squad]
+    tuned = f"fine-tuned on {' and '.join(tasks)}, as was the same network from fresh weights."
+    if model.config is None:
+        return f"The published model {model.model} was {tuned}"
     encoder = model.config.encoder
     trained = model.config.pretrain
     steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
@@ -38,20 +43,18 @@ def describe(model: ModelResults) -> str:
     if threads := model.pretrain.get("threads") if where == "cpu" else None:
         where = f"{threads} CPU thread{'' if threads == 1 else 's'}"
     method = TEXTS["methods"].get(model.config.objective.name, model.config.objective.name)
-    tasks = [f"{len(model.tasks)} tasks" if len(model.tasks) != 1 else model.tasks[0].title]
-    tasks += [row.title for row in model.squad]
+    origin = f", from the weights in {trained.init_from}," if trained.init_from else ""
     return (
         f"A network of {encoder.layers} layers ({model.name}: hidden {encoder.hidden}{size}) was "
-        f"pre-trained for {integer(steps)} steps{f' on {where}' if where else ''}, on "
+        f"pre-trained{origin} for {integer(steps)} steps{f' on {where}' if where else ''}, on "
         f"{f'{amount} of text' if text else 'text'} ({model.corpus.replace('_', ' ')}): {method}. "
-        f"It was then fine-tuned on {' and '.join(tasks)}, as was the same network from fresh "
-        "weights."
+        f"It was then {tuned}"
     )
 
 
 def headline(model: ModelResults) -> str:
     """Return what came out, in a sentence with at most three numbers."""
-    row = model.average or next(iter(model.squad), None)
+    row = model.main
     if row is None or not any(row.scores.values()):
         return "No fine-tuning results yet."
     title = row.title if model.data in row.title else f"{row.title} ({model.data})"
@@ -61,25 +64,50 @@ def headline(model: ModelResults) -> str:
         return f"{title[:1].upper()}{title[1:]}: {score} {ARMS[arm]}; the other arm is missing."
     simple = row.best_baseline
     beyond = f"; the best without a network reaches {simple[0]:.1f}" if simple else ""
-    return f"The {title} goes from {means['scratch']} to {means['pretrained']} points{beyond}."
+    if row is model.average:
+        title = f"The {title}"
+    return f"{title} goes from {means['scratch']} to {means['pretrained']} points{beyond}."
 
 
 def meaning(model: ModelResults) -> str:
-    """Return what the headline means, in a sentence."""
-    row = model.average or next(iter(model.squad), None)
+    """Return what the headline means, in a sentence, and what the pre-training added to published
+    weights in another.
+    """
+    row = model.main
     found = row.difference if row else None
     if row is None or found is None:
         return ""
-    if not found.counts:
-        return "We cannot tell yet whether pre-training on this text helps."
-    if found.verdict == "lower":
-        return "Pre-training on this text makes the network worse than fresh weights."
+    on_text = model.config is not None and not model.continued
+    what = "Pre-training on this text" if on_text else "Pre-training"
     simple = row.best_baseline
-    if simple and (row.mean("pretrained") or 0.0) <= simple[0]:
-        return "Pre-training on this text helps, but a method without a network does as well."
-    return "Pre-training on this text pays" + (
-        ": fresh weights and methods without a network stay below it." if simple else "."
-    )
+    added = [_added(model, task) for task in model.tasks]
+    needless = simple is not None and (row.mean("pretrained") or 0.0) <= simple[0]
+    if simple and needless:
+        added.insert(0, f"No network is needed: {simple[1]} does as well ({simple[0]:.1f}).")
+    if not found.counts:
+        sentence = f"We cannot tell yet whether {what[:1].lower()}{what[1:]} helps."
+    elif found.verdict == "lower":
+        sentence = f"{what} makes the network worse than fresh weights."
+    elif simple and not needless:
+        sentence = f"{what} pays: fresh weights and methods without a network stay below it."
+    else:
+        sentence = f"{what} helps."
+    return " ".join(filter(None, (sentence, *added)))
+
+
+def _added(model: ModelResults, row: Measured) -> str:
+    """Return what the pre-training added to the published weights on a task."""
+    before = model.before.get(row.name, ())
+    found = row.compare(row.scores["pretrained"], before)
+    if found is None:
+        return ""
+    published = f"the {mean(before):.1f} of the published weights on {row.title}"
+    if not found.counts:
+        return f"We cannot tell yet whether this text adds to {published}."
+    change = f"{abs(found.points):.1f} points"
+    if found.verdict == "higher":
+        return f"This text adds {change} to {published}."
+    return f"This text takes {change} from {published}."
 
 
 def moved(model: ModelResults) -> str:
@@ -92,7 +120,7 @@ def moved(model: ModelResults) -> str:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
             parts.append(f"{verb} {len(points)} of {len(differences)} tasks by {ends} points")
     unknown = sum(not each.counts for each in differences)
-    if unknown:
+    if unknown and parts:
         parts.append(f"for {unknown} we cannot tell yet")
     return f"Pre-training {'; '.join(parts)}" if parts else ""
 

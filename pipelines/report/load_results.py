@@ -36,21 +36,28 @@ from pipelines.report.records import (
     number,
 )
 
+BEFORE = "before.json"  # glue.json of the weights that a pre-training started from
 RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"
 
 
 @well_formed("results")
-def load(params: Any, root: Path = Path()) -> Inputs:
-    """Read what `params.run` selects from the results below `root`. Raises CorruptFile where a
-    record has another shape.
+def load(params: Any, root: Path = Path(), name: str = "") -> Inputs:
+    """Read the results of a fine-tuning ("": of what `params.run` selects) below `root`. Raises
+    CorruptFile where a record has another shape.
+
+    Where all tasks are the user's own, the ablations are those of `params.run` alone.
     """
     reader = Reader(root)
-    models = tuple(_model(reader, name, params) for name in params.run.models)
-    ablations = _ablations(reader, params)
-    for name in (*params.run.models, *params.run.ablations):
-        for stage in ("corpus", "tokens", "tasks"):
-            reader.json(f"results/{name}/{stage}.json")
+    names = (name,) if name else params.run.models
+    models = tuple(_model(reader, model, params) for model in names)
+    selected = () if name else params.run.ablations
+    is_own = bool(models) and all(model.own for model in models)
+    ablations = _ablations(reader, params, selected, only=is_own)
+    for key in (*names, *selected):
+        published = key in params.finetunings and params.finetunings[key].model in params.published
+        for stage in ("tasks",) if published else ("corpus", "tokens", "tasks"):
+            reader.json(f"results/{key}/{stage}.json")
     return Inputs(
         models, ablations, tuple(reader.files), tuple(reader.missing), tuple(reader.unrun)
     )
@@ -113,12 +120,15 @@ def check(path: Path) -> None:
 
 
 def _model(reader: Reader, name: str, params: Any) -> ModelResults:
-    config = params.models[name]
+    model = params.finetunings[name].model
+    config = params.models.get(model)
     source = params.finetunings[name].tasks
     glue = reader.json(f"results/{name}/glue.json")
+    before = reader.json(f"results/{name}/{BEFORE}", optional=True)
     tasks = measured_tasks(glue)
-    squad = measured_squad(reader.json(f"results/{name}/squad.json"))
-    examples = reader.json(f"build/models/{name}/examples.json", optional=True)
+    has_squad = bool(params.squad_versions(name))
+    squad = measured_squad(reader.json(f"results/{name}/squad.json", optional=not has_squad))
+    examples = reader.json(f"build/models/{model}/examples.json", optional=True)
     for row in (*tasks, *squad):
         for arm, title in ARMS.items():
             if row.failed[arm]:
@@ -130,17 +140,20 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         name=name,
         data=_label(source, params, subset=any(row.subset for row in tasks)),
         sample=params.tasks[source].kind == "sample",
-        corpus=params.tokens[config.tokens].corpus,
+        own=params.tasks[source].kind == "own",
+        model=model,
+        corpus=params.tokens[config.tokens].corpus if config else "",
         tasks_source=source,
         config=config,
-        corpus_facts=reader.json(f"results/{name}/corpus.json"),
-        pretrain=reader.json(f"results/{name}/pretrain.json"),
-        curve=reader.curve(f"results/curves/{name}.csv"),
+        corpus_facts=reader.json(f"results/{name}/corpus.json") if config else {},
+        pretrain=reader.json(f"results/{name}/pretrain.json") if config else {},
+        curve=reader.curve(f"results/curves/{name}.csv") if config else {},
         tasks=tasks,
         average=measured_average(glue, tasks),
         squad=squad,
         examples=examples if isinstance(examples, list) else [],
         recorded=_recorded(reader, name),
+        before={row.name: row.scores["pretrained"] for row in measured_tasks(before)},
     )
 
 
@@ -166,13 +179,13 @@ def measured_tasks(glue: dict[str, Any]) -> tuple[Measured, ...]:
 
 def measured_average(glue: dict[str, Any], tasks: Sequence[Measured] = ()) -> Measured | None:
     """Return the mean over the tasks of a glue.json by its exact name, unless that lists the tasks:
-    the table does so.
+    the table does so. None over a single task.
 
     It comes with the means of chance and of the best without a network, if all of these tasks have
     them.
     """
     average = glue.get("average")
-    if not average:
+    if not average or len(average.get("tasks", ())) == 1:
         return None
     name = str(average.get("name", "mean"))
     title = name if len(name) < 60 else f"mean over {len(average.get('tasks') or [])} tasks"
@@ -242,14 +255,18 @@ def _recorded(reader: Reader, name: str) -> dict[str, Scores]:
     }
 
 
-def _ablations(reader: Reader, params: Any) -> tuple[Ablation, ...]:
-    """Return every ablation with a result: selected ones from this run, the others from their
-    records.
+def _ablations(
+    reader: Reader, params: Any, run: Sequence[str], *, only: bool
+) -> tuple[Ablation, ...]:
+    """Return every ablation with a result: those of this run, and unless `only` they count, the
+    others from their records.
     """
     ablations: list[Ablation] = []
     never_run: list[str] = []
     for name, config in params.ablations.items():
-        selected = name in params.run.ablations
+        selected = name in run
+        if only and not selected:
+            continue
         path = f"results/{name}/ablation.json" if selected else f"{ABLATION_RECORDS}/{name}.json"
         values = reader.json(path, optional=not selected)
         if values:

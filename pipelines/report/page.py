@@ -102,6 +102,8 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table], 
 
 def list_facts(model: ModelResults) -> dict[str, str]:
     """Return what a reader asks next: sizes, cost, and how far another run may be from this one."""
+    if model.config is None:
+        return {}
     trained = model.config.pretrain
     steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
     phases = [(phase.batch or trained.batch, phase.length) for phase in trained.phases]
@@ -126,6 +128,8 @@ def list_facts(model: ModelResults) -> dict[str, str]:
 
 def list_settings(model: ModelResults) -> dict[str, dict[str, str]]:
     """Return the settings of a pre-training, and the environment that it ran in."""
+    if model.config is None:
+        return {}
     environment = ("torch", "device", "threads", "precision", "seed")
     return {
         "Settings of pre-training": flatten(plain(model.config)),
@@ -141,7 +145,7 @@ def hash_files(inputs: Inputs, root: Path) -> Table:
     """
     names = [
         *inputs.files,
-        *(f"build/models/{model.name}/MANIFEST.json" for model in inputs.models),
+        *(f"build/models/{model.model}/MANIFEST.json" for model in inputs.models),
     ]
     rows: list[Row] = [
         {left("file"): name, left("sha256"): sha256_file(root / name)}

@@ -59,8 +59,12 @@ class Measured:
     @property
     def difference(self) -> Difference | None:
         """Pre-trained minus from scratch, or None if an arm has no score."""
+        return self.compare(self.scores["pretrained"], self.scores["scratch"])
+
+    def compare(self, first: Scores, second: Scores) -> Difference | None:
+        """Return the difference of two sets of scores of this task."""
         rows = self.dev_rows if self.metric in {"accuracy", "f1"} else None
-        return difference(self.scores["pretrained"], self.scores["scratch"], rows)
+        return difference(first, second, rows)
 
     @property
     def subset(self) -> bool:
@@ -75,16 +79,19 @@ class Measured:
 
 @dataclass(frozen=True)
 class ModelResults:
-    """Everything known of one model. `recorded`: by task, a score for each of several
-    pre-trainings.
+    """Everything known of one fine-tuning and its model. `recorded`: by task, a score for each of
+    several pre-trainings. `before`: by task, the scores of the published weights that this
+    pre-training went on from.
     """
 
     name: str
     data: str  # "sample world", or the label of its task source
     sample: bool
+    own: bool  # whether the tasks are the user's
+    model: str
     corpus: str
     tasks_source: str
-    config: Any  # its entry of params.yaml
+    config: Any  # the model's entry of params.yaml, or None of a published one
     corpus_facts: dict[str, Any]
     pretrain: dict[str, Any]
     curve: dict[str, list[float]]  # column -> values, NaN where a row has none
@@ -93,6 +100,19 @@ class ModelResults:
     squad: tuple[Measured, ...]  # each version, by F1
     examples: list[dict[str, Any]]
     recorded: dict[str, Scores] = field(default_factory=dict)
+    before: dict[str, Scores] = field(default_factory=dict)
+
+    @property
+    def main(self) -> Measured | None:
+        """What the page begins with: the mean of the tasks, else the only task, else SQuAD."""
+        if self.average is None and len(self.tasks) == 1:
+            return self.tasks[0]
+        return self.average or next(iter(self.squad), None)
+
+    @property
+    def continued(self) -> bool:
+        """Whether its pre-training went on from published weights."""
+        return self.config is not None and self.config.pretrain.init_from is not None
 
     @property
     def flops(self) -> float | None:

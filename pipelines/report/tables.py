@@ -25,6 +25,11 @@ from pipelines.report.table import (
 MODEL = left("model")
 TASK = left("task")
 ARM = left("arm")
+MEASURED_ON = left("measured on")
+AFTER = left("after is")
+BEFORE = Column("before", 1)
+AFTERWARDS = Column("after", 1)
+HELD_OUT = {"disc_auc": "AUC of replaced tokens", "mlm_accuracy": "accuracy on masked tokens"}
 READING = left("pre-trained is")
 
 
@@ -34,7 +39,11 @@ def all_tables(inputs: Inputs) -> list[Table]:
     """
     models = [model for model in inputs.models if model.tasks]
     tables = [tabulate_tasks(model) for model in models]
-    tables += [table_1(models), table_4([model for model in inputs.models if model.squad])]
+    tables += [tabulate_before(model) for model in models]
+    comparable = [model for model in models if not model.own and model.config is not None]
+    if comparable or not inputs.models:
+        tables.append(table_1(comparable))
+        tables.append(table_4([model for model in inputs.models if model.squad]))
     for ablation in inputs.ablations:
         tables += [tabulate_arms(ablation), tabulate_arm_tasks(ablation)]
     tables.append(claims.table(inputs.ablations))
@@ -88,6 +97,32 @@ def _task_row(model: ModelResults, row: Measured) -> Row:
         column = Column(f"a record, {pretrainings} pre-trainings", 1)
         result[column] = Spread(model.recorded.get(row.name, ()))
     return result
+
+
+def tabulate_before(model: ModelResults) -> Table:
+    """Return the scores of published weights, and those after the pre-training that went on from
+    them: of each task, and on held-out text.
+    """
+    rows: list[Row] = []
+    for row in model.tasks:
+        if before := model.before.get(row.name):
+            after = row.scores["pretrained"]
+            found = row.compare(after, before)
+            cells: Row = {MEASURED_ON: row.title, **verdict(found, "difference", AFTER)}
+            rows.append(cells | {BEFORE: Spread(before), AFTERWARDS: Spread(after)})
+    for name, title in HELD_OUT.items():
+        series = model.series(name, 100) if model.continued else None
+        if series and series[0][0] == 0:
+            first, *_, last = series[1]
+            cells = {MEASURED_ON: f"held-out text: {title}"}
+            cells |= verdict(None, "difference", AFTER)
+            rows.append(cells | {BEFORE: Spread((first,)), AFTERWARDS: Spread((last,))})
+    return Table(
+        name=f"{model.name}-before",
+        title=f"{model.name}: before and after this pre-training, points",
+        rows=rows,
+        notes=[NOTES["rule"]],
+    )
 
 
 def table_1(models: Sequence[ModelResults]) -> Table:

@@ -34,7 +34,7 @@ Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 Fields = Iterator[tuple[str, list[str] | Rejected]]  # where, and the cells of a line
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
-CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes")
+CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes", ".conllu")
 # usual names of the two texts of a pair, in the order in which they are read
 PAIRS = (
     ("sentence1", "sentence2"),
@@ -188,7 +188,7 @@ def records(
         yield from jsonl(lines, path, wanted)
         return
     first, lines = first_line(lines)
-    known = set(wanted) <= set(split_header(first, path, wanted))
+    known = bool(wanted) and set(wanted) <= set(split_header(first, path, wanted))
     if suffix in CONLL_SUFFIXES or (not known and _CONLL.fullmatch(first)):
         yield from conll(lines, path, *tags)
     else:

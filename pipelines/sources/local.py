@@ -135,6 +135,8 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
         if isinstance(row, dict) and text in row:
             return make_document(row[text], row.get(id_field), where, text, default)
         wrong = f"no field {text!r}" if isinstance(row, dict) else "not a JSON object"
+    if line.strip() == "[" or line.lstrip().startswith("[{"):
+        wrong = "not a JSON object but a list; write one object a line (jq -c '.[]')"
     return Rejected(where, wrong, line[:EXCERPT])
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 BUILD = Path("build")
 RESULTS = "results.json"  # the numbers, in the folder of a stage
 LOCKS = Path("runs/.locks")
+TIMINGS = Path("runs/timings.json")  # of the last run of each stage here
 CURVE = "curve.csv"  # of pre-training, in the same folder
 Inputs = Callable[["Params", str], tuple[str, ...]]
 
@@ -269,7 +270,7 @@ STAGES: dict[str, Stage] = {
         Stage(
             name="report",
             section="",
-            help="draw the report on what `run` in params.yaml selects",
+            help="draw the report on what `run` in params.yaml selects, or on one fine-tuning",
             folder="",
             inputs=_no_inputs,
         ),

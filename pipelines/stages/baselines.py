@@ -66,17 +66,22 @@ def score_baselines(task: Task, folder: Path, config: FinetuneConfig) -> dict[st
     if task.tagging:
         return {}
     train, dev = read_splits(task, folder, config)
+    metric = task.metrics[0]
+    scores = {"chance": round(100 / len(task.labels), 4) if metric == "accuracy" else 0.0}
+    for name, predicted in predict_simply(task, train, dev).items():
+        scores[name] = round(score(metric, predicted, numbers(task, dev)), 4)
+    return scores
+
+
+def predict_simply(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
+    """Return what the majority, a bag of words and word overlap predict for the dev rows."""
     label = numbers(task, train)
     guess = label.mean() if task.regression else np.bincount(label.astype(int)).argmax()
     predictions = {"majority": np.full(len(dev), float(guess))}
     part = subset(list(train), FIT_ROWS, seed=0)
     if len(set(numbers(task, part))) > 1:
         predictions |= predict_fitted(task, part, dev)
-    metric = task.metrics[0]
-    scores = {"chance": round(100 / len(task.labels), 4) if metric == "accuracy" else 0.0}
-    for name, predicted in predictions.items():
-        scores[name] = round(score(metric, predicted, numbers(task, dev)), 4)
-    return scores
+    return predictions
 
 
 def read_splits(task: Task, folder: Path, config: FinetuneConfig) -> tuple[Rows, Rows]:

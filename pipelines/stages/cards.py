@@ -3,10 +3,11 @@ the hub's form.
 
 They are written last, since a score is shown next to those of the other seeds and of fresh weights.
 A card is a function of settings and results: DVC hashes it with the model, so no clock, commit,
-host or path is in it. The stage's run in MLflow has these, and the card.
+host or path is in it. `with_run` adds these to the copies in MLflow and on a hub.
 """
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from electra.errors import UserError
 from electra.files import read_json, read_jsonl, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
-from electra.storage.manifest import CARD, MANIFEST, read_manifest
+from electra.storage.manifest import CARD, MANIFEST, read_manifest, read_notes
 from pipelines.config.params import Params
 from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
+from pipelines.stages import TIMINGS
 
 MODELS = Path("build/models")
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
@@ -165,6 +167,22 @@ def write(stage: str, name: str, params: Params) -> None:
             for generic in TEXTS:
                 old = old.replace(generic, quoted)
         write_atomic(path, rewrite_card(old, front, card.title, text, card.settings))
+
+
+def with_run(path: Path) -> str:
+    """Return a card with the commit, date, minutes and machine of the run here that left it, or as
+    it is where runs/timings.json does not know them.
+    """
+    text = path.read_text(encoding="utf-8")
+    top, folder, name, *_ = Path(os.path.relpath(path)).parts
+    stage = {"models": "pretrain"}.get(folder, folder)
+    run = read_notes(TIMINGS).get(f"{stage}-{name}")
+    if run is None or top != "build":
+        return text
+    commit = f"commit {run['commit']}, " if run.get("commit") else ""
+    minutes = f"{run['seconds'] / 60:.1f} minutes on {run['machine']}"
+    line = f"- Run: {commit}{run['finished']}, {minutes}.\n"
+    return re.sub(r"(?m)^(- Made by: .*\n)", lambda made: f"{made[1]}{line}", text, count=1)
 
 
 def name_of(folder: str) -> str:

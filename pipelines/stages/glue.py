@@ -5,6 +5,7 @@ It leaves build/glue/M: predictions, leaderboard files, kept models, results.jso
 seed) that is done is a folder in runs/finetune, which a second start does not repeat.
 """
 
+import statistics
 import sys
 import time
 from collections import Counter
@@ -106,21 +107,39 @@ def print_baselines(title: str, scores: Baselines) -> None:
 
 
 def print_scores(title: str, result: dict[str, Any]) -> None:
-    """Print the means of both arms, and every task on which a baseline without a network wins."""
+    """Print each task's means of both arms and its best score without a network, then their means,
+    and every task on which no network is needed.
+    """
     average = result["average"]
-    means = [f"{average[arm]['mean']:.1f} {words}" for arm, words in ARMS.items() if arm in average]
-    if means:
-        print(f"{title}: {average['name']}: {', '.join(means)}", file=sys.stderr)
+    best: dict[str, float] = {}  # by task, without a network
+    warnings = []
     for task, facts in result["tasks"].items():
         # the discriminator's own ranking of rows is no score of the task
-        simple = {
-            key: value for key, value in facts["baselines"].items() if key in baselines.SIMPLE
-        }
-        best = max(simple, key=simple.__getitem__, default="")
-        if best and "pretrained" in facts and simple[best] >= facts["pretrained"]["mean"]:
-            fact = f"{best.replace('_', ' ')} ({simple[best]:.1f}, without a network)"
+        simple = [
+            (score, name) for name, score in facts["baselines"].items() if name in baselines.SIMPLE
+        ]
+        beside = ""
+        if simple:
+            best[task], method = max(simple)
+            beside = f", {best[task]:.1f} without a network ({method.replace('_', ' ')})"
+        print(f"{title}: {task}: {describe_arms(facts)}{beside}", file=sys.stderr)
+        if simple and "pretrained" in facts and best[task] >= facts["pretrained"]["mean"]:
+            fact = f"{method.replace('_', ' ')} ({best[task]:.1f}, without a network)"
             mean = f"the fine-tuned model ({facts['pretrained']['mean']:.1f})"
-            print(f"warning: {title}: {task}: {fact} does as well as {mean}", file=sys.stderr)
+            warnings.append(f"warning: {title}: {task}: {fact} does as well as {mean}")
+    if len(result["tasks"]) > 1 and (means := describe_arms(average)):
+        if best.keys() >= set(average["tasks"]):
+            simple_mean = statistics.fmean(best[task] for task in average["tasks"])
+            means += f", {simple_mean:.1f} without a network"
+        print(f"{title}: {average['name']}: {means}", file=sys.stderr)
+    for warning in warnings:
+        print(warning, file=sys.stderr)
+
+
+def describe_arms(facts: dict[str, Any]) -> str:
+    """Return the means of both arms in words."""
+    means = {arm: facts[arm]["mean"] for arm in ARMS if arm in facts}
+    return ", ".join(f"{mean:.1f} {ARMS[arm]}" for arm, mean in means.items())
 
 
 def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:

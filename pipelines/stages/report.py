@@ -6,21 +6,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
-OUT = Path("results/report")
+OUT = Path("results/report")  # of what `run` selects; below it a folder for any other fine-tuning
 
 
 def run(name: str, params: Any, tracker: "Tracker") -> None:
-    """Write results/report/{index.html, figures/, tables/, run.js}. `name` is not used."""
+    """Write results/report/{index.html, figures/, tables/, run.js}. With a name, write those of
+    that fine-tuning alone to results/report/NAME.
+    """
     from pipelines import report
     from pipelines.report import findings
+    from pipelines.stages.summarize import summarize
     from pipelines.tracking import NOTE
 
-    inputs = report.build(params, OUT)
-    for path in sorted((OUT / "figures").glob("*.svg")):
+    out = OUT / name
+    if name:
+        params.require("finetunings", name)
+        summarize(name, params)
+    inputs = report.build(params, out, name=name)
+    for path in sorted((out / "figures").glob("*.svg")):
         tracker.artifact(path, "figures")
-    tracker.artifact(OUT / "index.html")
+    tracker.artifact(out / "index.html")
     headlines = [f"{model.name}: {findings.headline(model)}" for model in inputs.models]
     if headlines:
         tracker.tags({NOTE: "\n".join(headlines)})
     missing = f" ({len(inputs.missing)} things missing)" if inputs.missing else ""
-    print("\n".join([*headlines, f"report: {OUT / 'index.html'}{missing}"]))
+    print("\n".join([*headlines, f"report: {out / 'index.html'}{missing}"]))

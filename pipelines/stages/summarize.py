@@ -5,7 +5,8 @@ keeps.
     results/curves/tiny.csv       the curve of pre-training, which `dvc plots show` draws
     results/summary/tiny.json     the few numbers that `dvc metrics show` and `diff` compare
 
-Only what params.yaml `run` selects is copied, so that a table has no empty rows.
+`dvc repro` copies what params.yaml `run` selects; `electra report NAME` copies any fine-tuning, as
+far as its stages have run.
 """
 
 import statistics
@@ -18,6 +19,7 @@ from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import CARD, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params
+from pipelines.report.load_results import BEFORE
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
 from pipelines.tracking import NOTE, leaves
 
@@ -33,11 +35,15 @@ def summarize(name: str, params: Params) -> None:
     if name in params.ablations:
         keys = [f"ablation@{name}"]
     else:
-        params.require("models", name)
-        keys = [f"glue@{name}", f"squad@{name}"]
+        params.require("finetunings", name)
+        keys = [f"glue@{name}"]
+        if STAGES["squad"].results(name).is_file():
+            keys.append(f"squad@{name}")
     copied: dict[str, Values] = {}
     for key in dict.fromkeys((*keys, *ancestors(keys[0], params))):
         stage, _, entry = key.partition("@")
+        if stage == "published":
+            continue
         source = STAGES[stage].results(entry)
         files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
         verify_manifest(source.parent, only=files, do=again(stage, entry), name=entry)
@@ -50,8 +56,32 @@ def summarize(name: str, params: Params) -> None:
         if name in params.ablations:
             values = summarize_ablation(copied["ablation"])
         else:
-            values = summarize_model(copied["pretrain"], copied["glue"], copied["squad"])
+            values = summarize_model(
+                copied.get("pretrain", {}), copied["glue"], copied.get("squad", {})
+            )
+    if before := find_before(name, params):
+        source = STAGES["glue"].results(before)
+        if source.is_file():
+            verify_manifest(source.parent, only=[RESULTS], do=again("glue", before), name=before)
+            write_json(results / name / BEFORE, read_json(source))
     write_json(results / "summary" / f"{name}.json", values)
+
+
+def find_before(name: str, params: Params) -> str:
+    """Return the fine-tuning, alike otherwise, of the published weights that a model's pre-training
+    starts from; "" if there is none.
+    """
+    config = params.finetunings.get(name)
+    model = params.models.get(config.model) if config else None
+    if config is None or model is None or not model.pretrain.init_from:
+        return ""
+    folder = Path(model.pretrain.init_from) / "discriminator"
+    for other, settings in params.finetunings.items():
+        published = params.published.get(settings.model)
+        alike = (settings.tasks, settings.recipe) == (config.tasks, config.recipe)
+        if published and alike and Path(published.folder) == folder:
+            return other
+    return ""
 
 
 def summarize_model(pretrain: Values, glue: Values, squad: Values) -> Values:
@@ -126,6 +156,8 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
     results file, and the cards of its models.
     """
+    from pipelines.stages.cards import with_run  # here, since importing torch takes seconds
+
     path = STAGES[stage].results(name)
     if stage not in WITH_SCORES or not path.is_file():
         return
@@ -138,7 +170,10 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     tracker.tags({NOTE: f"{values.get('label', '')}: {note}"})
     tracker.artifact(path)
     for card in sorted(path.parent.glob(f"**/{CARD}")):
-        tracker.artifact(card, f"cards/{card.parent.relative_to(path.parent)}")
+        folder = f"cards/{card.parent.relative_to(path.parent)}"
+        copy = Path("runs") / f"{stage}-{name}" / folder / CARD
+        write_atomic(copy, with_run(card))
+        tracker.artifact(copy, folder)
 
 
 def headline(stage: str, values: Values) -> Values:

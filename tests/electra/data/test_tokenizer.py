@@ -260,6 +260,7 @@ SPLIT = {
     ({"max_input_chars_per_word": 1 << 40}, "max_input_chars_per_word is 1099511627776"),
     ({"continuing_subword_prefix": "@@"}, "continuing_subword_prefix is '@@'"),
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
+    ({"post_processor": None}, r"its post_processor puts no \[CLS\] before a text"),
 ])  # fmt: skip
 def test_other_rules_of_a_published_json_are_refused(tmp_path: Path, changes, sentence) -> None:
     rules = json.loads(from_pieces([*SPECIALS, "a"]).rules.to_str())

@@ -125,6 +125,7 @@ ACCEPTED: dict[str, tuple[dict[str, Any], Any]] = {
     "another epsilon": ({"layer_norm_eps": 1e-3}, None),
     "another padding": ({"pad_token_id": 3}, None),
     "model_max_length": ({"options": {"model_max_length": 8}}, None),
+    "no limit": ({}, change("tokenizer_config.json", model_max_length=1e30)),
     "modern": (MODERN, None),
     "modern, generator": ({**MODERN, "cls": "ModernBertForMaskedLM"}, None),
     "modern, discriminator": (

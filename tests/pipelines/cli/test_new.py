@@ -4,6 +4,7 @@ as it was.
 
 import json
 import multiprocessing
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -85,6 +86,57 @@ def test_new_text_and_task_pass_the_check(
     assert Path("params.yaml").read_text() == after
     assert main(["new", "--remove", "my-corpus"]) == 0
     assert Path("params.yaml").read_text() == before
+
+
+def test_new_shows_what_a_task_scores_without_a_network(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"text": f"{'dull' if n % 2 else 'fine'} day {n}", "label": n % 2} for n in range(99)]
+    write_rows("train.jsonl", *rows)
+    write_rows("dev.jsonl", *rows[:20], {"text": "no label", "label": None})
+    assert main(["new", "mood", "--task", "data/train.jsonl", "data/dev.jsonl"]) == 0
+    report = capsys.readouterr().out
+    # Clopper and Pearson: 20 of 20, and 10 of 20
+    scores = "bag of words 100.0 (83.2 to 100.0), majority 50.0 (27.2 to 72.8)"
+    assert f"without a network (accuracy, 99 training and 20 dev rows): {scores}\n" in report
+    assert "3 fine-tunings of electra-small (docs/published.md): " in report
+    assert "warning: tiny is fine-tuned, which knows a made-up world" in report
+    words = [{"tokens": ["Ann", "ran"], "tags": ["B-PER", "O"]}] * 9
+    for name in ("train", "dev"):
+        write_rows(f"{name}.jsonl", *words)
+    assert main(["new", "names", "--task", "data/train.jsonl", "data/dev.jsonl"]) == 0
+    report = capsys.readouterr().out
+    assert "without a network" not in report and "of electra-small" in report
+    write_rows("scores.jsonl", *({"text": f"word{n % 9}", "score": n % 9 / 7} for n in range(99)))
+    assert main(["new", "marks", "--task", "data/scores.jsonl", "data/scores.jsonl"]) == 0
+    assert re.search(r"spearman, 99 .*: bag of words \S+ \(\S+ to \S+\)", capsys.readouterr().out)
+    assert main(["new", "lost", "--task", "data/scores.jsonl", "data/lost.jsonl"]) == 0
+    assert "warning: no scores yet: data/lost.jsonl: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code", "sentence"),
+    [
+        ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
+        ("a.conllu", "# sent_id = 1\n1\tThe\tDET\n2\tcat\tNOUN\n\n", 65, "numbers the words"),
+        ("a.csv", "text,label\nдень,да\n", 65, "a.csv:2: invalid UTF-8; no row can be read"),
+        ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
+    ],
+)
+def test_new_knows_labelled_files_by_their_content(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: str,
+    code: int,
+    sentence: str,
+) -> None:
+    (here / "data" / name).write_bytes(
+        content.encode("cp1251") * (1 if name.endswith(".csv") else 9)
+    )
+    assert main(["new", "mine", "--task", f"data/{name}", f"data/{name}"]) == code
+    said = capsys.readouterr()
+    assert sentence in said.out + said.err
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -323,7 +375,10 @@ def test_new_infers_a_task_from_its_rows(
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [
-        ({"tokens": ["EU"], "ner_tags": [3]}, "'ner_tags' holds numbers; write the names"),
+        (
+            {"tokens": ["EU"], "ner_tags": [3]},
+            "'ner_tags' holds tags that are no text (3); write the names",
+        ),
         ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
         ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
         ({"text": "a", "label": "x"}, "holds 'x' in every row"),

@@ -52,6 +52,23 @@ def test_one_fine_tuning_of_each_arm_has_the_error_of_the_dev_rows():
     assert difference([100.0], [50.0], rows=400).high == 50.0
 
 
+def test_few_fine_tunings_by_hand():
+    # variances 0.28125 and 72 pool to 36.14, so the error is 6.012 = sqrt(36.14 × (1/2 + 1/2)); the
+    # 97.5 % point of Student's t with 2 degrees of freedom is 4.3027
+    two = difference([99.25, 100.0], [54.5, 42.5])
+    assert two.low == pytest.approx(51.125 - 4.3027 * 6.0117, abs=0.01)
+    assert two.high == 100 - 48.5, "clipped"
+    # three of each: variances 1 and 4, error 1.291, Welch's 2.94 degrees of freedom, t 3.2206
+    three = difference([71.0, 72.0, 73.0], [50.0, 52.0, 54.0])
+    assert (three.low, three.high) == pytest.approx((15.84, 24.16), abs=0.01)
+
+
+def test_two_arms_at_the_ceiling_may_still_differ():
+    found = difference([100.0, 100.0], [100.0, 100.0], rows=200)
+    # 201 of 202 rows, both: 1.96 × sqrt(2 × 0.00495 × 0.99505 / 200)
+    assert (found.low, found.high) == (pytest.approx(-1.376, abs=0.01), 0.0)
+
+
 def test_no_interval_leaves_the_scale():
     assert difference([99.0, 100.0, 90.0], [10.0, 50.0, 20.0]).high == pytest.approx(100 - 80 / 3)
     assert difference([50.0, 20.0], [99.0, 95.0]).low == 35.0 - 100

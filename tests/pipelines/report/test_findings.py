@@ -1,12 +1,17 @@
 """What may be said of results, as sentences."""
 
+import re
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from electra.files import read_json, write_json
-from pipelines.report import findings, load_results
+from pipelines import report
+from pipelines.report import findings, load_results, tables
 from pipelines.report.records import ModelResults
+from pipelines.sources import CustomTask, CustomTasks
+from tests.conftest import ROOT
 from tests.pipelines.report import made_up
 
 TINY = made_up.params("tiny")
@@ -40,9 +45,56 @@ def test_the_first_sentences_say_what_was_done_what_came_out_and_what_it_means(w
     )
     assert findings.meaning(model).startswith("Pre-training on this text pays: ")
     better = replace(model.average, baselines={"bag of words": 80.0})
-    assert "a method without a network" in findings.meaning(replace(model, average=better))
+    assert "bag of words does as well (80.0)" in findings.meaning(replace(model, average=better))
     assert "cannot tell yet" in findings.meaning(written(lift=0.0))
     assert "worse" in findings.meaning(written(lift=-1.0))
+
+
+def test_published_weights_are_compared_before_and_after_further_pre_training(written):
+    model = written()
+    pretrain = replace(model.config.pretrain, init_from="published/small")
+    config = replace(model.config, pretrain=pretrain)
+    continued = replace(model, config=config, before={"rte": (40.0, 41.0, 42.0)})
+    assert "from the weights in published/small, for" in findings.describe(continued)
+    said = findings.meaning(continued)
+    assert said.startswith("Pre-training pays: ")
+    assert re.search(
+        r"This text adds 19\.\d points to the 41\.0 of the published weights on RTE", said
+    )
+    task, auc, masked = tables.tabulate_before(continued).rows
+    assert [str(cell.text) for cell in (task[tables.AFTER],)] == ["higher"]
+    assert auc[tables.MEASURED_ON] == "held-out text: AUC of replaced tokens"
+    assert masked[tables.BEFORE].scores < masked[tables.AFTERWARDS].scores
+    assert tables.tabulate_before(model).rows == []
+    worse = replace(continued, before={"rte": (90.0, 91.0, 92.0)})
+    assert "points from the 91.0 of the published weights on RTE" in findings.meaning(worse)
+    level = replace(continued, before={"rte": model.tasks[-2].scores["pretrained"]})
+    assert "cannot tell yet whether this text adds to the" in findings.meaning(level)
+
+
+def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablations(tmp_path):
+    shipped = made_up.shipped()
+    own = CustomTask(train="a", dev="b", labels=("no", "yes"))
+    tasks = {**shipped.tasks, "mine": CustomTasks(kind="own", tasks={"mine": own})}
+    finetuning = replace(shipped.finetunings["tiny"], tasks="mine", recipe="paper")
+    finetunings = {**shipped.finetunings, "mine": finetuning}
+    params = replace(shipped, tasks=tasks, finetunings=finetunings)
+    made_up.write(tmp_path, "mine")
+    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    report.build(params, tmp_path / "out", tmp_path, "mine")
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert "The paper" not in page and "Not run" not in page
+    assert {path.stem for path in (tmp_path / "out/tables").iterdir()} == {"mine-tasks"}
+
+
+def test_a_published_model_has_a_report_without_pre_training(tmp_path):
+    made_up.write(tmp_path, "electra-small")
+    inputs = report.build(made_up.shipped(), tmp_path / "out", tmp_path, "electra-small")
+    (model,) = inputs.models
+    assert model.config is None and inputs.missing == ()
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert "The published model electra-small was fine-tuned on 9 tasks" in page
+    assert "Settings of pre-training" not in page
 
 
 def test_an_absent_arm_or_mean_is_said(written):

@@ -28,10 +28,13 @@ from pipelines.text.cleaning import Document, Rejected
 
 COMPRESS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
 COMPRESS[".zst"] = zstandard.ZstdCompressor(write_checksum=True).compress
+LIST = "not a JSON object but a list; write one object a line (jq -c '.[]')"
 BAD_LINES = [
     (b"\xff\xfe{}", "invalid UTF-8"),
     (b'{"text": "cut', "not JSON"),
     (b"[1, 2]", "not a JSON object"),
+    (b'[{"text": "x"}]', LIST),
+    (b"[", LIST),
     (b'"text"', "not a JSON object"),
     (b'{"body": "x"}', "no field 'text'"),
     (b'{"text": 5}', "field 'text' is not text"),

@@ -74,6 +74,19 @@ def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
     load_model(open_folder(COLA.parent))  # the folder is whole with its new card
 
 
+def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["card", str(COLA.parent.absolute())]) == 0
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    (run,) = (line for line in lines if line.startswith("- Run: "))
+    assert re.fullmatch(r"- Run: (commit \w+, )?[\d-]+ [\d:]+, \d+\.\d minutes on .*\.", run)
+    lines.remove(run)
+    assert lines == COLA.read_text(encoding="utf-8").splitlines()
+    assert ModelCard(shown).data.model_name == "small-cola-pretrained-seed1"
+    Path("runs/timings.json").unlink()
+    assert cards.with_run(COLA) == COLA.read_text(encoding="utf-8")
+
+
 def test_the_same_results_have_the_same_card(params: Params) -> None:
     first = COLA.read_bytes()
     cards.write("glue", "small", params)

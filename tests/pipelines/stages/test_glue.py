@@ -74,18 +74,22 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
     assert {"accuracy/pretrained_sd", "accuracy/scratch"} <= values.keys()
 
 
-def test_baseline_that_does_as_well_as_the_model_is_a_warning(capsys):
+def test_last_lines_compare_with_scratch_and_with_no_network(capsys):
     task = {
         "baselines": {"chance": 50.0, "bag_of_words": 71.0, "replaced_tokens": 90.0},
         "pretrained": {"mean": 65.3},
+        "scratch": {"mean": 60.1},
     }
     better = {"baselines": {"chance": 50.0, "bag_of_words": 60.0}, "pretrained": {"mean": 65.3}}
     average = {"name": "mean over mine, yours", "pretrained": {"mean": 65.3}}
+    average["tasks"] = ["mine", "yours"]
     glue.print_baselines("glue x", {"mine": {"chance": 50.0, "bag_of_words": 71.0}, "tags": {}})
     glue.print_scores("glue x", {"tasks": {"mine": task, "yours": better}, "average": average})
     assert capsys.readouterr().err.splitlines() == [
         "glue x: without a network: mine 71.0",
-        "glue x: mean over mine, yours: 65.3 pre-trained",
+        "glue x: mine: 65.3 pre-trained, 60.1 from scratch, 71.0 without a network (bag of words)",
+        "glue x: yours: 65.3 pre-trained, 60.0 without a network (bag of words)",
+        "glue x: mean over mine, yours: 65.3 pre-trained, 65.5 without a network",
         "warning: glue x: mine: bag of words (71.0, without a network) does as well as the "
         "fine-tuned model (65.3)",
     ]

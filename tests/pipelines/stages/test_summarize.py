@@ -1,6 +1,8 @@
 """Numbers in git: copied from verified folders, with the headline taken from the right places."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,15 @@ import pytest
 from electra.errors import BadConfig, CorruptFile, UserError
 from electra.files import read_json
 from electra.storage.manifest import write_manifest
-from pipelines.config.params import load
+from pipelines.config.params import PublishedConfig, load
 from pipelines.stages.summarize import (
+    find_before,
     stage_numbers,
     summarize,
     summarize_ablation,
     summarize_model,
 )
+from tests.conftest import ROOT
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
@@ -98,6 +102,33 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on() -> None:
     assert read_json(Path("results/smoke/corpus.json")) == {"kind": "corpus"}
     assert Path("results/curves/smoke.csv").read_text() == "step\n1\n"
     assert read_json(Path("results/summary/smoke.json"))["disc_auc"] == 0.9
+
+
+@pytest.mark.usefixtures("made")
+def test_squad_that_has_not_run_is_left_out() -> None:
+    shutil.rmtree("build/squad")
+    summarize("smoke", load())
+    assert not Path("results/smoke/squad.json").exists()
+    assert "squad2.0_f1" not in read_json(Path("results/summary/smoke.json"))["pretrained"]
+
+
+def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> None:
+    params = load(ROOT / "params.yaml")
+    tiny = params.models["tiny"]
+    begins = replace(tiny.pretrain, init_from="published/tiny")
+    published = {"tiny-start": PublishedConfig(folder="published/tiny/discriminator")}
+    start = replace(params.finetunings["tiny"], model="tiny-start")
+    params = replace(
+        params,
+        models={**params.models, "tiny": replace(tiny, pretrain=begins)},
+        published=published | params.published,
+        finetunings={
+            **params.finetunings,
+            "other": start,
+        },
+    )
+    assert find_before("tiny", params) == "other"
+    assert find_before("mini", params) == find_before("electra_bert", params) == ""
 
 
 def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
