@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
@@ -24,6 +25,7 @@ from electra.pretraining.step import Graphs, Step, keep_freed_memory
 
 VOCAB = 30_522
 RATE = 1e-4
+PEERS = ("peer", "expert", "compiled")
 
 
 def build(config: ElectraConfig) -> Pretraining:
@@ -70,20 +72,25 @@ class Ours:
 
 
 class Peer:
-    """transformers' modules in a joint step."""
+    """transformers' modules in a joint step.
+
+    `peer` computes the vocabulary's logits at every position, as the documented call does, and
+    `compiled` is the same under torch.compile. `expert` computes them at the masked positions only.
+    """
 
     def __init__(
         self,
         config: ElectraConfig,
         precision: Any,
         device: torch.device,
+        kind: str = "peer",
         dropped: bool = True,
-        compiled: bool = False,
     ) -> None:
         from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
         self.precision = precision
         self.device = device
+        self.kind = kind
         source = build(config)
         assert isinstance(source.generator, Generator)
         weights = {name: network_tensors(*pair) for name, pair in source.networks().items()}
@@ -92,7 +99,11 @@ class Peer:
         self.generator.tie_weights()
         self.discriminator = peer_network(ElectraForPreTraining, config.encoder)
         self.discriminator.load_state_dict(weights["discriminator"])
-        self.discriminator.electra.embeddings = self.generator.electra.embeddings
+        if config.objective.sharing == "all":
+            self.discriminator.electra = self.generator.electra
+        else:
+            self.discriminator.electra.embeddings = self.generator.electra.embeddings
+        self.weight = config.objective.discriminator_weight
         networks = torch.nn.ModuleList([self.generator, self.discriminator])
         networks.to(device).train(dropped)
         decayed = []
@@ -102,7 +113,7 @@ class Peer:
         groups = [{"params": others, "weight_decay": 0.0}, {"params": decayed}]
         self.parameters = [*others, *decayed]
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
-        if compiled:
+        if kind == "compiled":
             self.generator = torch.compile(self.generator)
             self.discriminator = torch.compile(self.discriminator)
 
@@ -112,18 +123,26 @@ class Peer:
         chosen = chosen_cells(masked, ids)
         both = {"attention_mask": real.long(), "token_type_ids": batch.segments_BT}
         with autocast(self.precision, self.device):
-            labels = torch.where(chosen, ids, -100)
-            proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both)
+            if self.kind == "expert":
+                hidden_BTD = self.generator.electra(input_ids=masked.ids_BT, **both)[0]
+                hidden_XD = self.generator.generator_predictions(hidden_BTD[chosen])
+                logits_XV = self.generator.generator_lm_head(hidden_XD)
+                mlm_loss = F.cross_entropy(logits_XV, ids[chosen])
+            else:
+                labels = torch.where(chosen, ids, -100)
+                proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both)
+                logits_XV = proposed.logits[chosen]
+                mlm_loss = proposed.loss
             with torch.no_grad():
                 if sampled_X is None:
-                    logits = proposed.logits[chosen].float()
+                    logits = logits_XV.float()
                     noise = -torch.log(-torch.log(torch.rand_like(logits) + 1e-9) + 1e-9)
                     sampled_X = (logits + noise).argmax(-1)
                 corrupted = ids.clone()
                 corrupted[chosen] = sampled_X
             replaced = (corrupted != ids).long()
             judged = self.discriminator(input_ids=corrupted, labels=replaced, **both)
-            return proposed.loss + 50 * judged.loss  # type: ignore[no-any-return]
+            return mlm_loss + self.weight * judged.loss  # type: ignore[no-any-return]
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
         torch.manual_seed(number)
@@ -151,8 +170,8 @@ def chosen_cells(masked: Masked, ids: Tensor) -> Tensor:
 def make(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
     """Return an arm by its name, such as `ours-bf16`."""
     kind, precision = arm.split("-")
-    if kind in {"peer", "compiled"}:
-        return Peer(config, precision, device, compiled=kind == "compiled")
+    if kind in PEERS:
+        return Peer(config, precision, device, kind)
     return Ours(config, precision, device, kind)
 
 
@@ -172,7 +191,7 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
     small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
     batch, masked = batches(small, device, 1)[0]
     model = build(small).to(device).eval()
-    peer = Peer(small, "fp32", device, dropped=False)
+    peers = {kind: Peer(small, "fp32", device, kind, dropped=False) for kind in PEERS[:2]}
     with torch.no_grad():
         ours = model(batch).loss.item()
         reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
@@ -183,7 +202,9 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
         places = zip(masked.positions_BN.mT, sampled.view_as(masked.positions_BN).mT, strict=True)
         for place_B, sampled_B in places:  # unused slots point at [CLS], which is not chosen
             grid.scatter_(1, place_B[:, None], sampled_B[:, None])
-        theirs = peer.loss(batch, masked, grid[chosen_cells(masked, batch.ids_BT)]).item()
-    if abs(ours - theirs) > 1e-4 * theirs:
-        raise SystemExit(f"losses at step 0 differ: ours {ours}, transformers {theirs}")
-    return {"ours": ours, "peer": theirs}
+        sampled_X = grid[chosen_cells(masked, batch.ids_BT)]
+        losses = {kind: peer.loss(batch, masked, sampled_X).item() for kind, peer in peers.items()}
+    for kind, loss in losses.items():
+        if abs(ours - loss) > 1e-4 * loss:
+            raise SystemExit(f"losses at step 0 differ: ours {ours}, {kind} {loss}")
+    return {"ours": ours, **losses}

@@ -6,8 +6,9 @@
 Arms: `ours-P` is the loop's own step, with alternatives to its parts on a GPU (class Ours in
 pretrain_arms.py, such as `whole-P` or `eager-P`); `peer-P` is ElectraForMaskedLM and
 ElectraForPreTraining written as their docs suggest (SDPA, labels of -100, fused AdamW, autocast),
-with Gumbel sampling at the masked positions; `compiled-P` is the peer under torch.compile. P is the
-precision, fp32 (transformers' default) or bf16.
+with Gumbel sampling at the masked positions; `expert-P` is the peer with its vocabulary head at the
+masked positions only; `compiled-P` is the peer under torch.compile. P is the precision, fp32
+(transformers' default) or bf16.
 
 Protocol: the same weights, rows, masks and rates in all arms; before anything is timed, all arms
 must give the same loss without dropout. Then each arm runs in a process of its own, so that none
@@ -46,7 +47,7 @@ from benchmarks.harness import (
     spread,
     write_record,
 )
-from benchmarks.pretrain_arms import VOCAB, batches, equal_losses, make
+from benchmarks.pretrain_arms import PEERS, VOCAB, batches, equal_losses, make
 from electra.config import plain
 from electra.devices import default_device
 from electra.optim.precision import choose
@@ -107,7 +108,7 @@ def measure(
     block, the probed peak.
     """
     torch.backends.cuda.matmul.allow_tf32 = False
-    if arm.startswith(("peer", "compiled")):
+    if arm.startswith(PEERS):
         import transformers.models.electra.modeling_electra  # noqa: F401
     given = batches(config, device, 4)
     before = memory(device)
@@ -209,7 +210,7 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
         "rows": config.pretrain.batch,
         "errors": {},
     }
-    if any(arm.startswith(("peer", "compiled")) for arm in options.arms):
+    if any(arm.startswith(PEERS) for arm in options.arms):
         found["loss at step 0"] = child(options, deadline, "--one", name)
         if "error" in found["loss at step 0"]:
             return found
@@ -248,9 +249,11 @@ def main() -> None:
         count = "+" if isinstance(value, list) else None
         parser.add_argument(f"--{name}", type=kind, nargs=count, default=value, help=text)
 
-    arms = "ours-bf16 peer-bf16 compiled-bf16" if gpu else "ours-fp32 ours-bf16 peer-fp32 peer-bf16"
+    kinds = ["ours", *PEERS] if gpu else ["ours", *PEERS[:2]]
+    precisions = ["bf16"] if gpu else ["fp32", "bf16"]
+    arms = ["-".join(names) for names in itertools.product(kinds, precisions)]
     option("models", str, ["small", "base", "large"] if gpu else ["small"])
-    option("arms", str, arms.split())
+    option("arms", str, arms)
     option(
         "rows", int, None, "rows of a batch (default: the preset's, or what 80 GB of a GPU hold)"
     )

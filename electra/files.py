@@ -123,7 +123,7 @@ def _temporary(path: Path) -> Iterator[Path]:
     """Yield a name in a folder next to `path` that this process holds and removes at the end."""
     with room(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent, glob.escape(path.name))
+        sweep(path.parent, f".{glob.escape(path.name)}")
         while True:
             folder = path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
             folder.mkdir()
@@ -140,9 +140,11 @@ def _temporary(path: Path) -> Iterator[Path]:
             lock.close()
 
 
-def sweep(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers left in a folder: the temporary folders that nobody holds."""
-    for leftover in folder.glob(f".{name}.tmp-*"):
+def sweep(folder: Path, names: str = "**/.*") -> None:
+    """Remove what killed writers left anywhere in a folder: the temporary folders that nobody
+    holds.
+    """
+    for leftover in list(folder.glob(f"{names}.tmp-*")):
         with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:
             if _locked(lock.fileno()):
                 shutil.rmtree(leftover, ignore_errors=True)

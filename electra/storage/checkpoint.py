@@ -22,7 +22,6 @@ from electra.files import (
     readable,
     remove,
     rename,
-    sweep,
     write_json,
 )
 from electra.storage.manifest import verify_manifest, write_manifest
@@ -89,7 +88,6 @@ def load_newest(
     never thrown away by starting from step 0 unasked. Raises Unreadable where the disk does not
     answer: the checkpoint may be whole.
     """
-    sweep(run)
     troubles = []
     for step in reversed(steps(run)):
         try:

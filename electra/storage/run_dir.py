@@ -18,7 +18,7 @@ from typing import Any
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, Unreadable, UserError
-from electra.files import free_name, lock_folder, read_json, rename, write_json
+from electra.files import free_name, lock_folder, read_json, rename, sweep, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, describe, differences
@@ -70,6 +70,7 @@ class RunFolder:
 
     def __enter__(self) -> "RunFolder":
         self._lock.enter_context(lock_folder(self.path, self.patience))
+        sweep(self.path)
         return self
 
     def __exit__(self, *_: object) -> None:

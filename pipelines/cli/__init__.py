@@ -91,9 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         return 141 if error.code == 1 else int(error.code or 0)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        settle_output()
         return 141
     except (Interrupted, Exception) as error:
+        settle_output()
         refusal = explain(command, error)
         if "--debug" in arguments or not refusal:
             traceback.print_exc()
@@ -102,6 +103,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return BUG
         processes.report(refusal)
         return refusal.exit_code
+
+
+def settle_output() -> None:
+    """Write the rest of the output. If that fails, discard it: Python would try again at its end,
+    and replace the exit code.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def explain(command: str, error: BaseException) -> UserError | None:

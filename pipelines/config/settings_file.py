@@ -14,6 +14,8 @@ DEEPEST = 100  # sections within sections
 def read(path: Path) -> dict[str, Any]:
     """Return the sections of a YAML file; BadConfig names the line or key that is wrong."""
     try:
+        if path.exists() and not path.is_file():
+            raise BadConfig(f"{path}: is no regular file")  # a device or a pipe may never end
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         sentence = "there is no such file; run this in the project's folder"

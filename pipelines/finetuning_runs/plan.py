@@ -18,7 +18,7 @@ import torch
 
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.files import atomic_folder, read_json, readable, write_json, write_jsonl
+from electra.files import atomic_folder, read_json, readable, sweep, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
@@ -183,6 +183,8 @@ def run_all(
     `on_done` is called for each as it ends. A job's UserError is raised here and ends the others.
     Finished jobs stay. Jobs that start from another's model run after all others.
     """
+    for folder in {job.folder.parent for job in jobs}:
+        sweep(folder, ".*")
     records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
 
     def note(job: Job, record: Record) -> None:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
-from electra.files import lock_folder
+from electra.files import lock_folder, sweep
 from electra.workers import rank
 from pipelines.versioning.code import digest_of
 
@@ -66,6 +66,7 @@ class Stage:
         """Run the stage in the working folder. Raises Busy where another process runs it there."""
         lock = lock_folder(LOCKS / f"{self.name}-{name}") if is_main() else nullcontext()
         with lock:
+            sweep(BUILD / self.folder, ".*")
             self.module.run(name, params, tracker)
 
     def run_folder(self, name: str, params: "Params") -> Path:

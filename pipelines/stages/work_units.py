@@ -61,7 +61,7 @@ def finish_units(
     the work folder's lock. Units are made by this machine's processes, or by the cluster of
     ELECTRA_DASK.
     """
-    sweep(work)
+    sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     results = [finished(folder, made.fingerprint) for folder in folders]
     todo = [index for index, counts in enumerate(results) if counts is None]
@@ -81,13 +81,12 @@ def finish_units(
         shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards"
     ) as progress:
         progress.update(done)
+        total = sum(counts.get(shown.count, 0) for counts in results if counts)
         for position, result in finishing:
             results[todo[position]] = result
             done += sizes[todo[position]]
-            progress.update(
-                done,
-                **{shown.count: sum(counts.get(shown.count, 0) for counts in results if counts)},
-            )
+            total += result.get(shown.count, 0)
+            progress.update(done, **{shown.count: total})
     return [counts for counts in results if counts is not None]
 
 

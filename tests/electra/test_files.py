@@ -30,8 +30,8 @@ from tests.conftest import ROOT, environment, largest_file
 
 
 def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
-    for name in (".a.json.tmp-00", ".b.json.tmp-11"):
-        (tmp_path / name).mkdir()
+    for name in (".a.json.tmp-00", ".b.json.tmp-11", "inner/.c.tmp-22"):
+        (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "new").write_text("half")
     with atomic_folder(tmp_path / "a.json"):
         (living,) = set(tmp_path.glob(".a.json.tmp-*"))
@@ -39,10 +39,12 @@ def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {
             "a.json",
             ".b.json.tmp-11",
+            "inner",
             living.name,
         }
-    sweep(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+        sweep(tmp_path)
+        assert living.exists()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.json", "inner"]
 
 
 WRITER = """

@@ -242,8 +242,8 @@ def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
 
 
 def test_what_killed_processes_left_is_swept(run):
-    for name in (".metrics.jsonl.tmp-99", ".run.json.tmp-99", ".step-9.tmp-99"):
-        (run / name).mkdir()
+    for name in (".metrics.jsonl.tmp-99", ".step-9.tmp-99", "tasks/.cola.tmp-99"):
+        (run / name).mkdir(parents=True)
         (run / name / "new").write_text("half")
     train(run)
-    assert names(run, ".*") == [".lock"]
+    assert names(run, "**/.*") == [".lock"]

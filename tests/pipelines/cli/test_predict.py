@@ -197,7 +197,13 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
 
 @pytest.mark.parametrize(
     ("command", "code", "lines"),
-    [(f"params tiny {GONE}", 141, 0), ("params tiny >&-", 65, 1), ("predict MODEL <&-", 65, 1)],
+    [
+        (f"params tiny {GONE}", 141, 0),
+        ("params tiny >&-", 65, 1),
+        ("params tiny >/dev/full", 74, 1),
+        ("params >/dev/full", 71, 1),  # more than Python holds back
+        ("predict MODEL <&-", 65, 1),
+    ],
 )
 def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> None:
     words = f"{sys.executable} -m pipelines {command.replace('MODEL', str(folders / 'cola'))}"

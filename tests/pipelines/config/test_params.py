@@ -1,8 +1,14 @@
 """params.yaml: every mistake is one sentence that names the key."""
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from electra.errors import BadConfig
 from pipelines.config.params import UNREAD
+from pipelines.config.settings_file import read
 from tests.conftest import SMOKE
 from tests.pipelines.config.conftest import Load, Refuse
 
@@ -21,6 +27,15 @@ def test_numbers_are_read_as_yaml_1_2_like_dvc_does(load_text: Load) -> None:
     )
     assert pretrain.learning_rate == 1e-4
     assert pretrain.compile == "off"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_settings_in_what_may_never_end_are_refused(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "params.yaml")
+    with pytest.raises(BadConfig, match=r"params\.yaml: is no regular file"):
+        read(tmp_path / "params.yaml")
 
 
 @pytest.mark.parametrize(

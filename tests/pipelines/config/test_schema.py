@@ -15,6 +15,7 @@ SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text
 SCHEMA = json.loads((ROOT / "params.schema.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.lock
 def test_the_schema_is_what_the_settings_give() -> None:
     """Run `python -m pipelines.config.schema > params.schema.json` where this fails."""
     assert params_schema() == SCHEMA

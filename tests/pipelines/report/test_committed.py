@@ -43,6 +43,7 @@ def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
     assert not stale, f"results/report/{part} is stale: dvc repro"
 
 
+@pytest.mark.lock
 def test_the_page_is_up_to_date(drawn: Path) -> None:
     here, there = (
         without_build((root / "index.html").read_text(encoding="utf-8"))

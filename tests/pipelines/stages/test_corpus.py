@@ -3,7 +3,9 @@ half-written.
 """
 
 import gzip
+import itertools
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -84,6 +86,26 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
     }
     verify_manifest(tmp_path / "out")
     assert not list(tmp_path.rglob("unit-*"))
+
+
+def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # small files share a unit
+    monkeypatch.setenv(VARIABLE, "1")
+    calls = []
+    for count in (1, 500, 1000):  # the first loads modules
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        write(folder / "text", files=count, rows=1)
+        numbers = itertools.count()
+        sys.setprofile(lambda *_, numbers=numbers: next(numbers))
+        try:
+            run(folder, config(folder))
+        finally:
+            sys.setprofile(None)
+        calls.append(next(numbers))
+    assert calls[2] < 2.2 * calls[1], calls
 
 
 def delivered(folder: Path) -> list[dict[str, Any]]:

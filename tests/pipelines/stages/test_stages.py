@@ -94,6 +94,16 @@ def test_a_stage_that_already_runs_here_is_refused(here: Path) -> None:
     assert not Path("build").exists()
 
 
+def test_a_stage_sweeps_what_killed_writers_left_next_to_its_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = Path("build/tasks/.smoke.tmp-99")
+    left.mkdir(parents=True)
+    monkeypatch.setattr("pipelines.stages.tasks.run", lambda *_: None)
+    STAGES["tasks"].run("smoke", load(), Tracker(None))
+    assert not left.exists()
+
+
 def inside(path: str, among: tuple[str, ...]) -> bool:
     return any(path == room or path.startswith(f"{room}/") for room in among)
 
