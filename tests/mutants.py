@@ -81,10 +81,12 @@ def draw(chance: random.Random) -> tuple[str, Mutant] | None:
     before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
     after = lines[last - 1][node.end_col_offset :] + b"".join(lines[last:])
     text = before + new.encode() + after
-    try:
-        if not new or ast.dump(ast.parse(text)) == ast.dump(tree):
+    old = b"".join(lines)[len(before) : -len(after) or None]
+    try:  # before Python 3.12 the parts of an f-string have wrong places
+        is_there = ast.unparse(ast.parse(old)) == ast.unparse(node)
+        if not new or not is_there or ast.dump(ast.parse(text)) == ast.dump(tree):
             return None
-    except SyntaxError:  # in an f-string; before Python 3.12 its parts have wrong places
+    except SyntaxError:
         return None
     statements = [part.lineno for part in ast.walk(tree) if isinstance(part, ast.stmt)]
     first = max(number for number in statements if number <= node.lineno)
@@ -169,7 +171,7 @@ def main() -> None:
         def attack(mutant: Mutant) -> str:
             tests = choose(mutant, seconds, runs)
             folder = folders.get()
-            test = killer(folder, mutant, tests, max(seconds[test] for test in tests))
+            test = killer(folder, mutant, tests, max((seconds[test] for test in tests), default=0))
             folders.put(folder)
             return test
 
