@@ -1,16 +1,16 @@
-"""BLiMP's minimal pairs (Warstadt et al., TACL 2020) scored without labels, by networks that
-real_text.py pre-trained:
+"""Score BLiMP's minimal pairs (Warstadt et al., TACL 2020) with networks that real_text.py
+pre-trained, without fine-tuning:
 
     python benchmarks/blimp.py --pairs data/*.jsonl -- build/models/modern-electra-1-6012
 
-The pairs are the files of BLiMP's repository: JSON lines with `sentence_good`, `sentence_bad` and
-`UID`. Each folder's discriminator and generator (or masked language model) are scored by the share
-of pairs where they prefer the good sentence; chance is 50. Writes benchmarks/results/blimp.json.
+The files of BLiMP's repository are JSON lines with `sentence_good`, `sentence_bad` and `UID`. The
+score of a discriminator, generator or masked language model is the percentage of pairs in which it
+prefers the good sentence; chance is 50. Writes benchmarks/results/blimp.json.
 
 discriminator   Σ log (1 - p_t), p_t the probability that token t was replaced
 generator       Σ log p(x_t | all others), each token masked in turn (Salazar et al., ACL 2020)
 
-Shapes: N texts, B rows of a batch, T tokens of a row, V vocabulary.
+Shapes: N texts, B rows per batch, T tokens per row, V vocabulary.
 """
 
 import statistics
@@ -33,7 +33,7 @@ from electra.inference import encode
 from electra.pretraining.networks import Generator
 
 FACTS = ("steps", "flops", "parameters", "rows_sha256", "tokens")
-ROWS = 256  # rows of masked tokens in a batch
+ROWS = 256  # rows per batch
 
 
 def accuracies(model: Model, pairs: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -49,44 +49,43 @@ def accuracies(model: Model, pairs: Sequence[dict[str, Any]]) -> dict[str, float
 
 
 def scores(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return how acceptable each text is to the network (N,): higher is better."""
+    """Return the acceptability score (N,) of each text: higher is better."""
     if isinstance(model.network, Generator):
         return likelihoods(model, texts)
-    return np.array(
-        [np.log1p(-judged.probability.astype(np.float64)).sum() for judged in model.replaced(texts)]
-    )
+    results = (result.probability.astype(np.float64) for result in model.replaced(texts))
+    return np.array([np.log1p(-probability_T).sum() for probability_T in results])
 
 
 @torch.inference_mode()
 def likelihoods(model: Model, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return pseudo-log-likelihoods (N,): one row for each token of each text, in which it is
-    masked.
+    """Return pseudo-log-likelihoods (N,), with one row per token of each text, in which that token
+    is masked.
     """
     tokenizer = model.tokenizer
     sequences = []
-    places = []
+    positions = []
     for number, text in enumerate(texts):
         ids = encode(text, tokenizer)[0][: model.length - 2]
         sequences.append(torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id]))
-        places += [(number, place) for place in range(1, len(ids) + 1)]
-    places.sort(key=lambda pair: len(sequences[pair[0]]))
+        positions += [(number, position) for position in range(1, len(ids) + 1)]
+    positions.sort(key=lambda pair: len(sequences[pair[0]]))
     total_N = np.zeros(len(texts))
-    for start in range(0, len(places), ROWS):
-        part = places[start : start + ROWS]
+    for start in range(0, len(positions), ROWS):
+        part = positions[start : start + ROWS]
         rows = [sequences[number] for number, _ in part]
         ids_BT = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=tokenizer.pad_id
         )
         lengths_B = torch.tensor([len(row) for row in rows])
-        place_B1 = torch.tensor([[place] for _, place in part])
-        masked_BT = ids_BT.scatter(1, place_B1, tokenizer.mask_id)
+        position_B1 = torch.tensor([[position] for _, position in part])
+        masked_BT = ids_BT.scatter(1, position_B1, tokenizer.mask_id)
         inputs = [
             tensor.to(model.device)
-            for tensor in (masked_BT, torch.zeros_like(ids_BT), lengths_B, place_B1)
+            for tensor in (masked_BT, torch.zeros_like(ids_BT), lengths_B, position_B1)
         ]
         logits_BV, _ = model.network(*inputs)
-        log_share_BV = logits_BV[:, : tokenizer.vocab_size].double().log_softmax(-1).cpu()
-        score_B = log_share_BV.gather(1, ids_BT.gather(1, place_B1))[:, 0].numpy()
+        log_probability_BV = logits_BV[:, : tokenizer.vocab_size].double().log_softmax(-1).cpu()
+        score_B = log_probability_BV.gather(1, ids_BT.gather(1, position_B1))[:, 0].numpy()
         np.add.at(total_N, [number for number, _ in part], score_B)
     return total_N
 

@@ -1,17 +1,18 @@
-"""Compare text to training rows with `datasets.map`, a transformers tokenizer and grouping, as
-their documentation suggests.
+"""Compare our preparation of training rows with `datasets.map`, a transformers tokenizer and
+grouping, as their documentation suggests.
 
     python benchmarks/corpus.py --rounds 4 --megabytes 12
 
-Reads real text (corpus `local_wiki_books`, benchmarks/real_text.yaml), cleans it once into slices
-of JSON lines, and turns every slice into rows of 128 by both arms in turn, in one process on one
-thread; rates are tokens over process CPU time. `ours` is the work of a tokens worker: verify,
-parse, split sentences, tokenize, pack by ELECTRA's rule, write. `peer` loads the JSON lines, maps
-the tokenizer over batches and maps `group_texts`, cache files written as by default. Peaks of
-memory are measured in a fresh process for each arm; `peer_lines` is the peer given one paragraph an
-example, where its batches are smallest. `filters` are those of a corpus's cleaning:
-`times_cleaning` is what one costs, in times of cleaning the same text. That the ids agree is shown
-by tests/electra/data/test_tokenizer.py.
+The text (corpus `local_wiki_books`, benchmarks/real_text.yaml) is cleaned once into slices of JSON
+lines. Both arms turn every slice into rows of 128, in turns, in one process on one thread; rates
+are per second of process time. tests/electra/data/test_tokenizer.py checks that the ids agree.
+
+ours        what a tokens worker does: verify, parse, split sentences, tokenize, pack, write
+peer        load the JSON lines, map the tokenizer over batches, map `group_texts`, with cache files
+peer_lines  the peer with one paragraph per example, so that its batches are smallest
+
+Peak memory is measured in a new process for each arm. `filters` are those of a corpus's cleaning;
+`times_cleaning` is the cost of a filter relative to cleaning the same text.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def read_texts(source: Any, paths: Iterable[Path]) -> Iterator[str]:
 def write_slices(folder: Path, rounds: int, megabytes: float) -> list[Path]:
     """Write slices of clean documents, half of each source."""
     corpus = PARAMS.corpora["local_wiki_books"]
-    readers = [read_texts(each, find_files(each.files, "corpora")) for each in corpus.sources]
+    readers = [read_texts(source, find_files(source.files, "corpora")) for source in corpus.sources]
     slices = []
     for number in range(rounds):
         rows = []
@@ -95,7 +96,7 @@ def write_slices(folder: Path, rounds: int, megabytes: float) -> list[Path]:
 
 
 def peer(path: Path, folder: Path, *, lines: bool) -> int:
-    """Write rows by `datasets` and transformers, and return the number of tokens of the text."""
+    """Write rows with `datasets` and transformers, and return the number of tokens."""
     import datasets
     from transformers import BertTokenizer
 
@@ -129,27 +130,27 @@ def peer(path: Path, folder: Path, *, lines: bool) -> int:
     return sum(len(ids) - 2 for ids in mapped["input_ids"])
 
 
-def timed(arm: str, path: Path, folder: Path) -> tuple[int, float]:
-    """Return the tokens and the processor seconds of one arm on one slice."""
-    here = folder / "work"
-    shutil.rmtree(here, ignore_errors=True)
-    (here / "rows").mkdir(parents=True)
+def run_arm(arm: str, path: Path, folder: Path) -> tuple[int, float]:
+    """Return the tokens and processor seconds of one arm on one slice."""
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "rows").mkdir(parents=True)
     started = time.process_time()
     if arm == "ours":
         job = PackJob(path, sha256_file(path), 0, folder / "tokenizer", CONFIG)
-        tokens = int(pack_shard(job, here / "rows")["tokens"])
+        tokens = int(pack_shard(job, work / "rows")["tokens"])
     else:
-        tokens = peer(path, here, lines=arm == "peer_lines")
+        tokens = peer(path, work, lines=arm == "peer_lines")
     return tokens, time.process_time() - started
 
 
 def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:
-    """Return the megabytes of clean text per processor second: cleaning once more, each filter by
-    itself, and all at once.
+    """Return the megabytes of clean text per processor second, for cleaning, each filter and all
+    filters together.
     """
 
     def rate(arm: str) -> float:
-        texts = next(left[arm])
+        texts = next(remaining[arm])
         started = time.process_time()
         for text in texts:
             judges[arm](text)
@@ -167,9 +168,9 @@ def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:
         scored = forbidden if "decontaminate" in settings else None
         judges[arm] = partial(judge, cleaning=build(CleaningConfig, settings), forbidden=scored)
     texts = [[row["text"] for row in read_jsonl(path)] for path in slices]
-    for function in judges.values():  # loads what it needs
+    for function in judges.values():  # load models and word lists before timing
         function(texts[0][0])
-    left = {arm: iter(texts) for arm in judges}
+    remaining = {arm: iter(texts) for arm in judges}
     rates = in_turns({arm: partial(rate, arm) for arm in judges}, len(texts))
     return {
         "megabytes_per_cpu_second": {arm: spread(values, 3) for arm, values in rates.items()},
@@ -185,7 +186,7 @@ def main() -> None:
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.arm:
-        tokens, _ = timed(options.arm, options.slice, options.folder)
+        tokens, _ = run_arm(options.arm, options.slice, options.folder)
         print(json.dumps({"peak_megabytes": memory_mb("VmHWM"), "tokens": tokens}))
         return
     origin = provenance("datasets", "transformers", "pyarrow")
@@ -194,21 +195,25 @@ def main() -> None:
 
 
 def measure(folder: Path, rounds: int, megabytes: float) -> dict[str, Any]:
-    """Return the rates and peaks of memory of all arms, filters and formats."""
+    """Return the rates and peak memory of all arms, and the rates of the filters."""
     slices = write_slices(folder, rounds, megabytes)
     vocabulary = Path(CONFIG.tokenizer.file)
     wordpiece.save(wordpiece.load(vocabulary, lowercase=True), folder / "tokenizer")
     (folder / "published").mkdir()
     shutil.copy(vocabulary, folder / "published" / "vocab.txt")
-    left = {arm: iter(slices) for arm in ARMS[:2]}
-    turns = in_turns(
-        {arm: lambda arm=arm: timed(arm, next(left[arm]), folder) for arm in left}, rounds
-    )
+    remaining = {arm: iter(slices) for arm in ARMS[:2]}
+
+    def run_next(arm: str) -> tuple[int, float]:
+        return run_arm(arm, next(remaining[arm]), folder)
+
+    turns = in_turns({arm: partial(run_next, arm) for arm in remaining}, rounds)
     assert [tokens for tokens, _ in turns["ours"]] == [tokens for tokens, _ in turns["peer"]]
-    rates = {arm: [tokens / seconds for tokens, seconds in of] for arm, of in turns.items()}
+    rates = {
+        arm: [tokens / seconds for tokens, seconds in results] for arm, results in turns.items()
+    }
     words = ("--slice", str(slices[0]), "--folder", str(folder))
     memory = {arm: run_process(__file__, ["--arm", arm, *words]) for arm in ARMS}
-    peaks = {arm: found["peak_megabytes"] for arm, found in memory.items()}
+    peaks = {arm: result["peak_megabytes"] for arm, result in memory.items()}
     return {
         "what": "clean documents (JSON lines) to rows of 128 on disk, one thread",
         "tokens_per_cpu_second": {arm: spread(values, 6) for arm, values in rates.items()},

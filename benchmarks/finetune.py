@@ -44,7 +44,7 @@ from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, narrow
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import read_outputs, train
-from electra.nn.config import EncoderConfig
+from electra.nn.config import BertConfig
 from electra.nn.factory import fresh_encoder
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, load_encoder, write_folder
@@ -53,7 +53,7 @@ from pipelines.sources import glue
 TASKS = ("cola", "mrpc", "rte", "stsb")
 OURS = ("ours", "ours-bf16")
 PEERS = ("pad-128", "dynamic")
-SMALL = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
+SMALL = BertConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH = 128
 BATCH = 32
 Rows = dict[str, list[dict[str, Any]]]

@@ -1,8 +1,5 @@
-"""What all benchmarks share: arms in turns, ratios with their spread, where a figure comes from,
-and the JSON record.
-
-A benchmark imports what it measures, calls `in_turns` or a loop of its own, and ends with
-`write_record`.
+"""Shared code of the benchmarks: run arms in turns, compute ratios with their spread, and write a
+JSON record with its provenance.
 """
 
 import argparse
@@ -27,37 +24,35 @@ from pipelines.tracking import Tracker
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks/results")
-# laid over params.yaml: local files and what is compared on them
+# merged into params.yaml: local files and the models that are compared on them
 REAL_TEXT = ROOT / "benchmarks/real_text.yaml"
 
 
 def arguments(doc: str | None, output: str = "") -> argparse.ArgumentParser:
-    """Return a parser whose help is the benchmark's docstring, with `--output` if it has a
-    default.
+    """Return a parser with the benchmark's docstring as its help, and `--output` if a default is
+    given.
     """
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=formatter)
     if output:
-        parser.add_argument(
-            "--output", type=Path, default=RESULTS / output, help="default: %(default)s"
-        )
+        path = RESULTS / output
+        parser.add_argument("--output", type=Path, default=path, help="default: %(default)s")
     return parser
 
 
 def local_params() -> Params:
-    """Return params.yaml with benchmarks/real_text.yaml laid over it."""
+    """Return params.yaml with benchmarks/real_text.yaml merged into it."""
     return load(ROOT / FILE, over=REAL_TEXT)
 
 
 def run_stages(params: Params, **names: str) -> None:
-    """Run stages in this order, each for a name: `run_stages(params, corpus="c4", tokens="c4")`."""
+    """Run stages in order, each for an entry: `run_stages(params, corpus="c4", tokens="c4")`."""
     for stage, name in names.items():
         STAGES[stage].run(name, params, Tracker(None))
 
 
 def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
-    """Run all arms once a round, A-B-A-B, so that other load on the machine meets all alike."""
+    """Run all arms once per round (A-B-A-B), so that other load affects them equally."""
     results: dict[str, list[T]] = {arm: [] for arm in arms}
     for number in range(rounds):
         for arm, run in arms.items():
@@ -67,20 +62,20 @@ def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list
 
 
 def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
-    """Return the median, lowest and highest value, to so many significant digits."""
+    """Return the median, lowest and highest value, rounded to `digits` significant digits."""
     values = sorted(values)
-    three = {"median": statistics.median(values), "lowest": values[0], "highest": values[-1]}
-    return {name: float(f"{value:.{digits}g}") for name, value in three.items()}
+    summary = {"median": statistics.median(values), "lowest": values[0], "highest": values[-1]}
+    return {name: float(f"{value:.{digits}g}") for name, value in summary.items()}
 
 
 def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:
-    """Return the spread of first / second, round by round, while both have rounds."""
+    """Return the spread of first / second over the rounds that both have."""
     return spread([a / b for a, b in zip(first, second, strict=False)])
 
 
 def run_process(script: str, words: Sequence[str], timeout: float | None = None) -> Any:
-    """Run a benchmark in a process of its own and return the JSON of its last line. Raise
-    RuntimeError if it fails.
+    """Run a benchmark in a new process and return the JSON of its last line. Raise RuntimeError if
+    it fails.
     """
     command = [sys.executable, script, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -91,13 +86,13 @@ def run_process(script: str, words: Sequence[str], timeout: float | None = None)
 
 
 def memory_mb(field: str) -> float:
-    """Return a field of this process's /proc/self/status, as VmRSS or VmHWM, in MiB."""
+    """Return a field of /proc/self/status, such as VmRSS or VmHWM, in MiB."""
     status = Path("/proc/self/status").read_text()
     return round(int(status.partition(f"{field}:")[2].split()[0]) / 1024, 1)
 
 
 def processor() -> str:
-    """Return the processor's name, where Linux says it."""
+    """Return the processor's name, from /proc/cpuinfo if it exists."""
     cpus = Path("/proc/cpuinfo")
     lines = cpus.read_text().splitlines() if cpus.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -105,8 +100,8 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is checked out, with the words "with changes" unless the code is the
-    commit's. Results in the tree are no code.
+    """Return the current commit, followed by "with changes" if the tree differs. Changed results do
+    not count.
     """
     ignored = [":!results", ":!benchmarks/results", ":!*dvc.lock"]
     changed = git("status", "--porcelain", "--", ".", *ignored)
@@ -114,14 +109,14 @@ def commit() -> str:
 
 
 def git(*words: str) -> str:
-    """Return what git prints."""
+    """Run git and return its output."""
     done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """Return command, machine, commit, date, and versions of numpy, tokenizers and `packages`."""
-    module = sys.modules["__main__"].__spec__  # of `python -m`
+    """Return command, machine, commit, date and the versions of packages."""
+    module = sys.modules["__main__"].__spec__  # set by `python -m`
     program = ["-m", module.name.removesuffix(".__main__")] if module else sys.argv[:1]
     return {
         "command": shlex.join(["python", *program, *sys.argv[1:]]),
@@ -139,6 +134,6 @@ def provenance(*packages: str) -> dict[str, Any]:
 
 
 def write_record(path: Path, results: Mapping[str, Any], origin: Mapping[str, Any]) -> None:
-    """Write results with the `provenance` of when the measurement began."""
+    """Write results with the `provenance` from the start of the measurement."""
     write_json(path, {**origin, **results})
     print(f"wrote {path}", flush=True)

@@ -1,17 +1,18 @@
-"""Whether own text helps without a GPU: `python benchmarks/own_text.py` makes 6 MB of text and four
-tasks, pre-trains three times on it, fine-tunes each and fresh weights, and writes
-benchmarks/results/own-text.json.
+"""Measure the gain from pre-training on 6 MB of domain text, on a CPU: `python
+benchmarks/own_text.py`.
 
-The text is docstrings of the Python packages that are installed here, one document each (data/own).
-Held-out docstrings, one in eight, make the tasks, 300 rows to train on and 300 to score on:
+Collects text and four tasks, pre-trains three times, fine-tunes each of them and random weights,
+and writes benchmarks/results/own-text.json. The text is docstrings of the installed Python
+packages, one document each (data/own). The tasks come from a held-out eighth of the docstrings,
+with 300 rows for training and 300 for dev:
 
-package      one text: which package a paragraph is from, of six
-follows      two texts: whether the second paragraph follows the first or is from elsewhere
-quoted       a number: which share of a paragraph is code, whose quotes are taken away
-code         a tag for each word: which are code
+package      one text: which of six packages a paragraph comes from
+follows      two texts: whether the second paragraph follows the first
+quoted       a number: the share of code in a paragraph, after removing backquotes
+code         a tag for each word: whether it is code
 
-Other packages make other text, so figures repeat on the same machine only. What is finished is not
-done again.
+Installed packages differ, so only the same environment gives the same figures. Finished runs are
+reused.
 """
 
 import ast
@@ -34,14 +35,14 @@ from pipelines.config.params import FILE, load
 from pipelines.stages import STAGES
 
 SIZE = 6e6  # characters of text
-SHARE = 1 / 8  # of a package in all text, at most
+SHARE = 1 / 8  # upper limit of one package's share of the text
 ROWS = 300
 CLASSES = 6
 QUOTED = re.compile(r"``?([^`]+)``?")
 MARKUP = re.compile(r"\s*(>>>|\.\.|:|[-=*]{3})")
 FOLDER = Path("data/own")
 MODELS = ("own1", "own2", "own3")
-FACTS = (  # of a pre-training
+FACTS = (  # recorded of a pre-training
     "seed",
     "steps",
     "tokens",
@@ -55,7 +56,7 @@ FACTS = (  # of a pre-training
 
 
 def docstrings(package: Path) -> Iterator[str]:
-    """Yield the docstrings of a package of at least 200 characters, each once."""
+    """Yield the distinct docstrings of a package with at least 200 characters."""
     seen = set()
     for file in sorted(package.rglob("*.py")):
         try:
@@ -71,12 +72,12 @@ def docstrings(package: Path) -> Iterator[str]:
 
 
 def is_held_out(text: str) -> bool:
-    """Return whether a docstring is kept for the tasks."""
+    """Return whether a docstring is held out for the tasks."""
     return hashlib.sha256(text.encode()).digest()[0] < 32
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return its paragraphs of prose, each on one line, without examples, fields and headings."""
+    """Return the paragraphs of prose, one line each, without examples, fields and headings."""
     parts = re.split(r"\n\s*\n", text)
     lines = [" ".join(part.split()) for part in parts if not MARKUP.match(part)]
     prose = [line for line in lines if 60 <= len(line) <= 400 and "---" not in line]
@@ -84,47 +85,50 @@ def paragraphs(text: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """Return a text without its backquotes."""
+    """Remove the backquotes around code."""
     return QUOTED.sub(r"\1", text)
 
 
 def split_words(paragraph: str) -> tuple[list[str], list[str]]:
-    """Return its words and the tag of each: code is what was in backquotes."""
+    """Return the words and their tags; words in backquotes are code."""
     words: list[str] = []
     tags: list[str] = []
     for number, part in enumerate(QUOTED.split(paragraph)):
-        found = re.findall(r"[\w.]*\w|\S", part)
-        words += found
-        rest = ["O" if number % 2 == 0 else "I-CODE" for _ in found]
-        tags += ["B-CODE", *rest[1:]] if found and number % 2 else rest
+        part_words = re.findall(r"[\w.]*\w|\S", part)
+        words += part_words
+        is_code = number % 2 == 1
+        part_tags = ["I-CODE" if is_code else "O"] * len(part_words)
+        if is_code and part_tags:
+            part_tags[0] = "B-CODE"
+        tags += part_tags
     return words, tags
 
 
 def yield_rows(
-    kept: dict[str, list[str]], draw: random.Random
+    held_out: dict[str, list[str]], draw: random.Random
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield rows of each task with its name, from the docstrings that each package has."""
+    """Yield each task's name and rows, from the held-out docstrings of each package."""
     parts = {}
-    for name, texts in kept.items():
-        parts[name] = [found for found in map(paragraphs, texts) if found]
+    for name, texts in held_out.items():
+        parts[name] = [prose for prose in map(paragraphs, texts) if prose]
     for name in sorted(parts, key=lambda name: -len(parts[name]))[:CLASSES]:
-        for found in parts[name]:
-            first, *others = map(plain, found)
+        for prose in parts[name]:
+            first, *others = map(plain, prose)
             yield "package", {"text": first, "label": name}
             if others:
                 follows = draw.random() < 0.5 or len(parts[name]) == 1
-                strangers = [other for other in parts[name] if other is not found]
+                strangers = [other for other in parts[name] if other is not prose]
                 second = others[0] if follows else plain(draw.choice(draw.choice(strangers)))
                 yield "follows", {"a": first, "b": second, "label": "yes" if follows else "no"}
-            for each in filter(QUOTED.search, found):
-                words, tags = split_words(each)
+            for paragraph in filter(QUOTED.search, prose):
+                words, tags = split_words(paragraph)
                 share = 1 - tags.count("O") / len(tags)
                 yield "code", {"words": words, "tags": tags}
-                yield "quoted", {"text": plain(each), "label": round(share, 3)}
+                yield "quoted", {"text": plain(paragraph), "label": round(share, 3)}
 
 
 def write_files() -> None:
-    """Write text and rows to data/own, the same for the same packages."""
+    """Write text and rows to data/own."""
     draw = random.Random(1)
     packages = []
     for kind in ("purelib", "stdlib"):
@@ -133,14 +137,14 @@ def write_files() -> None:
     packages = sorted(set(packages))
     draw.shuffle(packages)
     texts: list[str] = []
-    kept: dict[str, list[str]] = {}
+    held_out: dict[str, list[str]] = {}
     total = 0
     for package in packages:
-        found = list(docstrings(package))
-        draw.shuffle(found)
-        kept[package.name] = [text for text in found if is_held_out(text)]
+        candidates = list(docstrings(package))
+        draw.shuffle(candidates)
+        held_out[package.name] = [text for text in candidates if is_held_out(text)]
         size = 0
-        for text in found:
+        for text in candidates:
             if size < SHARE * SIZE and total < SIZE and not is_held_out(text):
                 texts.append(text)
                 size += len(text)
@@ -149,7 +153,7 @@ def write_files() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_jsonl(FOLDER / "text.jsonl", [{"text": text} for text in texts])
     tasks = defaultdict(list)
-    for name, row in yield_rows(kept, draw):
+    for name, row in yield_rows(held_out, draw):
         tasks[name].append(row)
     for name, rows in sorted(tasks.items()):
         draw.shuffle(rows)
@@ -158,8 +162,8 @@ def write_files() -> None:
 
 
 def measure() -> dict[str, Any]:
-    """Run every stage and return the scores of both arms by task: three pre-trainings, three
-    fine-tunings of each.
+    """Run every stage and return the scores of both arms by task, from three pre-trainings with
+    three fine-tunings each.
     """
     params = load(ROOT / FILE, over=ROOT / "benchmarks/own_text.yaml")
     run_stages(params, corpus="own", tokens="own", tasks="own")
@@ -169,13 +173,13 @@ def measure() -> dict[str, Any]:
         run_stages(params, pretrain=name, glue=name)
         results = read_json(STAGES["pretrain"].results(name))
         pretrainings.append({key: results[key] for key in FACTS})
-        for task, found in read_json(STAGES["glue"].results(name))["tasks"].items():
-            mean = statistics.fmean(found["pretrained"]["scores"])
+        for task, arms in read_json(STAGES["glue"].results(name))["tasks"].items():
+            mean = statistics.fmean(arms["pretrained"]["scores"])
             tasks[task]["pretrained"].append(round(mean, 2))
-            tasks[task] |= {"scratch": found["scratch"]["scores"], "baselines": found["baselines"]}
+            tasks[task] |= {"scratch": arms["scratch"]["scores"], "baselines": arms["baselines"]}
     means = {}
     for arm in ("pretrained", "scratch"):
-        runs = zip(*(found[arm] for found in tasks.values()), strict=True)
+        runs = zip(*(scores[arm] for scores in tasks.values()), strict=True)
         means[arm] = [round(statistics.fmean(run), 2) for run in runs]
     return {"pretrainings": pretrainings, "tasks": tasks, "mean": means}
 

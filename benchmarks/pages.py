@@ -1,9 +1,9 @@
-"""Writes the numbers of README.md and docs/ from records and estimates: `python
+"""Write the numbers of README.md and docs/ from records and estimates: `python
 benchmarks/pages.py`.
 
-What stands between <!-- NAME --> and <!-- end --> on a page is what a function here makes of
-benchmarks/results or of `electra estimate`; tests/benchmarks/test_pages.py holds the pages to it.
-The last region of a page, `records`, has the day and the commit of each record that the page uses.
+A region of a page, from <!-- NAME --> to <!-- end -->, is written by a function below from
+benchmarks/results or `electra estimate`; tests/benchmarks/test_pages.py compares them. The last
+region of a page, `records`, lists the date and commit of each record that the page uses.
 """
 
 import csv
@@ -24,7 +24,7 @@ from electra.finetuning.tasks import GLUE
 from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
 from pipelines.cli import cost as cost_of
-from pipelines.config.params import Params, load
+from pipelines.config.params import ModelConfig, Params, load
 from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
@@ -41,7 +41,7 @@ PAGES = (
     "docs/sample-world.md",
 )
 GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
-# A result of the paper: its name, the model or ablation, settings to change, the stage, the score.
+# Results of the paper: title, model or ablation, changed settings, stage, score.
 PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("Table 1: ELECTRA-Small", "small", {}, "glue", "79.9"),
     ("6.25 % of it", "small", {"pretrain.steps": 62_500}, "glue", "74.1"),
@@ -121,77 +121,77 @@ PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("Figure 4", "small_model_size", {}, "ablation", "gain grows as models shrink"),
 ]
 ARMS = ("scratch", "pretrained")
-used: set[str] = set()  # the records of the page that is being written
+used: set[str] = set()  # names of the records of the current page
 CARDS = ("h100", "a100", "rtx_4090")
 
 
 @functools.cache
 def content(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(ROOT / f"benchmarks/results/{name}.json")
-    return found
+    """Read a record of benchmarks/results."""
+    return dict(read_json(ROOT / f"benchmarks/results/{name}.json"))
 
 
 def record(name: str) -> dict[str, Any]:
-    """Return a record, and note that the page uses it."""
+    """Return a record and list it for the current page."""
     used.add(name)
     return content(name)
 
 
-def spread(of: dict[str, Any]) -> str:
-    return real_text.spread(of).replace("-", "−")
+def spread(score: dict[str, Any]) -> str:
+    """Format a mean and its standard deviation, with a proper minus sign."""
+    return real_text.spread(score).replace("-", "−")
 
 
 def baselines() -> dict[str, dict[str, float]]:
-    """What the demo's own run found without a network, by task."""
+    """Return the scores without a network in the demo's run, by task."""
     tasks = read_json(ROOT / "results/tiny/glue.json")["tasks"]
-    return {name: of["baselines"] for name, of in tasks.items()}
+    return {name: task["baselines"] for name, task in tasks.items()}
 
 
 def overlap_sentence() -> str:
-    """The tasks on which features of a pair reach far, best first."""
-    found = {
-        GLUE[name].title: of["word_overlap"]
-        for name, of in baselines().items()
-        if of.get("word_overlap", 0) > 65
+    """List the tasks on which overlap features score above 65, best first."""
+    scores = {
+        GLUE[name].title: simple["word_overlap"]
+        for name, simple in baselines().items()
+        if simple.get("word_overlap", 0) > 65
     }
     return ", ".join(
         f"{value:.1f} on {title}"
-        for title, value in sorted(found.items(), key=lambda item: -item[1])
+        for title, value in sorted(scores.items(), key=lambda item: -item[1])
     )
 
 
 def tiny_table() -> str:
-    """The default model over several pre-trainings, with what needs no network."""
-    known = record("tiny-marks")
+    """Return the table of the default model over several pre-trainings, with the baselines."""
+    marks = record("tiny-marks")
     columns = "from scratch | pre-trained | chance | bag of words | overlap features"
     lines = [f"| sample world, points on dev | {columns} |", "|---" * 6 + "|"]
     for name, task in GLUE.items():
-        of = known["tasks"][name]
         metric = task.metrics[0]
         title = task.title if metric == "accuracy" else f"{task.title} ({metric.title()})"
         simple = [baselines()[name].get(key) for key in ("chance", "bag_of_words", "word_overlap")]
         cells = ["–" if value is None else f"{value:.1f}".replace("-", "−") for value in simple]
-        lines.append(f"| {title} | {both_arms(of)} | {' | '.join(cells)} |")
+        lines.append(f"| {title} | {both_arms(marks['tasks'][name])} | {' | '.join(cells)} |")
     chance = sum(baselines()[name]["chance"] for name in GLUE) / len(GLUE)
-    lines.append(f"| mean of nine | {both_arms(known['mean_of_nine'])} | {chance:.1f} | | |")
-    never = f"{known['never_answering_f1']:.1f} (never answering)"
-    squad = both_arms(known["tasks"]["squad2"])
+    lines.append(f"| mean of nine | {both_arms(marks['mean_of_nine'])} | {chance:.1f} | | |")
+    never = f"{marks['never_answering_f1']:.1f} (never answering)"
+    squad = both_arms(marks["tasks"]["squad2"])
     lines.append(f"| SQuAD 2.0 layout, F1 | {squad} | {never} | | |")
     return "\n" + "\n".join(lines) + "\n"
 
 
-def both_arms(of: dict[str, Any]) -> str:
+def both_arms(task: dict[str, Any]) -> str:
     """Return the cells of both arms, the pre-trained one bold."""
-    return f"{spread(of['scratch'])} | **{spread(of['pretrained'])}**"
+    return f"{spread(task['scratch'])} | **{spread(task['pretrained'])}**"
 
 
 def tiny_sentence() -> str:
-    """Its means, and where the next run will lie."""
-    known = record("tiny-marks")
-    mean = known["mean_of_nine"]
-    squad = known["tasks"]["squad2"]
+    """Return the means of the default model and the prediction interval of another run."""
+    marks = record("tiny-marks")
+    mean = marks["mean_of_nine"]
+    squad = marks["tasks"]["squad2"]
     low, high = predict_next(mean["pretrained"]["scores"]) or (0.0, 100.0)
-    runs = len(known["pretrainings"])
+    runs = len(marks["pretrainings"])
     return (
         f"from {spread(mean['scratch'])} to {spread(mean['pretrained'])} points "
         f"(SQuAD 2.0 F1 from {spread(squad['scratch'])} to {spread(squad['pretrained'])}; "
@@ -201,32 +201,32 @@ def tiny_sentence() -> str:
 
 
 def own_text() -> str:
-    """Four own tasks from fresh weights and after pre-training on own text, with what needs no
-    network.
+    """Return the table of four tasks of a user's own, from scratch and pre-trained on the user's
+    own text, with the best baseline.
     """
-    known = record("own-text")
+    run = record("own-text")
     titles = {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
     columns = "from scratch | pre-trained | difference, 95 % interval | without a network"
     lines = [f"| points on dev | {columns} |", "|---" * 5 + "|"]
-    for name, of in [*known["tasks"].items(), ("mean", known["mean"])]:
-        found = difference(of["pretrained"], of["scratch"])
-        assert found is not None
+    for name, task in [*run["tasks"].items(), ("mean", run["mean"])]:
+        gain = difference(task["pretrained"], task["scratch"])
+        assert gain is not None
         cells = [
-            spread({"mean": statistics.fmean(of[arm]), "std": statistics.stdev(of[arm])})
+            spread({"mean": statistics.fmean(task[arm]), "std": statistics.stdev(task[arm])})
             for arm in ARMS
         ]
         simple = {
-            titles[key]: value for key, value in of.get("baselines", {}).items() if key in titles
+            titles[key]: value for key, value in task.get("baselines", {}).items() if key in titles
         }
         best = max(simple, key=simple.__getitem__, default="")
-        cells.append(f"{found.points:+.1f}, {found.low:+.1f} to {found.high:+.1f}")
+        cells.append(f"{gain.points:+.1f}, {gain.low:+.1f} to {gain.high:+.1f}")
         cells.append(f"{simple[best]:.1f} ({best})" if best else "")
         lines.append(f"| {name} | {' | '.join(cells)} |".replace("-", "−"))
     return "\n" + "\n".join(lines) + "\n"
 
 
 def own_text_run() -> str:
-    """What the pre-trainings read, and what their discriminators have learnt."""
+    """Return the size of the pre-trainings on own text, and the quality of their discriminators."""
     runs = record("own-text")["pretrainings"]
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
@@ -238,31 +238,31 @@ def own_text_run() -> str:
 
 
 def classical() -> str:
-    """The mean of six GLUE tasks that scikit-learn reaches, on the same real rows."""
+    """Return scikit-learn's mean of six GLUE tasks, on the same rows of real text."""
     return f"{record('classical')['mean_of_six']:.1f}"
 
 
 def published_start() -> str:
-    """The same from the published initial values, one pre-training."""
-    known = record("controls")
-    return f"{known['controls']['published_start']['mean_of_nine']['pretrained']:.1f}"
+    """Return the demo's mean with the published initial values, from one pre-training."""
+    start = record("controls")["controls"]["published_start"]
+    return f"{start['mean_of_nine']['pretrained']:.1f}"
 
 
 def real_text_sentence() -> str:
-    """The mean of six GLUE tasks on real text: scratch, masked language model, ELECTRA, and a
-    modern encoder's.
+    """Return the means of six GLUE tasks on real text: from scratch, ELECTRA, masked language
+    model, and a modern encoder from scratch.
     """
     arms = record("real-text-12000")["tasks"]["mean of 6"]
     modern = record("real-text-12000-modern")["tasks"]["mean of 6"]
     scratch, electra, mlm = (f"{arms[arm]['mean']:.1f}" for arm in ("scratch", "electra", "mlm"))
     return (
         f"from {scratch} to {electra} (a masked language model of equal FLOPs: {mlm}); "
-        f"a modern encoder has {modern['scratch']['mean']:.1f} without any pre-training"
+        f"a modern encoder scores {modern['scratch']['mean']:.1f} without any pre-training"
     )
 
 
 def real_text_table() -> str:
-    """Every task on real text, with ELECTRA's two differences."""
+    """Return the table of every task on real text, with ELECTRA's leads over the other arms."""
     columns = "ELECTRA | masked language model | from scratch | ELECTRA − scratch | ELECTRA − MLM"
     lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
     lines += real_text.table_rows(real_text.compare_arms(record("real-text-12000")["finetunings"]))
@@ -270,7 +270,7 @@ def real_text_table() -> str:
 
 
 def real_text_runs() -> str:
-    """What the pre-trainings on real text read, and what they took."""
+    """Return the tokens, steps and minutes of the pre-trainings on real text."""
     arms = record("real-text-12000")["pretraining"]
     electra, mlm = (
         {"tokens": runs[0]["curve"][-1]["tokens"] / 1e6, **runs[0]} for runs in arms.values()
@@ -285,23 +285,23 @@ def real_text_runs() -> str:
 
 
 def without_cola() -> str:
-    """The mean of the other five tasks: ELECTRA, masked language model, from scratch."""
+    """Return the mean of the other five tasks: ELECTRA, masked language model, from scratch."""
     scores = record("real-text-12000")["finetunings"]
     five = [task for task in real_text.SIX if task != "cola"]
-    found = []
+    cells = []
     for arm in real_text.ARMS:
         means = [real_text.mean_of_tasks(run, five) for run in scores[arm]]
-        found.append(f"{statistics.fmean(means):.1f}")
-    return f"{', '.join(found[:-1])} and {found[-1]}"
+        cells.append(f"{statistics.fmean(means):.1f}")
+    return f"{', '.join(cells[:-1])} and {cells[-1]}"
 
 
 def gpu_hour() -> str:
-    """What share of ELECTRA-Small's pre-training an hour of an H100 is, and what the paper has for
-    such shares.
+    """Return the share of ELECTRA-Small's pre-training that an H100 does in an hour, with the
+    paper's scores for similar shares.
     """
-    config = params().models["small"].electra()
-    vocab_size = cost_of.vocabulary(params().tokens[params().models["small"].tokens].tokenizer)
-    flops = training_flops(config, vocab_size, "matmul")
+    small = params().models["small"]
+    config = small.electra()
+    flops = training_flops(config, vocabulary(small), "matmul")
     card = cost_of.CARDS["h100"]
     most, least = (
         3600 * card.flops * share / flops
@@ -309,38 +309,40 @@ def gpu_hour() -> str:
     )
     scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
     near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    return (
-        f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s; the paper has {' and '.join(near)}"
-    )
+    share = f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s pre-training"
+    return f"{share}, and the paper reports {' and '.join(near)}"
 
 
 def blimp() -> str:
-    """The mean over BLiMP's paradigms, of the discriminator and the generator."""
-    found = record("blimp")["models"]
+    """Return the mean over BLiMP's paradigms of the discriminator and the generator."""
+    models = record("blimp")["models"]
     return " and ".join(
-        f"its {name.rpartition(' ')[2]} in {of['mean']:.1f} %" for name, of in found.items()
+        f"its {name.rpartition(' ')[2]} in {model['mean']:.1f} %" for name, model in models.items()
     )
 
 
 def claims() -> str:
-    """How many of the paper's statements the recorded ablations decide, and which."""
+    """Count the paper's statements that the recorded ablations confirm, and list them."""
     with (ROOT / "results/report/tables/claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if "recorded, 2 tasks" in row["measured on"]]
     came_out = [f"{row['claim']} ({row['points']})" for row in rows if row["here"] == "came out"]
     reversed_ones = sum(row["here"] == "reversed" for row in rows)
     none = "none is" if not reversed_ones else f"{reversed_ones} are"
-    counts = f"{len(came_out)} of {len(rows)} comparisons came out and {none} reversed"
+    counts = (
+        f"{len(came_out)} of {len(rows)} comparisons came out as in the paper and {none} reversed"
+    )
     return f"{counts}: {', '.join(came_out)}"
 
 
 def main_claim() -> str:
-    """ELECTRA against BERT at the demo's full length and equal FLOPs."""
+    """Return ELECTRA's lead over BERT at the demo's full length and equal FLOPs."""
     scores = {
-        arm: of["average"]["scores"]
-        for arm, of in record("ablations/electra_bert_whole")["arms"].items()
+        arm: results["average"]["scores"]
+        for arm, results in record("ablations/electra_bert_whole")["arms"].items()
     }
     electra, mlm = (
-        f"{statistics.fmean(of):.1f} ± {statistics.stdev(of):.1f}" for of in scores.values()
+        f"{statistics.fmean(points):.1f} ± {statistics.stdev(points):.1f}"
+        for points in scores.values()
     )
     pair = difference(scores["electra"], scores["mlm"])
     assert pair
@@ -350,23 +352,24 @@ def main_claim() -> str:
 
 
 def masks() -> str:
-    """BERT with ELECTRA's masks against BERT with its own, and ELECTRA against both."""
+    """Return the gain of BERT from ELECTRA's masks, and ELECTRA's lead over both."""
     scores = {
-        arm: of["average"]["scores"] for arm, of in record("ablations/table5")["arms"].items()
+        arm: results["average"]["scores"]
+        for arm, results in record("ablations/table5")["arms"].items()
     }
-    found = [
-        difference(scores[one], scores[other])
-        for one, other in (("mlm_85", "mlm"), ("electra", "mlm_85"))
+    pairs = [
+        difference(scores[arm], scores[base])
+        for arm, base in (("mlm_85", "mlm"), ("electra", "mlm_85"))
     ]
-    gain, lead = (f"{signed(each.points)} points ({each.verdict})" for each in found if each)
+    gain, lead = (f"{signed(pair.points)} points ({pair.verdict})" for pair in pairs if pair)
     return f"with them BERT scores {gain}, and ELECTRA another {lead}"
 
 
 def attacks() -> str:
-    """Return a table of the attacks of benchmarks/reliability by kind."""
-    known = record("reliability")
+    """Return the table of the attacks of benchmarks/reliability, by kind."""
+    results = record("reliability")
     lines = ["| attack | tried | same bytes | refused | bugs |", "|---" * 5 + "|"]
-    for kind, counts in [*sorted(known["kinds"].items()), ("all", known["total"])]:
+    for kind, counts in [*sorted(results["kinds"].items()), ("all", results["total"])]:
         cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
         lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n"
@@ -374,19 +377,26 @@ def attacks() -> str:
 
 @functools.cache
 def params() -> Params:
+    """Return the shipped settings."""
     return load(ROOT / "params.yaml")
 
 
+def vocabulary(model: ModelConfig) -> int:
+    """Return the vocabulary size of a model."""
+    return cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
+
+
 def cost() -> str:
-    """Memory and time of the paper's presets by card, as `electra estimate` has them."""
+    """Return the table of memory and time of the paper's presets, by card."""
     cards = [cost_of.CARDS[name] for name in CARDS]
     lines = [
         f"| model | GPU memory | {' | '.join(card.name for card in cards)} |",
         "|---" * (2 + len(cards)) + "|",
     ]
     for name in ("small", "base", "large"):
-        config = params().models[name].electra()
-        vocab_size = cost_of.vocabulary(params().tokens[params().models[name].tokens].tokenizer)
+        model = params().models[name]
+        config = model.electra()
+        vocab_size = vocabulary(model)
         memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
@@ -396,7 +406,7 @@ def cost() -> str:
 
 
 def paper_runs() -> str:
-    """Return the commands of docs/reproduce.md with estimated time and price, and the scores."""
+    """Return the table of docs/reproduce.md: commands, estimated time and price, scores."""
     card = cost_of.CARDS["h100"]
     lines = ["| result | command | H100 | price | paper |", "|---" * 5 + "|"]
     for title, name, changes, stage, score in PAPER_RUNS:
@@ -418,33 +428,31 @@ def paper_runs() -> str:
 
 
 def paper_flops(name: str, changes: dict[str, Any]) -> tuple[float, int]:
-    """Return the operations of a model's changed pre-training, or of all in an ablation, and the
-    width.
+    """Return the FLOPs of a changed model's pre-training, or of all arms of an ablation, and the
+    model's width.
     """
     if ablation := params().ablations.get(name):
         model = params().models[ablation.base.model]
-        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
-        configs = [arm.config for arm in plan_arms(name, params(), vocab_size)]
+        configs = [arm.config for arm in plan_arms(name, params(), vocabulary(model))]
     else:
         model = params().models[name]
-        vocab_size = cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
         config = model.electra()
         for key, value in changes.items():
             section, _, field = key.partition(".")
             changed = dataclasses.replace(getattr(config, section), **{field: value})
             config = dataclasses.replace(config, **{section: changed})
         configs = [config]
-    flops = sum(training_flops(config, vocab_size, "matmul") for config in configs)
+    flops = sum(training_flops(config, vocabulary(model), "matmul") for config in configs)
     return flops, model.encoder.hidden
 
 
 def records() -> str:
-    """Return the day and the commit of each record that the page uses."""
-    made = set()
+    """Return the date and commit of each record that the page uses."""
+    origins = set()
     for name in used:
         source = content(name).get("record", content(name))  # an ablation's are one level down
-        made.add(f"{source['recorded']} at {source['commit'].split()[0][:7]}")
-    return f"Recorded {', '.join(sorted(made))}."
+        origins.add(f"{source['recorded']} at {source['commit'].split()[0][:7]}")
+    return f"Recorded {', '.join(sorted(origins))}."
 
 
 WRITERS = {
@@ -471,8 +479,8 @@ WRITERS = {
 }
 
 
-def written(text: str) -> str:
-    """Return a page with its regions as they ought to be."""
+def fill_regions(text: str) -> str:
+    """Return a page with all its regions written again."""
     used.clear()
 
     def region(match: re.Match[str]) -> str:
@@ -483,4 +491,4 @@ def written(text: str) -> str:
 
 if __name__ == "__main__":
     for page in PAGES:
-        write_atomic(ROOT / page, written((ROOT / page).read_text(encoding="utf-8")))
+        write_atomic(ROOT / page, fill_regions((ROOT / page).read_text(encoding="utf-8")))

@@ -1,5 +1,5 @@
-"""The arms of benchmarks/pretrain_step.py: our step and transformers' modules, from one state, with
-the same masks.
+"""The arms of benchmarks/pretrain_step.py: our step and transformers' modules, with the same
+weights and masks.
 """
 
 from dataclasses import replace
@@ -29,18 +29,18 @@ PEERS = ("peer", "expert", "compiled")
 
 
 def build(config: ElectraConfig) -> Pretraining:
-    """Return the networks with the same weights at each call."""
+    """Build the networks, with the same weights at each call."""
     torch.manual_seed(0)
     return Pretraining(config, VOCAB, SPECIAL)
 
 
 class Ours:
-    """The loop's step, and alternatives to its parts on a GPU: `ours` compiles each layer once and
-    captures all of it.
+    """The step of the training loop. On a GPU, `ours` compiles each layer once and captures the
+    step as CUDA graphs; the other kinds change that.
 
     `eager` neither compiles nor captures, `captured` does not compile, `parts` does not capture.
-    `whole` compiles the whole forward pass in one piece instead. `autotune` lets Inductor choose
-    among its own products, too.
+    `whole` compiles the whole forward pass in one piece. `autotune` also lets Inductor choose among
+    its own matrix products.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class Ours:
 
 
 class Peer:
-    """transformers' modules in a joint step.
+    """A joint step with transformers' modules.
 
-    `peer` computes the vocabulary's logits at every position, as the documented call does, and
-    `compiled` is the same under torch.compile. `expert` computes them at the masked positions only.
+    `peer` computes the vocabulary's logits at every position, as the documented call does;
+    `compiled` does so under torch.compile. `expert` computes them at the masked positions only.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Peer:
         precision: Any,
         device: torch.device,
         kind: str = "peer",
-        dropped: bool = True,
+        dropout: bool = True,
     ) -> None:
         from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
@@ -105,11 +105,12 @@ class Peer:
             self.discriminator.electra.embeddings = self.generator.electra.embeddings
         self.weight = config.objective.discriminator_weight
         networks = torch.nn.ModuleList([self.generator, self.discriminator])
-        networks.to(device).train(dropped)
+        networks.to(device).train(dropout)
         decayed = []
         others = []
         for name, parameter in networks.named_parameters():
-            (others if name.endswith("bias") or "LayerNorm" in name else decayed).append(parameter)
+            group = others if name.endswith("bias") or "LayerNorm" in name else decayed
+            group.append(parameter)
         groups = [{"params": others, "weight_decay": 0.0}, {"params": decayed}]
         self.parameters = [*others, *decayed]
         self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=1e-6, weight_decay=0.01, fused=True)
@@ -155,20 +156,20 @@ class Peer:
 
 
 def peer_network(kind: Any, encoder: Any) -> Any:
-    """Return a network of transformers with the sizes of an encoder."""
+    """Build a network of transformers with the sizes of an encoder."""
     import transformers
 
     return kind(transformers.ElectraConfig(**config_json(encoder, VOCAB, kind.__name__)))
 
 
 def chosen_cells(masked: Masked, ids: Tensor) -> Tensor:
-    """Return which cells of a batch are masked."""
+    """Return a boolean mask (B, T) of the masked cells of a batch."""
     counts = torch.zeros_like(ids)
     return counts.scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
 
 
-def make(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
-    """Return an arm by its name, such as `ours-bf16`."""
+def build_arm(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
+    """Build an arm by its name, such as `ours-bf16`."""
     kind, precision = arm.split("-")
     if kind in PEERS:
         return Peer(config, precision, device, kind)
@@ -179,28 +180,31 @@ def batches(config: ElectraConfig, device: torch.device, count: int) -> list[tup
     """Return synthetic batches with their masks."""
     rows = MadeUpRows(count * config.pretrain.batch, config.pretrain.length, VOCAB)
     loader = BatchLoader(rows, config, device, "noise")
-    found = [loader.batch(number) for number in range(count)]
-    objective = config.objective
-    return [(b, mask(b.ids_BT, b.lengths_B, SPECIAL, objective, b.noise, VOCAB)) for b in found]
+    pairs = []
+    for batch in map(loader.batch, range(count)):
+        noise = batch.noise
+        masked = mask(batch.ids_BT, batch.lengths_B, SPECIAL, config.objective, noise, VOCAB)
+        pairs.append((batch, masked))
+    return pairs
 
 
 def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:
-    """Return the losses at step 0 of ours and of the peer, in fp32, without dropout, for the same
+    """Return the losses of ours and of the peers at step 0, in fp32, without dropout, for the same
     samples. Exit if they differ.
     """
     small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
     batch, masked = batches(small, device, 1)[0]
     model = build(small).to(device).eval()
-    peers = {kind: Peer(small, "fp32", device, kind, dropped=False) for kind in PEERS[:2]}
+    peers = {kind: Peer(small, "fp32", device, kind, dropout=False) for kind in PEERS[:2]}
     with torch.no_grad():
         ours = model(batch).loss.item()
-        reads = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
-        logits_MV = model.generator(*reads)[0]
+        inputs = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        logits_MV = model.generator(*inputs)[0]
         noise_M = batch.noise.sample_BN.reshape(-1)
         sampled = sample(logits_MV, noise_M, small.objective, masked.targets_M)
         grid = torch.zeros_like(batch.ids_BT)
         places = zip(masked.positions_BN.mT, sampled.view_as(masked.positions_BN).mT, strict=True)
-        for place_B, sampled_B in places:  # unused slots point at [CLS], which is not chosen
+        for place_B, sampled_B in places:  # unused slots point at [CLS], which is never masked
             grid.scatter_(1, place_B[:, None], sampled_B[:, None])
         sampled_X = grid[chosen_cells(masked, batch.ids_BT)]
         losses = {kind: peer.loss(batch, masked, sampled_X).item() for kind, peer in peers.items()}

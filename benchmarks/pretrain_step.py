@@ -3,22 +3,23 @@
     python benchmarks/pretrain_step.py --models small --rows 8   # a CPU: minutes
     python benchmarks/pretrain_step.py   # a GPU: small, base and large, 10 minutes
 
-Arms: `ours-P` is the loop's own step, with alternatives to its parts on a GPU (class Ours in
-pretrain_arms.py, such as `whole-P` or `eager-P`); `peer-P` is ElectraForMaskedLM and
-ElectraForPreTraining written as their docs suggest (SDPA, labels of -100, fused AdamW, autocast),
-with Gumbel sampling at the masked positions; `expert-P` is the peer with its vocabulary head at the
-masked positions only; `compiled-P` is the peer under torch.compile. P is the precision, fp32
-(transformers' default) or bf16.
+Arms, where P is the precision: fp32 (transformers' default) or bf16
 
-Protocol: the same weights, rows, masks and rates in all arms; before anything is timed, all arms
-must give the same loss without dropout. Then each arm runs in a process of its own, so that none
-holds memory while another runs, and arms take turns, round by round (A-B-A-B), with dropout 0.1 as
-published; what one round compiled the next one finds. A ratio is one of blocks at the same place in
-a round; reported are the median and the spread. On a CPU, process time counts (a busy machine
-stretches the wall's), which is given too. Utilisation is matrix products alone
-(electra/pretraining/flops.py, `matmul`) over the rate of a large bf16 product, probed before each
-block. Rows are synthetic. Peak memory is what an arm took above its imports (CPU) or above the rows
-(GPU: torch's allocator; `reserved` is what it asked of the driver).
+ours-P      the step of the training loop; class Ours in pretrain_arms.py lists variants for a GPU
+peer-P      ElectraForMaskedLM and ElectraForPreTraining, used as their docs suggest (SDPA, labels
+            of -100, fused AdamW, autocast), with Gumbel sampling at the masked positions
+expert-P    peer-P with the vocabulary head at the masked positions only
+compiled-P  peer-P under torch.compile
+
+All arms have the same weights, rows, masks and learning rate, and must give the same loss without
+dropout before anything is timed. Each arm runs in its own process, so that no other arm occupies
+memory, and arms take turns (A-B-A-B) with dropout 0.1, as published. Later rounds find what earlier
+ones compiled. A ratio compares blocks at the same position in a round; the record has median and
+spread. CPU ratios use process time, because other load stretches wall time; both are recorded.
+Utilisation counts matrix products only (electra/pretraining/flops.py, `matmul`), relative to the
+rate of a large bf16 product, which is measured before each block. Rows are synthetic. Peak memory
+is measured above the imports (CPU) or above the rows (GPU: torch's allocator; `reserved` includes
+its cache).
 """
 
 import argparse
@@ -47,7 +48,7 @@ from benchmarks.harness import (
     spread,
     write_record,
 )
-from benchmarks.pretrain_arms import PEERS, VOCAB, batches, equal_losses, make
+from benchmarks.pretrain_arms import PEERS, VOCAB, batches, build_arm, equal_losses
 from electra.config import plain
 from electra.devices import default_device
 from electra.optim.precision import choose
@@ -57,41 +58,41 @@ from electra.pretraining.step import WARM_UP
 from pipelines.config.params import load
 
 LATE = "stopped at the deadline"
-# what every arm holds on a GPU of 80 GB; small's batch fits whole
+# Rows per batch that fit on a GPU of 80 GB in every arm. small needs no limit.
 GPU_ROWS = {"base": 64, "modern-base": 64, "large": 32}
-CLOCKS = ("process", "wall")  # of a CPU the first counts, of a GPU the second
+CLOCKS = ("process", "wall")  # the first for a CPU, the second for a GPU
 
 Results = dict[str, Any]
 
 
 def now(device: torch.device) -> tuple[float, float]:
-    """Return process and wall seconds, once the device has done its work."""
+    """Return process and wall time, once the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.process_time(), time.perf_counter()
 
 
-def timed(work: Any, times: int, device: torch.device) -> tuple[float, float]:
-    """Return the process and wall seconds of one call of `work(number)`."""
-    started = now(device)
-    for number in range(times):
+def time_calls(work: Any, count: int, device: torch.device) -> tuple[float, float]:
+    """Return the process and wall seconds per call of `work(number)`."""
+    process, wall = now(device)
+    for number in range(count):
         work(number)
-    ended = now(device)
-    return (ended[0] - started[0]) / times, (ended[1] - started[1]) / times
+    process_end, wall_end = now(device)
+    return (process_end - process) / count, (wall_end - wall) / count
 
 
 def probe(device: torch.device) -> float:
-    """Return the operations a second (of process time on a CPU) of a large square product, in bf16
-    if the device has it.
+    """Return the FLOPs per second (of process time on a CPU) of a large matrix product, in bf16 if
+    the device supports it.
 
-    A processor without bf16 emulates it, a hundred times slower than fp32.
+    Emulated bf16 would be a hundred times slower than fp32.
     """
     cpu = device.type == "cpu"
     kind = torch.bfloat16 if choose("auto", device) == "bf16" else torch.float32
     size = 2048 if cpu else 8192
     matrix = torch.randn(size, size, device=device).to(kind)
-    once = timed(lambda _: matrix @ matrix, 1, device)[1]
-    seconds = timed(lambda _: matrix @ matrix, max(1, round(0.5 / once)), device)
+    once = time_calls(lambda _: matrix @ matrix, 1, device)[1]
+    seconds = time_calls(lambda _: matrix @ matrix, max(1, round(0.5 / once)), device)
     return 2 * size**3 / seconds[0 if cpu else 1]
 
 
@@ -104,57 +105,56 @@ def measure(
     steps: int,
     deadline: float,
 ) -> Results:
-    """Return one arm of one round: first step, peak memory, (process, wall) seconds a step of each
-    block, the probed peak.
+    """Measure one arm for one round: the first step, peak memory, (process, wall) seconds per step
+    of each block, and the probed peak.
     """
     torch.backends.cuda.matmul.allow_tf32 = False
     if arm.startswith(PEERS):
         import transformers.models.electra.modeling_electra  # noqa: F401
-    given = batches(config, device, 4)
+    inputs = batches(config, device, 4)
     before = memory(device)
-    trainer = make(arm, config, device)
+    trainer = build_arm(arm, config, device)
     losses: list[Any] = []
 
     def step(number: int) -> None:
-        losses[:] = [trainer.step(number, *given[number % len(given)])]
+        losses[:] = [trainer.step(number, *inputs[number % len(inputs)])]
 
-    results: Results = {"first step seconds": timed(step, 1, device)[1]}
-    timed(step, 1 if device.type == "cpu" else WARM_UP + 2, device)
+    results: Results = {"first step seconds": time_calls(step, 1, device)[1]}
+    time_calls(step, 1 if device.type == "cpu" else WARM_UP + 2, device)
     results["peak bytes"] = memory(device) - before
     if device.type == "cuda":
         results["reserved bytes"] = torch.cuda.max_memory_reserved()
     results |= {"blocks": [], "bf16 peak": []}
     while len(results["blocks"]) < blocks and (time.time() < deadline or not results["blocks"]):
         results["bf16 peak"].append(probe(device))
-        results["blocks"].append(timed(step, steps, device))
+        results["blocks"].append(time_calls(step, steps, device))
         if not torch.isfinite(losses[0]):
             raise SystemExit(f"{arm}: loss {losses[0].item()}")
     return results
 
 
 def memory(device: torch.device) -> float:
-    """Return the most bytes that this process has held so far, on a GPU those of torch."""
+    """Return the peak memory of this process so far in bytes; on a GPU, of torch's allocator."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     return memory_mb("VmHWM") * 2**20
 
 
 def summary(config: ElectraConfig, rounds: list[dict[str, Results]], cpu: bool) -> Results:
-    """Return the numbers of each arm, and of each peer over ours: on a CPU by process time, on a
-    GPU by the wall's.
+    """Summarize each arm, and the ratio of each peer to ours, by process time on a CPU and by wall
+    time on a GPU.
     """
     flops = step_flops(config, VOCAB, "matmul")
     tokens = config.pretrain.batch * config.pretrain.length
     turns: dict[str, list[Results]] = {}
     for turn in rounds:
-        for arm, found in turn.items():
-            turns.setdefault(arm, []).append(found)
-    peaks = list(
-        itertools.chain(*(found["bf16 peak"] for found in itertools.chain(*turns.values())))
-    )
+        for arm, results in turn.items():
+            turns.setdefault(arm, []).append(results)
+    repeats = list(itertools.chain(*turns.values()))
+    peaks = list(itertools.chain(*(results["bf16 peak"] for results in repeats)))
     arms: Results = {}
-    for arm, mine in turns.items():
-        blocks = list(itertools.chain(*(found["blocks"] for found in mine)))
+    for arm, repeats in turns.items():
+        blocks = list(itertools.chain(*(results["blocks"] for results in repeats)))
         clocks = [spread([block[clock] for block in blocks]) for clock in range(len(CLOCKS))]
         seconds = clocks[0] if cpu else clocks[1]
         arms[arm] = {
@@ -162,32 +162,37 @@ def summary(config: ElectraConfig, rounds: list[dict[str, Results]], cpu: bool) 
             "wall seconds": clocks[1],
             "tokens per second": tokens / seconds["median"],
             "utilisation": flops / seconds["median"] / max(peaks),
-            "first step seconds": mine[0]["first step seconds"],
+            "first step seconds": repeats[0]["first step seconds"],
         }
-        for key in {"peak bytes", "reserved bytes"} & mine[0].keys():
-            arms[arm][key] = max(found[key] for found in mine)
-    over: Results = {}
+        for key in {"peak bytes", "reserved bytes"} & repeats[0].keys():
+            arms[arm][key] = max(results[key] for results in repeats)
+    to_ours: Results = {}
     for arm, ours in itertools.product(turns, turns):
         if ours.startswith("ours") and not arm.startswith("ours"):
-            over[f"{arm} / {ours}"] = compare(rounds, arm, ours)
-    return {"arms": arms, "ratios": over, "bf16 peak": spread(peaks), "flops of a step": flops}
+            to_ours[f"{arm} / {ours}"] = compare(rounds, arm, ours)
+    return {
+        "arms": arms,
+        "ratios": to_ours,
+        "bf16 peak": spread(peaks),
+        "flops of a step": flops,
+    }
 
 
 def compare(rounds: list[dict[str, Results]], arm: str, ours: str) -> dict[str, Any]:
-    """Return the ratios of two arms by clock, of blocks at the same place in the same round."""
+    """Return the ratios of two arms by clock, over blocks at the same position in a round."""
     pairs: list[Any] = []
     for turn in rounds:
         if {arm, ours} <= turn.keys():
             pairs += zip(turn[arm]["blocks"], turn[ours]["blocks"], strict=False)
     return {
-        clock: ratios([theirs[number] for theirs, _ in pairs], [own[number] for _, own in pairs])
+        clock: ratios([block[number] for block, _ in pairs], [block[number] for _, block in pairs])
         for number, clock in enumerate(CLOCKS)
     }
 
 
 def child(options: argparse.Namespace, deadline: float, *more: str) -> Results:
-    """Return the results of a process of its own, which has a minute beyond the deadline to end;
-    `error` says what went wrong.
+    """Run this script in a child process and return its results, or `error`. The process may take
+    a minute beyond the deadline.
     """
     words = ["--deadline", str(deadline), *more]
     for name in ("rows", "length", "threads", "blocks", "steps"):
@@ -203,42 +208,42 @@ def child(options: argparse.Namespace, deadline: float, *more: str) -> Results:
 
 
 def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
-    """Return the results of one model: equal losses, then the arms in turns until the deadline."""
+    """Check that the arms' losses are equal, then measure them in turns until the deadline."""
     config = settings(name, options.rows, options.length)
-    found: Results = {
+    results: Results = {
         "settings": plain(load().models[name].electra()),
         "rows": config.pretrain.batch,
         "errors": {},
     }
     if any(arm.startswith(PEERS) for arm in options.arms):
-        found["loss at step 0"] = child(options, deadline, "--one", name)
-        if "error" in found["loss at step 0"]:
-            return found
+        results["loss at step 0"] = child(options, deadline, "--model", name)
+        if "error" in results["loss at step 0"]:
+            return results
     rounds: list[dict[str, Results]] = []
     for number in range(options.rounds):
         rounds.append({})
         for arm in options.arms:
-            if time.time() > deadline or arm in found["errors"]:
+            if time.time() > deadline or arm in results["errors"]:
                 continue
-            one = child(options, deadline, "--one", name, "--arm", arm)
-            (found["errors"] if "error" in one else rounds[number])[arm] = one.get("error", one)
+            turn = child(options, deadline, "--model", name, "--arm", arm)
+            if "error" in turn:
+                results["errors"][arm] = turn["error"]
+            else:
+                rounds[number][arm] = turn
     if any(rounds):
-        found |= summary(config, rounds, not torch.cuda.is_available())
-    found["skipped"] = [
-        arm
-        for arm in options.arms
-        if arm not in found.get("arms", {}) and arm not in found["errors"]
-    ]
-    return found
+        results |= summary(config, rounds, not torch.cuda.is_available())
+    done = {*results.get("arms", {}), *results["errors"]}
+    results["skipped"] = [arm for arm in options.arms if arm not in done]
+    return results
 
 
 def settings(name: str, rows: int | None = None, length: int | None = None) -> ElectraConfig:
-    """A preset with the batch that is timed, in one slice."""
+    """Return a preset with the batch that is timed, without gradient accumulation."""
     preset = load().models[name].electra()
     fitting = GPU_ROWS.get(name) if torch.cuda.is_available() else None
     batch = rows or fitting or preset.pretrain.batch
-    timed = {"batch": batch, "length": length or preset.pretrain.length, "accumulate": 1}
-    return replace(preset, pretrain=replace(preset.pretrain, **timed))
+    changes = {"batch": batch, "length": length or preset.pretrain.length, "accumulate": 1}
+    return replace(preset, pretrain=replace(preset.pretrain, **changes))
 
 
 def main() -> None:
@@ -254,32 +259,28 @@ def main() -> None:
     arms = ["-".join(names) for names in itertools.product(kinds, precisions)]
     option("models", str, ["small", "base", "large"] if gpu else ["small"])
     option("arms", str, arms)
-    option(
-        "rows", int, None, "rows of a batch (default: the preset's, or what 80 GB of a GPU hold)"
-    )
-    option("length", int, None, "tokens of a row (default: the preset's)")
+    option("rows", int, None, "rows per batch (default: the preset's, or what fits in 80 GB)")
+    option("length", int, None, "tokens per row (default: the preset's)")
     option("threads", int, 1)
-    option("rounds", int, 2 if gpu else 5, "turns of each arm, a process each")
-    option("blocks", int, 4 if gpu else 1, "measured in one turn")
-    option("steps", int, 20 if gpu else 2, "steps of a block")
-    option("seconds", float, 540.0, "stop measuring after so long")
+    option("rounds", int, 2 if gpu else 5, "turns of each arm, each in its own process")
+    option("blocks", int, 4 if gpu else 1, "blocks measured per turn")
+    option("steps", int, 20 if gpu else 2, "steps per block")
+    option("seconds", float, 540.0, "time limit for all models")
     option("out", Path, None)
-    for name, kind in (("one", str), ("arm", str), ("deadline", float)):
+    for name, kind in (("model", str), ("arm", str), ("deadline", float)):
         option(name, kind, None, argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     device = default_device()
-    if options.one:
-        config = settings(options.one, options.rows, options.length)
-        turn = {"blocks": options.blocks, "steps": options.steps, "deadline": options.deadline}
-        arm = options.arm
-        print(
-            json.dumps(
-                measure(arm, config, device, **turn) if arm else equal_losses(config, device)
-            )
-        )
-    else:
+    if not options.model:
         measure_models(options, device)
+        return
+    config = settings(options.model, options.rows, options.length)
+    if options.arm:
+        turn = {"blocks": options.blocks, "steps": options.steps, "deadline": options.deadline}
+        print(json.dumps(measure(options.arm, config, device, **turn)))
+    else:
+        print(json.dumps(equal_losses(config, device)))
 
 
 def measure_models(options: argparse.Namespace, device: torch.device) -> None:
@@ -293,10 +294,10 @@ def measure_models(options: argparse.Namespace, device: torch.device) -> None:
     variant = "gpu" if gpu else f"cpu-{options.threads}"
     output = options.out or RESULTS / f"pretrain-step-{variant}.json"
     models: Results = {}
-    with tempfile.TemporaryDirectory() as folder:  # so that first steps are cold ones
+    with tempfile.TemporaryDirectory() as folder:  # so that each record includes a cold first step
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        for number, name in enumerate(options.models, 1):  # each has its share of the time
+        for number, name in enumerate(options.models, 1):  # each gets an equal share of the time
             deadline = started + options.seconds * number / len(options.models)
             models[name] = model(name, options, deadline)
             shown = {key: models[name].get(key) for key in ("ratios", "skipped", "errors")}

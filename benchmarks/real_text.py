@@ -1,14 +1,14 @@
-"""ELECTRA, a masked language model of equal FLOPs and no pre-training on real text:
+"""Compare ELECTRA, a masked language model of equal FLOPs and no pre-training on real text:
 
     python benchmarks/real_text.py --steps 12000
 
-1. Corpus, tasks and rows are made by the stages, as benchmarks/real_text.yaml says.
-2. ELECTRA and the masked language model are pre-trained with each seed: build/models/<name>.
-3. Each is fine-tuned on every task, and so are fresh weights of the same sizes.
-4. benchmarks/results/real-text-<steps>.json and .svg are written.
+1. Run the corpus, tasks and tokens stages with the settings of benchmarks/real_text.yaml.
+2. Pre-train ELECTRA and the masked language model with each seed: build/models/<name>.
+3. Fine-tune each on every task, and random weights of the same size too.
+4. Write benchmarks/results/real-text-<steps>.json and .svg.
 
-Stopped or killed at any time, the same command goes on where it was. With `--network` another
-encoder takes the place of the paper's and spends as many FLOPs; the record's name ends in it.
+If it is interrupted, the same command continues. `--network` replaces the paper's encoder by
+another one at equal FLOPs and is appended to the record's name.
 """
 
 import argparse
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODEL = "mini"
-COSTS = Path("runs/real-text")  # processor seconds of each pre-training, over all its starts
+COSTS = Path("runs/real-text")  # processor seconds of each pre-training, including resumed parts
 NETWORKS = ("deep", "modern")  # encoders of benchmarks/real_text.yaml
 SIX = ("cola", "sst2", "mrpc", "stsb", "qnli", "rte")  # the tasks of the headline mean
 TASKS_HERE = ("cola", "sst2", "mrpc", "stsb", "qqp", "qnli", "rte", "mnli", *SQUAD.values())
@@ -73,7 +73,7 @@ FACTS = (
 
 
 def build_model(params: Params, network: str, arm: str, seed: int, steps: int) -> ModelConfig:
-    """Return an arm's pre-training. It spends the FLOPs (matrix products) of so many steps of
+    """Return an arm's pre-training, which takes the FLOPs (of matrix products) of `steps` steps of
     ELECTRA with the paper's encoder.
     """
     model = params.models[MODEL]
@@ -81,7 +81,7 @@ def build_model(params: Params, network: str, arm: str, seed: int, steps: int) -
     flops = steps * step_flops(model.electra(), vocab_size, "matmul")
     encoder = params.encoders[f"{MODEL}_{network}" if network else MODEL]
     model = dataclasses.replace(model, encoder=encoder)
-    if arm == "mlm":  # it has neither generator nor discriminator
+    if arm == "mlm":  # one network
         objective = ObjectiveConfig(name="mlm", mask_token_rate=0.85, random_token_rate=0.0)
         model = dataclasses.replace(model, objective=objective, generator=GeneratorConfig())
     steps = round(flops / step_flops(model.electra(), vocab_size, "matmul"))
@@ -90,18 +90,18 @@ def build_model(params: Params, network: str, arm: str, seed: int, steps: int) -
 
 
 def build_recipe(params: Params, seed: int, tasks: list[str]) -> dict[str, Any]:
-    """Return the recipe with seeds of fine-tuning that no other pre-training has."""
+    """Return the recipe with fine-tuning seeds that differ from those of other pre-trainings."""
     finetuning = params.finetunings[MODEL]
     glue = [task for task in tasks if task not in SQUAD.values()]
     seeds = {}
     for task in (*glue, "squad"):
-        known = params.task_config(MODEL, task).seeds
-        seeds[task] = {"seeds": [10 * seed + each for each in known]}
+        shipped = params.task_config(MODEL, task).seeds
+        seeds[task] = {"seeds": [10 * seed + number for number in shipped]}
     versions = [version for version, task in SQUAD.items() if task in tasks]
     changes = {
         "run": glue,
-        "defaults": {"keep": "none"},
-        "squad": {"versions": versions, "keep": "none", **seeds.pop("squad")},
+        "defaults": {"keep_models": "none"},
+        "squad": {"versions": versions, "keep_models": "none", **seeds.pop("squad")},
         "tasks": seeds,
     }
     return merge(params.recipe(finetuning.recipe), changes)
@@ -110,9 +110,9 @@ def build_recipe(params: Params, seed: int, tasks: list[str]) -> dict[str, Any]:
 def with_arm(
     params: Params, options: argparse.Namespace, arm: str, seed: int
 ) -> tuple[str, Params]:
-    """Return the name of an arm with a seed, and settings that have an entry of that name.
+    """Return a name for an arm and seed, and the settings with entries of that name.
 
-    Fresh weights are fine-tuned as an arm of ELECTRA's fine-tuning.
+    The `scratch` arm belongs to ELECTRA's fine-tuning.
     """
     model = build_model(params, options.network, arm, seed, options.steps)
     name = f"{options.network or MODEL}-{arm}-{seed}-{model.pretrain.steps}"
@@ -128,7 +128,7 @@ def with_arm(
 
 
 def pretrain(params: Params, name: str) -> dict[str, Any]:
-    """Pre-train, or go on, and return the facts of the run, its curve and its processor seconds."""
+    """Pre-train or resume, and return the facts of the run, its curve and processor seconds."""
     costs = COSTS / f"{name}-{digest(params.models[name])[:8]}.json"
     before = read_json(costs) if costs.is_file() else 0.0
     started = time.process_time()
@@ -147,37 +147,40 @@ def pretrain(params: Params, name: str) -> dict[str, Any]:
 
 
 def finetune(params: Params, name: str, tasks: list[str]) -> dict[str, dict[str, list[float]]]:
-    """Fine-tune, and return the scores of each arm by task, points on dev."""
+    """Fine-tune, and return the dev scores of each arm by task."""
     run_stages(params, glue=name)
     results = dict(read_json(STAGES["glue"].results(name))["tasks"])
     if set(SQUAD.values()) & set(tasks):
         run_stages(params, squad=name)
-        for version, found in read_json(STAGES["squad"].results(name))["versions"].items():
-            results[SQUAD[version]] = found
+        for version, scores in read_json(STAGES["squad"].results(name))["versions"].items():
+            results[SQUAD[version]] = scores
     return {
-        arm: {task: found[arm]["scores"] for task, found in results.items()}
+        arm: {task: scores[arm]["scores"] for task, scores in results.items()}
         for arm in params.finetunings[name].arms
     }
 
 
 def compare_arms(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, Any]:
-    """Return the mean and deviation of each arm over pre-trainings by task, and what may be said of
-    each difference.
+    """Return the mean and standard deviation of each arm over pre-trainings by task, with the
+    differences between arms.
 
     A pre-training's score is the mean of its fine-tunings. The means of six and of eight tasks come
     first.
     """
-    known = next(iter(scores.values()))[0]
-    means = {f"mean of {len(of)}": of for of in (SIX, TASKS_HERE[:8]) if {*of} <= known.keys()}
-    found: dict[str, Any] = {}
-    for name, of in (means | {task: (task,) for task in TASKS_HERE if task in known}).items():
-        found[name] = {}
+    scored = next(iter(scores.values()))[0]
+    groups = {f"mean of {len(group)}": group for group in (SIX, TASKS_HERE[:8])}
+    groups |= {task: (task,) for task in TASKS_HERE}
+    results: dict[str, Any] = {}
+    for name, tasks in groups.items():
+        if not scored.keys() >= {*tasks}:
+            continue
+        results[name] = {}
         arms = {}
         for arm, runs in scores.items():
-            values = [mean_of_tasks(run, of) for run in runs]
+            values = [mean_of_tasks(run, tasks) for run in runs]
             deviation = sd(values)
             arms[arm] = values
-            found[name][arm] = {
+            results[name][arm] = {
                 "scores": [round(value, 2) for value in values],
                 "mean": round(statistics.fmean(values), 2),
                 "std": None if deviation is None else round(deviation, 2),
@@ -185,56 +188,57 @@ def compare_arms(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, A
         for first, second in PAIRS:
             if pair := difference(arms.get(first, ()), arms.get(second, ())):
                 facts = {**dataclasses.asdict(pair), "reading": pair.verdict}
-                found[name][f"{first} - {second}"] = facts
-    return found
+                results[name][f"{first} - {second}"] = facts
+    return results
 
 
 def mean_of_tasks(run: dict[str, list[float]], tasks: Sequence[str]) -> float:
-    """Return the mean of tasks, each the mean of its fine-tunings."""
+    """Return the mean over tasks of the mean over fine-tunings."""
     return statistics.fmean(statistics.fmean(run[task]) for task in tasks)
 
 
-def spread(of: dict[str, Any]) -> str:
-    """Return a mean ± its standard deviation, which a single run has not."""
-    return f"{of['mean']:.1f}" + (f" ± {of['std']:.1f}" if of["std"] is not None else "")
+def spread(score: dict[str, Any]) -> str:
+    """Format a mean and its standard deviation, if there is one."""
+    deviation = "" if score["std"] is None else f" ± {score['std']:.1f}"
+    return f"{score['mean']:.1f}{deviation}"
 
 
-def table_rows(of: dict[str, Any]) -> list[str]:
-    """Return the rows of docs/real-text.md: a task, the arms' means ± deviations, ELECTRA's
-    differences (bold: they count).
+def table_rows(tasks: dict[str, Any]) -> list[str]:
+    """Return the rows of docs/real-text.md: task, mean ± deviation of each arm, ELECTRA's leads, in
+    bold if their interval excludes zero.
     """
-    found = []
-    for name, task in of.items():
+    rows = []
+    for name, task in tasks.items():
         title = f"{TITLES[name]}, {TASKS[name].metrics[0]}" if name in TASKS else name
         cells = [title, *(spread(task[arm]) for arm in ARMS if arm in task)]
         for pair in ("electra - scratch", "electra - mlm"):
             if pair in task:
                 points = signed(task[pair]["points"])
-                counts = task[pair]["reading"] in {"higher", "lower"}
-                cells.append(f"**{points}**" if counts else points)
-        found.append(f"| {' | '.join(cells)} |")
-    return found
+                significant = task[pair]["reading"] in {"higher", "lower"}
+                cells.append(f"**{points}**" if significant else points)
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
 
 
 def draw(record: dict[str, Any]) -> "Figure":
-    """Draw the held-out AUC of each discriminator over tokens, and each task's mean and deviation
-    by arm.
+    """Draw the held-out AUC of each discriminator over tokens, and the mean and deviation of each
+    task by arm.
     """
     figure = new_figure(9.0, 4.5)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     for run in record["pretraining"].get("electra", []):
-        points = [point for point in run["curve"] if {"tokens", "disc_auc"} <= point.keys()]
-        left.plot([p["tokens"] / 1e6 for p in points], [p["disc_auc"] for p in points], color=BLUE)
+        points = [(row["tokens"] / 1e6, row["disc_auc"]) for row in run["curve"] if len(row) == 2]
+        left.plot(*zip(*points, strict=True), color=BLUE)
     left.set_xlabel("million tokens read")
     left.set_title("Replaced tokens found, held-out text")
     titles = list(record["tasks"])
     for place, title in enumerate(titles):
         for i, (arm, (label, colour)) in enumerate(ARMS.items()):
-            if found := record["tasks"][title].get(arm):
+            if score := record["tasks"][title].get(arm):
                 height = place + 0.2 * (i - 1)
                 name = label if place == 0 else None
                 style = {"fmt": "o", "color": colour, "markersize": 4.5, "label": name}
-                right.errorbar(found["mean"], height, xerr=found["std"] or 0, **style)
+                right.errorbar(score["mean"], height, xerr=score["std"] or 0, **style)
     right.set_yticks(range(len(titles)), [TITLES.get(name, name) for name in titles], color=INK)
     right.invert_yaxis()
     right.set_xlabel("points on dev, mean ± standard deviation of pre-trainings")
@@ -243,7 +247,7 @@ def draw(record: dict[str, Any]) -> "Figure":
 
 
 def run_and_record(path: Path, options: argparse.Namespace) -> None:
-    """Run the arms and seeds that are missing, and write the record."""
+    """Run the selected arms and seeds, and write the record."""
     params = local_params()
     model = params.models[MODEL]
     origin = provenance("torch", "scikit-learn", "scipy")
@@ -257,9 +261,9 @@ def run_and_record(path: Path, options: argparse.Namespace) -> None:
                 continue
             name, seeded = with_arm(params, options, arm, seed)
             pretraining.setdefault(arm, []).append(pretrain(seeded, name))
-            for start, found in finetune(seeded, name, options.tasks).items():
-                scores.setdefault(arm if start == "pretrained" else start, []).append(found)
-                print(name, start, found, flush=True)
+            for start, points in finetune(seeded, name, options.tasks).items():
+                scores.setdefault(arm if start == "pretrained" else start, []).append(points)
+                print(name, start, points, flush=True)
     if options.only:
         return
     record = {
@@ -277,15 +281,13 @@ def run_and_record(path: Path, options: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument(
-        "--steps", type=int, required=True, help="of ELECTRA; all arms spend as many FLOPs"
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="pre-trainings of each arm")
-    parser.add_argument("--network", default="", choices=NETWORKS, help="another encoder")
+    steps = "steps of ELECTRA; every arm gets the same FLOPs"
+    parser.add_argument("--steps", type=int, required=True, help=steps)
+    parser.add_argument("--seeds", type=int, default=3, help="pre-trainings per arm")
+    parser.add_argument("--network", default="", choices=NETWORKS, help="use another encoder")
     parser.add_argument("--arms", nargs="+", default=list(PRETRAINED), choices=PRETRAINED)
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="ARM-SEED", help="these, without a record"
-    )
+    only = "run only these and write no record"
+    parser.add_argument("--only", nargs="+", default=[], metavar="ARM-SEED", help=only)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS_HERE), choices=TASKS_HERE)
     options = parser.parse_args()
     variant = "-".join(filter(None, ("real-text", str(options.steps), options.network)))

@@ -1,9 +1,8 @@
-"""Keep the results of ablations with their provenance: `python benchmarks/record_ablations.py
+"""Record the results of ablations with their provenance: `python benchmarks/record_ablations.py
 tiny`.
 
-Takes what build/ablation holds of a model's ablations (or of one, by its name) and writes
-benchmarks/results/ablations/NAME.json, which the report shows for every ablation that its own run
-does not cover.
+Copies the results of one ablation, or of all ablations of a model, from build/ablation to
+benchmarks/results/ablations/NAME.json. The report shows them for ablations that were not run.
 """
 
 import sys
@@ -19,15 +18,15 @@ from pipelines.stages import STAGES
 
 
 def main() -> None:
-    parse = arguments(__doc__)
-    parse.add_argument("name", help="a model or an ablation")
-    asked = parse.parse_args().name
+    parser = arguments(__doc__)
+    parser.add_argument("name", help="a model or an ablation")
+    selected = parser.parse_args().name
     timings = read_json(Path("runs/timings.json"))
     origin = provenance("torch")
     machine = origin["machine"]
-    for name in (
-        key for key, ablation in load().ablations.items() if asked in {key, ablation.base.model}
-    ):
+    for name, ablation in load().ablations.items():
+        if selected not in {name, ablation.base.model}:
+            continue
         path = STAGES["ablation"].results(name)
         if not path.is_file():
             print(f"{name}: not run")
@@ -41,9 +40,8 @@ def main() -> None:
             f"Python {machine['python']}",
             "versions": origin["versions"],
         }
-        write_record(
-            Path(ABLATION_RECORDS) / f"{name}.json", {**read_json(path), "record": record}, {}
-        )
+        results = {**read_json(path), "record": record}
+        write_record(Path(ABLATION_RECORDS) / f"{name}.json", results, {})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""The default model over eight pre-trainings: `python benchmarks/tiny_marks.py`.
+"""Measure the default model over eight pre-trainings: `python benchmarks/tiny_marks.py`.
 
-Runs the stages of `tiny` with eight seeds of pre-training and fine-tuning, each also from fresh
-weights. The corpus, the tasks and the tokenizer are the same for all. So the standard deviations
-are those of whole pre-trainings. What is finished is not done again. Writes
-benchmarks/results/tiny-marks.json.
+Pre-train and fine-tune `tiny` with eight seeds, and fine-tune it from scratch. Corpus, tasks and
+tokenizer are the same for all, so standard deviations are over whole pre-trainings. Finished runs
+are reused. Writes benchmarks/results/tiny-marks.json.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ SQUAD = "squad2"
 
 
 def with_seed(params: Params, seed: int) -> tuple[str, Params]:
-    """Return the name of a copy of the model with a seed, and settings that have the copy."""
+    """Return the name of a copy of the model with a seed, and the settings with that copy."""
     name = f"{MODEL}-{seed}"
     model = params.models[MODEL]
     model = dataclasses.replace(model, pretrain=dataclasses.replace(model.pretrain, seed=seed))
@@ -45,7 +44,7 @@ def with_seed(params: Params, seed: int) -> tuple[str, Params]:
 
 
 def summarize(values: list[float]) -> dict[str, Any]:
-    """Return values with their mean and standard deviation."""
+    """Return values, their mean and standard deviation."""
     return {
         "scores": [round(value, 2) for value in values],
         "mean": round(statistics.fmean(values), 2),

@@ -1,7 +1,7 @@
 """Count tokens of code by folder: `python benchmarks/tokens.py [FOLDER ...]`.
 
-The tokens are those of Python's `tokenize` without comments, docstrings and line ends: a measure
-that neither longer lines nor shorter names improve.
+Tokens are those of Python's `tokenize` without comments, docstrings and line ends. Neither longer
+lines nor shorter names change this measure.
 """
 
 import ast
@@ -23,7 +23,7 @@ IGNORED = {
 
 
 def count_tokens(source: str) -> tuple[int, int]:
-    """Return the number of tokens of code in a source text, and of lines that hold some."""
+    """Return the number of tokens of code in a source text, and of lines with code."""
     docstrings = set()
     for node in ast.walk(ast.parse(source)):
         body = getattr(node, "body", None)
@@ -39,7 +39,7 @@ def count_tokens(source: str) -> tuple[int, int]:
 
 
 def main(folders: list[str]) -> None:
-    """Print the tokens of each folder and of the folders in it, and the tokens a line."""
+    """Print the tokens of each folder and its subfolders, and the tokens per line."""
     for folder in folders:
         totals: Counter[str] = Counter()
         lines = 0

@@ -3,7 +3,7 @@ to them.
 
 A class of settings is decorated with pydantic's `@dataclass(frozen=True, kw_only=True)` and
 inherits from `Settings`. Types and intervals are checked however it is built. Checks across fields
-stand in `__post_init__` and use `require`, whose sentence begins with the key. `build` turns
+are in `__post_init__` and use `require`, whose sentence begins with the key. `build` turns
 whatever is wrong into one BadConfig that names the place of each fault in the file.
 """
 

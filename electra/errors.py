@@ -83,12 +83,6 @@ class SourceUnreachable(UserError):
     exit_code = 69
 
 
-class NoAccess(UserError):
-    """A server that wants credentials: none were given, or they were rejected."""
-
-    exit_code = 77
-
-
 class BadDevice(UserError):
     """A GPU that is there and cannot be used."""
 

@@ -69,7 +69,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def room(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusal to write into an OutOfRoom that the user can act on."""
     try:
         yield
@@ -89,7 +89,7 @@ def room(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
+def read_errors(path: Path, do: str = AGAIN) -> Iterator[None]:
     """Turn a refusal to read into CorruptFile, or into Unreadable if the next try may succeed."""
     try:
         yield
@@ -101,7 +101,7 @@ def readable(path: Path, do: str = AGAIN) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def as_written(where: object, do: str = AGAIN) -> Iterator[None]:
+def well_formed(where: object, do: str = AGAIN) -> Iterator[None]:
     """Turn the errors of a record that is not as its stage writes it into CorruptFile."""
     try:
         yield
@@ -121,7 +121,7 @@ def _free_bytes(path: Path) -> int:
 @contextlib.contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
     """Yield a name in a folder next to `path` that this process holds and removes at the end."""
-    with room(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, f".{glob.escape(path.name)}")
         while True:
@@ -161,7 +161,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         fsync_folder(path.parent)
 
 
-def write_through(path: Path, text: str) -> None:
+def write_user_file(path: Path, text: str) -> None:
     """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into
     a device or a pipe.
 
@@ -194,19 +194,19 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _read_text(path: Path, do: str) -> str:
-    with readable(path, do):
+    with read_errors(path, do):
         if not os.path.lexists(path):
             raise BadInput(f"{path}: there is no such file; run the stage that makes it")
         if not path.is_file():  # a device or a pipe may never end
-            raise CorruptFile(f"{path}: is no regular file; {do}")
-        with as_written(path, do):
+            raise CorruptFile(f"{path}: is not a regular file; {do}")
+        with well_formed(path, do):
             return path.read_text(encoding="utf-8")
 
 
 def read_json(path: Path, do: str = AGAIN) -> Any:
     """Read JSON; a missing or malformed file is a UserError."""
     text = _read_text(path, do)
-    with as_written(path, do):
+    with well_formed(path, do):
         return json.loads(text)
 
 
@@ -239,7 +239,7 @@ def read_jsonl(path: Path) -> list[Any]:
     """Read one JSON value a line; the error names the line."""
     rows: list[Any] = []
     for number, line in enumerate(io.StringIO(_read_text(path, AGAIN)), 1):
-        with as_written(f"{path}:{number}"):
+        with well_formed(f"{path}:{number}"):
             rows.append(json.loads(line))
     return rows
 
@@ -284,7 +284,7 @@ def _put(new: Path, path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Delete a file or a folder tree, if it is there."""
-    with room(path):
+    with write_errors(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
@@ -293,12 +293,12 @@ def remove(path: Path) -> None:
 
 def rename(old: Path, new: Path) -> None:
     """Rename durably."""
-    with room(new):
+    with write_errors(new):
         old.rename(new)
         fsync_folder(new.parent)
 
 
-def free_name(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """Return `path`, or if that is taken `path-2`, `path-3`, …, so that nothing is replaced."""
     numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     names = itertools.chain([path], numbered)
@@ -337,12 +337,12 @@ def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
     and host.
     """
     deadline = time.monotonic() + patience
-    with room(folder):
+    with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         # else a full disk would be met once more when it is closed
         handle = (folder / LOCK).open("ab+", buffering=0)
     with handle:
-        with room(folder):
+        with write_errors(folder):
             while not _locked(handle.fileno()):
                 if time.monotonic() >= deadline:
                     handle.seek(0)

@@ -73,7 +73,7 @@ def corrupt(
     A share `mask_rate` of the tokens is chosen and masked, and the generator's samples take their
     places. Some are the original tokens again. A `[MASK]` in the text stays. The same seed gives
     the same text. Tokens beyond the generator's `length` stay as they are, with a warning. Raises
-    BadInput for a model that is no generator, BadConfig for a rate that is no share.
+    BadInput for a model that is not a generator, BadConfig for a rate that is not a share.
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
@@ -108,7 +108,7 @@ def propose(
     section 2, p_G).
 
     All are hidden at once, as in training. Raises BadInput for a text that hides nothing, a number
-    beyond its tokens, or a model that is no generator.
+    beyond its tokens, or a model that is not a generator.
     """
     model = _generator(generator, "propose()")
     tokenizer = model.tokenizer

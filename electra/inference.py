@@ -74,8 +74,8 @@ class Model:
     """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
 
     `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
-    it reads, [CLS] and [SEP] among them; `finetuned` says of a fine-tuned one what its
-    task is. A method that the folder has no head for raises BadInput.
+    it reads, [CLS] and [SEP] among them; `finetuned` holds a fine-tuned one's task. A method that
+    the folder has no head for raises BadInput.
     """
 
     folder: Path

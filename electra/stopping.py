@@ -6,7 +6,7 @@ before the time of a job is over. One that was ignored when the process began, a
 
 Three ways, from the outside to the inside:
 
-    leave_at_once()   while a program is loaded: nothing has begun, so the process ends
+    leave_at_once()   while a program loads: nothing has started, so the process ends
     interruptible()   around a stage: raises Interrupted where the stage is, so that it cleans up
     StopRequest()     around a loop that saves: it finishes its step, saves and leaves
 """

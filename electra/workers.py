@@ -38,7 +38,7 @@ def rank() -> tuple[int, int]:
     """Return which of the processes that torchrun has started this is, and how many there are; (0,
     1) without torchrun.
 
-    A RANK left over in the environment is not a launch: torchrun sets WORLD_SIZE, too.
+    A RANK left over in the environment is not a launch: torchrun also sets WORLD_SIZE.
     """
     variables = {
         name: os.environ.get(name, "")

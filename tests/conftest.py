@@ -192,18 +192,20 @@ def run(
 
 def free_port() -> int:
     """A port of this machine that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as answer:
+        answer.bind(("127.0.0.1", 0))
+        return int(answer.getsockname()[1])
 
 
-def until(seen: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str) -> Any:
+def until(
+    condition: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str
+) -> Any:
     """Ask again and again until there is something; fails with what `tell` says."""
     deadline = time.monotonic() + seconds
-    while not (found := seen()):
+    while not (answer := condition()):
         assert time.monotonic() < deadline, tell()
         time.sleep(0.1)
-    return found
+    return answer
 
 
 def files_of(folder: Path | str) -> dict[str, bytes]:

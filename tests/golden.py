@@ -155,7 +155,7 @@ def finetuning(folder: Path) -> dict[str, str]:
     from tests.electra.made_up_models import write_encoder
 
     settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40}
-    settings |= {"seeds": (1,), "keep": "none"}
+    settings |= {"seeds": (1,), "keep_models": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
     tokenizer = made_up.tokenizer.__wrapped__()
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}

@@ -49,14 +49,6 @@ def test_every_command_of_a_page_is_one_whose_treatment_is_known(page: Path) -> 
     assert [command for command in pages.typed(page) if pages.treatment(command) is None] == []
 
 
-def test_every_command_of_the_image_is_written_for_docker() -> None:
-    header = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("\nARG ")[0]
-    commands = [line[1:].strip() for line in header.splitlines() if line.startswith("#   ")]
-    assert commands and all(
-        command.startswith(("docker ", "mkdir ", "--build-arg ")) for command in commands
-    )
-
-
 class Reader:
     """Somebody with a fresh shell in a clone of the project."""
 

@@ -86,8 +86,8 @@ def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team: P
 
 def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team: Path) -> None:
     values = make_team(team)
-    found = interpolate(values)
-    services = found["services"]
+    compose = interpolate(values)
+    services = compose["services"]
     logins = [value for name, value in values.items() if not name.startswith("TEAM_")]
     for name, service in services.items():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name

@@ -29,19 +29,19 @@ def variables(words: list[str]) -> dict[str, str]:
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
     text = SLURM.read_text(encoding="utf-8")
     assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
-    asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
     assert (
-        asked["ntasks-per-node"] == "1"
-        and asked["signal"].startswith("TERM@")
-        and "requeue" in asked
+        options["ntasks-per-node"] == "1"
+        and options["signal"].startswith("TERM@")
+        and "requeue" in options
     )
     assert "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK" in text, (
         "or each task gets one processor"
     )
     values = {"$model": "base", "$first": "node1", "$port": "29442"}
     values |= {
-        "$SLURM_JOB_NUM_NODES": asked["nodes"],
-        "$SLURM_GPUS_ON_NODE": asked["gpus-per-node"],
+        "$SLURM_JOB_NUM_NODES": options["nodes"],
+        "$SLURM_GPUS_ON_NODE": options["gpus-per-node"],
     }
     command = text[text.index("srun ") : text.index("code=$?")].replace("\\\n", " ")
     for name, value in values.items():
@@ -68,16 +68,16 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
     words = shlex.split(service["ExecStart"])
     folder = service["WorkingDirectory"]
     assert words[:7] == f"{folder}/.venv/bin/prefect worker start --pool electra --limit 1".split()
-    made = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert f"\t{' '.join(['prefect', *words[1:7]])} " in made, "as `make worker` does"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"\t{' '.join(['prefect', *words[1:7]])} " in makefile, "as `make worker` does"
     assert "Environment=CUDA_VISIBLE_DEVICES=%i" in text and "%i" in words[-1]
     assert service["Restart"] == "always" and service["KillMode"] == "control-group"
 
 
 def documents() -> dict[str, Any]:
     return {
-        found["kind"]: found
-        for found in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))
+        document["kind"]: document
+        for document in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))
     }
 
 
@@ -85,12 +85,12 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     service, job = documents()["Service"], documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
-    asked = variables([*container["command"], *container["args"]])
+    options = variables([*container["command"], *container["args"]])
     assert job["completionMode"] == "Indexed" and job["completions"] == job["parallelism"] == int(
-        asked["PET_NNODES"]
+        options["PET_NNODES"]
     )
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(asked["PET_NPROC_PER_NODE"])
-    host, port = asked["PET_RDZV_ENDPOINT"].split(":")
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == int(options["PET_NPROC_PER_NODE"])
+    host, port = options["PET_RDZV_ENDPOINT"].split(":")
     name = documents()["Job"]["metadata"]["name"]
     assert (
         host == f"{name}-0.{pod['subdomain']}" and pod["subdomain"] == service["metadata"]["name"]

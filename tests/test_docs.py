@@ -47,8 +47,8 @@ def commands(text: str) -> list[str]:
 
 def blocks(page: Path) -> list[dict[str, Any]]:
     """Return the YAML blocks of a page, each some sections of params.yaml."""
-    found = re.findall(r"^```yaml\n(.*?)^```", TEXTS[page], re.M | re.S)
-    return [YAML(typ="safe").load(block) for block in found]
+    texts = re.findall(r"^```yaml\n(.*?)^```", TEXTS[page], re.M | re.S)
+    return [YAML(typ="safe").load(block) for block in texts]
 
 
 shipped = functools.cache(lambda: load(ROOT / "params.yaml"))
@@ -184,10 +184,10 @@ def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path:
         (tmp_path / name / "config.json").write_text(json.dumps(settings))
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
         with_it = dataclasses.replace(params, published={**params.published, **there})
-        told = estimate_finetuning(f"electra-{name}", with_it)
+        estimate = estimate_finetuning(f"electra-{name}", with_it)
         for card, each in zip(("H100", "A100", "RTX 4090"), hours, strict=True):
-            assert f"{card}: {each}, " in told
-        assert f"memory: {memory} of the GPU" in told and f"disk: {disk} for" in told
+            assert f"{card}: {each}, " in estimate
+        assert f"memory: {memory} of the GPU" in estimate and f"disk: {disk} for" in estimate
 
 
 def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
@@ -201,8 +201,8 @@ def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published
     no_matter = "log_every eval_every save_every precision seeds"
     no_matter += " min_eval_interval_minutes min_save_interval_minutes"
     changed = set[str]()
-    for mine, published in zip(*(everything_of(model) for model in ("tiny", "small")), strict=True):
-        changed |= {key for key, value in mine.items() if value != published[key]}
+    for ours, published in zip(*(everything_of(model) for model in ("tiny", "small")), strict=True):
+        changed |= {key for key, value in ours.items() if value != published[key]}
     assert changed - {*size.split(), *no_matter.split()} == listed
 
 

@@ -14,8 +14,8 @@ GOLDEN = json.loads((ROOT / "tests/golden.json").read_text(encoding="utf-8"))
 
 @pytest.fixture(scope="module")
 def computed() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = json.loads(run(ROOT, "-m", "tests.golden").stdout)
-    return found
+    digests: dict[str, dict[str, str]] = json.loads(run(ROOT, "-m", "tests.golden").stdout)
+    return digests
 
 
 @pytest.mark.skipif(

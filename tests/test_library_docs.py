@@ -17,7 +17,7 @@ NOTEBOOK = json.loads((ROOT / "docs/electra.ipynb").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout after the demo, as far as models go."""
     root = tmp_path_factory.mktemp("checkout")
     models = root / "build/models/tiny"
@@ -42,8 +42,8 @@ def read_blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
 
 
-def test_page_runs(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(made)
+def test_page_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
     names: dict[str, Any] = {}
     for number, block in enumerate(read_blocks()):
         run(block, f"docs/library.md, block {number + 1}", names)
@@ -66,12 +66,12 @@ def test_page_prints_what_it_says(
 
 
 def test_the_notebook(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its cells run, and what is kept of them is the output of whole runs, in order."""
-    (made / "docs").mkdir(exist_ok=True)
-    shutil.copytree(ROOT / "results/curves", made / "results/curves")
-    monkeypatch.chdir(made / "docs")  # where Jupyter starts a notebook
+    (checkout / "docs").mkdir(exist_ok=True)
+    shutil.copytree(ROOT / "results/curves", checkout / "results/curves")
+    monkeypatch.chdir(checkout / "docs")  # where Jupyter starts a notebook
     monkeypatch.setenv("MPLBACKEND", "agg")
     names: dict[str, Any] = {}
     cells = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
@@ -79,8 +79,8 @@ def test_the_notebook(
         run("".join(cell["source"]), f"docs/electra.ipynb, cell {number + 1}", names)
         assert cell["execution_count"] == number + 1
         assert all(output["output_type"] != "error" for output in cell["outputs"])
-    said = capsys.readouterr().out
-    assert re.search(r"replaced: 0\.\d\d   original: 0\.\d\d   \(\d+ texts\)", said)
+    printed = capsys.readouterr().out
+    assert re.search(r"replaced: 0\.\d\d   original: 0\.\d\d   \(\d+ texts\)", printed)
     assert (
         names["curve"][-1][0] < names["curve"][0][0]
         and len(names["pairs"]) > 2

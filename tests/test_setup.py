@@ -45,12 +45,12 @@ def test_every_locked_package_has_a_wheel_for_every_python() -> None:
     promised = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert list(record["wheels"]) == list(WHEELS["PYTHONS"]) == promised
     assert PROJECT["requires-python"] == f">={promised[0]},<3.{int(promised[-1][2:]) + 1}"
-    pinned = {python: {normal(each) for each in WHEELS["pinned"](python)} for python in promised}
-    names = {python: {each.split("==")[0] for each in pinned[python]} for python in promised}
+    pinned = {python: {normal(name) for name in WHEELS["pinned"](python)} for python in promised}
+    names = {python: {name.split("==")[0] for name in pinned[python]} for python in promised}
     assert "pendulum" in names["3.12"] - names["3.13"] and "whenever" in names["3.13"]
     assert "pywin32" not in names["3.11"]
     for python, wheels in record["wheels"].items():
-        source = {each for each in pinned[python] if each.split("==")[0] in record["from_source"]}
+        source = {name for name in pinned[python] if name.split("==")[0] in record["from_source"]}
         assert {normal(name) for name in wheels} == pinned[python] - source, f".ci/wheels: {python}"
 
 
@@ -58,7 +58,7 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports() -> None:
     declared = set[str]()
     for extra, lines in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
         for requirement in map(Requirement, lines):
-            lower = [each for each in requirement.specifier if each.operator == ">="]
+            lower = [bound for bound in requirement.specifier if bound.operator == ">="]
             assert lower or requirement.name == "fastapi", requirement
             declared |= {requirement.name} if extra != "dev" else set()
     owners = packages_distributions()
@@ -66,8 +66,8 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            for module in {each.split(".")[0] for each in modules} - {"electra", "pipelines"}:
-                packages = {each.lower().replace("_", "-") for each in owners.get(module, [module])}
+            for module in {name.split(".")[0] for name in modules} - {"electra", "pipelines"}:
+                packages = {name.lower().replace("_", "-") for name in owners.get(module, [module])}
                 assert module in sys.stdlib_module_names or packages & declared, (path, module)
 
 
@@ -130,7 +130,7 @@ class Setup:
         values = {"PATH": os.defpath, "LOG": str(self.log), **variables}
         return subprocess.run(command, env=values, capture_output=True, text=True, check=False)
 
-    def noted(self) -> list[str]:
+    def calls(self) -> list[str]:
         return self.log.read_text().splitlines()
 
 
@@ -153,19 +153,19 @@ def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
         ).returncode
         == 0
     )
-    noted = setup.noted()
-    assert any(line.startswith("python pipelines/environment.py") for line in noted)
-    torch = [line for line in noted if "torch==" in line]
+    calls = setup.calls()
+    assert any(line.startswith("python pipelines/environment.py") for line in calls)
+    torch = [line for line in calls if "torch==" in line]
     assert len(torch) == 1 and " --index-url https://example.com/cpu torch==2.13.0 " in torch[0]
-    lock = [line for line in noted if "requirements.lock" in line]
+    lock = [line for line in calls if "requirements.lock" in line]
     assert len(lock) == 1 and "--no-deps --require-hashes -r requirements.lock" in lock[0]
-    assert all(line.endswith(" user=0 target= path=") for line in noted), "led elsewhere"
+    assert all(line.endswith(" user=0 target= path=") for line in calls), "led elsewhere"
     done = setup.run()
-    assert (done.returncode, done.stdout, setup.noted()) == (0, "", [])
+    assert (done.returncode, done.stdout, setup.calls()) == (0, "", [])
     with (setup.folder / "requirements.lock").open("a") as file:
         file.write("more==1.0\n")
     assert setup.run().returncode == 0
-    assert any("pip install" in line for line in setup.noted())
+    assert any("pip install" in line for line in setup.calls())
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -186,13 +186,13 @@ def test_set_up_replaces_the_environment_of_another_folder(setup: Setup, copied:
 
 def test_set_up_tells_dvc_whether_there_is_a_repository(setup: Setup) -> None:
     assert "no git repository here" in setup.run().stdout
-    assert any(line.startswith("dvc config --local core.no_scm true") for line in setup.noted())
+    assert any(line.startswith("dvc config --local core.no_scm true") for line in setup.calls())
     git(setup.folder, "init", "-q")
     done = setup.run(GIT_TEST_ASSUME_DIFFERENT_OWNER="1")
     assert done.returncode == 69 and "dubious ownership" in done.stderr
-    assert done.stderr.count("\n") == 1 and setup.noted() == []
+    assert done.stderr.count("\n") == 1 and setup.calls() == []
     assert setup.run().stdout == ""
-    assert [line.partition(" user")[0] for line in setup.noted()] == [
+    assert [line.partition(" user")[0] for line in setup.calls()] == [
         "dvc config --local --unset core.no_scm"
     ]
 

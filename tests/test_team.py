@@ -189,8 +189,8 @@ def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(
     assert f"smoke-{newest[:12]}" in git(tmp_path / "second", "ls-remote", "origin", "refs/exps/*")
     runs = team.ask("mlflow/runs/search", {"experiment_ids": ["0", "1"]})["runs"]
     tags = [{tag["key"]: tag["value"] for tag in run["data"]["tags"]} for run in runs]
-    assert {"anna"} == {each["mlflow.user"] for each in tags}
-    assert all(each["prefect.url"].startswith("http://127.0.0.1:4200/") for each in tags), (
+    assert {"anna"} == {run_tags["mlflow.user"] for run_tags in tags}
+    assert all(run_tags["prefect.url"].startswith("http://127.0.0.1:4200/") for run_tags in tags), (
         "opens on this machine"
     )
 

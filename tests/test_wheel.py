@@ -42,9 +42,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder),
         str(source),
     )
-    (made,) = folder.glob("*.whl")
-    run(folder, "-m", "pip", "install", *alone, "--target", str(folder / "site"), str(made))
-    return made
+    (built,) = folder.glob("*.whl")
+    run(folder, "-m", "pip", "install", *alone, "--target", str(folder / "site"), str(built))
+    return built
 
 
 def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:

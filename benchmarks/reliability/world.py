@@ -48,7 +48,7 @@ encoders:
 recipes:
   paper:
     run: [cola, stsb]
-    defaults: {length: 16, epochs: 1, batch: 8, seeds: [1], keep: first}
+    defaults: {length: 16, epochs: 1, batch: 8, seeds: [1], keep_models: first}
 models:
   micro:
     tokens: micro

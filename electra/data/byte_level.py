@@ -19,10 +19,10 @@ BYTES = {chr(byte): byte for byte in _PRINTED} | {
 
 
 def spell_as_wordpiece(pieces: Iterable[str], special: Iterable[str]) -> list[str]:
-    """Return consecutive pieces as WordPiece would write them: "Ġword" is word, and what goes on in
+    """Return consecutive pieces as WordPiece would write them: "Ġword" is word, and what continues
     a word begins with ##.
 
-    Special pieces stay as they are. A letter of several pieces stands at its last one, and a broken
+    Special pieces stay as they are. A letter of several pieces is at its last one, and a broken
     letter is written \\ufffd.
     """
     result = list[str]()

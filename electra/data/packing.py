@@ -53,7 +53,7 @@ class TokensConfig(Settings):
     lengths: tuple[Annotated[int, Field(ge=8, le=LONGEST)], ...]
     packing: PackingConfig = PackingConfig()
     valid_fraction: Fraction = 0.005  # of documents, chosen by the hash of their text
-    maximum_unknown: Rate = 0.05  # more [UNK] than this: the vocabulary does not fit the text
+    max_unk_rate: Rate = 0.05  # more [UNK] than this: the vocabulary does not fit the text
     seed: Seed = 1
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
-from electra.files import room
+from electra.files import write_errors
 from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
 
 SPLITS = ("train", "valid")
@@ -56,7 +56,7 @@ class RowWriter:
         if not len(ids_NL):
             return
         assert int(ids_NL.max()) < self.tokenizer.vocab_size, "an id beyond the vocabulary"
-        with room(self._paths[0]):
+        with write_errors(self._paths[0]):
             self._ids.write(np.ascontiguousarray(ids_NL, dtype=self.tokenizer.dtype).data)
             self._bounds.write(np.ascontiguousarray(bounds_N2, dtype=BOUNDS).data)
         self.rows += len(ids_NL)
@@ -167,4 +167,4 @@ def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
         np.stack([starts // page * page, (starts + table.strides[0] - 1) // page * page], 1), axis=0
     )
     for first, last in spans.tolist():
-        base.madvise(mmap.MADV_WILLNEED, first, min(last + page, table.nbytes) - first)
+        base.madvise(mmap.MADV_WILLNEED, first, last + page - first)  # or to its end

@@ -8,7 +8,7 @@ Differs from a plain use of the `tokenizers` library in four ways:
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
    randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
 4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
-   tokenizer.json, in front of BERT's own rules. One that strips them reads every form alike.
+   tokenizer.json, in front of BERT's own rules. One that strips them reads every form the same way.
 """
 
 import functools
@@ -31,9 +31,20 @@ from electra.config import Settings
 from electra.data.byte_level import spell_as_wordpiece
 from electra.data.word_cache import CONTINUATION, WordCache
 from electra.errors import BadInput, shown
-from electra.files import dump_json, read_object, readable, sha256_bytes, write_atomic, write_json
+from electra.files import (
+    dump_json,
+    read_errors,
+    read_object,
+    sha256_bytes,
+    write_atomic,
+    write_json,
+)
 
-PAD, UNK, CLS, SEP, MASK = SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+UNK = "[UNK]"
+CLS = "[CLS]"
+SEP = "[SEP]"
+MASK = "[MASK]"
+SPECIALS = ("[PAD]", UNK, CLS, SEP, MASK)
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")  # in transformers
 CONFIG = "tokenizer_config.json"
 FILES = ("tokenizer.json", "vocab.txt", CONFIG)
@@ -85,13 +96,19 @@ _LETTER_RULES = {key: [None, True, False] for key in _LETTER_OPTIONS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainTokenizer(Settings):
+class LetterRules(Settings):
+    """Rules for letters, of a tokenizer that has none yet."""
+
+    lowercase: bool = True
+    strip_accents: bool | None = None  # null: as lowercase
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizer(LetterRules):
     """Train WordPiece on the corpus."""
 
     kind: Literal["train"]
     vocab_size: Annotated[int, Field(gt=len(SPECIALS), le=10**7)]
-    lowercase: bool = True
-    strip_accents: bool | None = None  # null: as lowercase
     # characters with a piece of their own
     alphabet: Annotated[int, Field(ge=1, le=0x110000)] = 1000
     # text to learn from, taken evenly from all shards
@@ -99,25 +116,21 @@ class TrainTokenizer(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabTokenizer(Settings):
+class VocabTokenizer(LetterRules):
     """Use a vocab.txt, one piece a line, or a tokenizer.json with its own rules for letters."""
 
     kind: Literal["vocab"]
     file: str
-    lowercase: bool = True
-    strip_accents: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTokenizer(Settings):
+class HubTokenizer(LetterRules):
     """Use the vocab.txt or tokenizer.json of a model on the hub."""
 
     kind: Literal["hub"]
     repo: str
     revision: str
     file: str = "vocab.txt"
-    lowercase: bool = True
-    strip_accents: bool | None = None
 
 
 AnyTokenizer = Annotated[
@@ -145,10 +158,10 @@ class Tokenizer:
             rules_said = shown(values["normalizer"])
             raise BadInput(f"{where}: normalizer is {rules_said}, which is not supported; {LIKE}")
         unknown = values["model"]["unk_token"]
-        if unknown is not None and unknown not in rules.get_vocab(with_added_tokens=False):
+        if unknown is not None and unknown not in values["model"]["vocab"]:
             raise BadInput(f"{where}: has no piece {shown(unknown)}, its unk_token; {LIKE}")
         self.rules = rules
-        self.raw = _reader_of(values)
+        self.raw = _reader_of(rules, values)
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             vocabulary[token] for token in SPECIALS
@@ -207,9 +220,9 @@ class Tokenizer:
         return self.encode_lines([f" {word}" for word in words] if self.byte_level else words)
 
     def spell(self, ids: Iterable[int], *, begins: bool = False) -> list[str]:
-        """Return consecutive pieces as people read them, with ## where one goes on in a word.
+        """Return consecutive pieces as people read them, with ## where one continues a word.
 
-        `begins`: the first piece begins a text, so it goes on in no word, although byte-level no
+        `begins`: the first piece begins a text, so it continues no word, although byte-level no
         space is before it.
         """
         pieces = [self.raw.id_to_token(number) for number in ids]
@@ -260,16 +273,21 @@ def _belongs_to_letter(character: str) -> bool:
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
 
-def _reader_of(values: dict[str, Any]) -> Any:
+def _reader_of(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
     """Return the tokenizer that reads text: only the five special tokens are text themselves, and
     byte-level a word's span begins behind its space.
+
+    Most files need no second tokenizer: parsing 30,522 pieces again takes a tenth of a second.
     """
     added = [token | {"special": token["content"] in SPECIALS} for token in values["added_tokens"]]
-    raw = tokenizers.Tokenizer.from_str(json.dumps(values | {"added_tokens": added}))
-    raw.encode_special_tokens = True
-    if values["model"]["type"] == "BPE":
-        raw.post_processor = processors.ByteLevel(trim_offsets=True, add_prefix_space=False)
-    return raw
+    byte_level = values["model"]["type"] == "BPE"
+    reader = rules
+    if byte_level or added != values["added_tokens"]:
+        reader = tokenizers.Tokenizer.from_str(json.dumps(values | {"added_tokens": added}))
+    if byte_level:
+        reader.post_processor = processors.ByteLevel(trim_offsets=True, add_prefix_space=False)
+    reader.encode_special_tokens = True
+    return reader
 
 
 # ── training ──
@@ -470,7 +488,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 def read_files(folder: Path, positions: int) -> dict[str, str]:
     """Return the texts of a tokenizer's files by name, for the folder of a model that has been
-    trained on rows of `positions` tokens: longer ones are for others to cut, too.
+    trained on rows of `positions` tokens: transformers cuts longer ones as well.
     """
     present = [name for name in FILES if (folder / name).is_file()]
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in present}
@@ -520,7 +538,7 @@ def load(
 
 def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
     """Read a tokenizer.json under other options for letters, and a normal form if it has none."""
-    with readable(file):
+    with read_errors(file):
         data = file.read_bytes()
     try:
         values = json.loads(data)
@@ -537,7 +555,7 @@ def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
 
 def _read_vocab(path: Path) -> list[str]:
     """Read one piece a line; the line's number is its id."""
-    with readable(path):
+    with read_errors(path):
         data = path.read_bytes()
     try:
         text = data.decode("utf-8")

@@ -32,7 +32,7 @@ from electra.finetuning.task_kind import (
     require_texts,
 )
 from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, POOLED, TASK
 
@@ -70,13 +70,13 @@ class Classification(TaskKind):
                 f"{where}: has the label {label!r}; expected one of {', '.join(self.task.labels)}"
             )
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
         classes = len(self.task.classes)
         if keep != "none" and 2 * classes > encoder.hidden:
             raise BadConfig(
                 f"finetune of {self.task.name}: keeps a model of {classes} classes, and the "
-                f"encoder has room for {encoder.hidden // 2}; set keep: none"
+                f"encoder has room for {encoder.hidden // 2}; set keep_models: none"
             )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
@@ -148,9 +148,9 @@ class Classification(TaskKind):
         extra = {"pooling": network.pooling}
         if network.layers != "last":
             extra["head_layers"] = network.layers
-        beside = {POOLED: network.dense_tensors(scale)}
+        extra_files = {POOLED: network.dense_tensors(scale)}
         return Exported(
-            "ElectraModel", task_json | extra, labels, config_json | extra, beside=beside
+            "ElectraModel", task_json | extra, labels, config_json | extra, extra_files=extra_files
         )
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
@@ -166,7 +166,7 @@ class Classification(TaskKind):
                     f"{', '.join(choices)}"
                 )
         standard = (pooling, layers) == ("cls", "last") and stored.encoder.config.has_hf_task_head
-        heads = stored.heads | ({} if standard else stored.beside(POOLED))
+        heads = stored.heads | ({} if standard else stored.extra_file(POOLED))
         bias = heads.get("classifier.dense.bias")
         units = stored.encoder.config.hidden if standard or bias is None else bias.numel()
         network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)

@@ -10,7 +10,7 @@
 | any, on a modern encoder | ModernBertModel | none: one of these two files |
 
 gelu(z) - gelu(-z) = z makes transformers' head of two layers our linear one. Words are fed segment
-1 here, which is stored as segment 0, too. ModernBERT's heads for tasks have a LayerNorm, ours not.
+1 here, which is also stored as segment 0. ModernBERT's task heads have a LayerNorm, ours do not.
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's
 three classes that others have fine-tuned are read by the same rules; folders of ModernBERT's
@@ -83,7 +83,14 @@ def write_model(
     card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
-        folder, tensors, values, files, card, beside=exported.beside, part="fine-tuned", **facts
+        folder,
+        tensors,
+        values,
+        files,
+        card,
+        extra_files=exported.extra_files,
+        part="fine-tuned",
+        **facts,
     )
 
 

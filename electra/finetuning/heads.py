@@ -48,8 +48,8 @@ def pooled(
     of its tokens.
 
     Of a `pair` (B, 4 H): the means of its two texts, and how they differ. `align` (B, 6 H) adds how
-    far the tokens of each lie from their likes in the other. With `all` layers each of these is of
-    the embeddings and every layer's states end to end: L + 1 times as many numbers.
+    far each text's tokens are from their best matches in the other. With `all` layers each of
+    these is of the embeddings and every layer's states end to end: L + 1 times as many numbers.
     """
     hidden_BTH = encoder(
         batch.ids_BT, batch.segments_BT, batch.lengths_B, all_layers=layers == "all"
@@ -90,11 +90,11 @@ def compare_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor) -> Te
 
 
 def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: int) -> Tensor:
-    """Return how far each text's tokens lie from their likes in the other text: the mean of |x -
+    """Return how far each text's tokens are from their best matches in the other: the mean of |x -
     x'| of both (B, 2 H).
 
     x' are the other text's tokens, averaged by softmax(10 cos(x, ·)): the soft alignment of Parikh
-    et al., 2016, by cosines. States that stand end to end, each `size` wide, are aligned one by
+    et al., 2016, by cosines. States joined end to end, each `size` wide, are aligned one by
     one. Without a second text all is 0.
     """
     states_BSTX = hidden_BTH.unflatten(2, (-1, size)).transpose(1, 2)  # type: ignore[no-untyped-call]

@@ -28,9 +28,9 @@ def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, s
         except (TypeError, ValueError, OverflowError):
             number = None
         if number is None or isinstance(value, bool) or "_" in str(value):  # Python reads 1_000
-            return None, f"label {shown(value)} is no number"
+            return None, f"label {shown(value)} is not a number"
         if not math.isfinite(number):
-            return None, f"label {shown(value)} is no finite number"
+            return None, f"label {shown(value)} is not a finite number"
         return number, ""
     name = label_name(value)
     if name not in labels and isinstance(value, bool | str) and set(labels) <= {"true", "false"}:

@@ -48,7 +48,7 @@ def pearson(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
-    """Return Σ x y / √(Σ x² Σ y²), where x and y are less their columns' means, or 0 if one is
+    """Return Σ x y / √(Σ x² Σ y²), with the columns' means subtracted from x and y, or 0 if one is
     constant.
     """
     centred = []

@@ -28,7 +28,7 @@ from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
 from electra.finetuning.predictions import rounded
 from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, PublishedTags, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, POOLED
 
@@ -60,7 +60,7 @@ class Tagging(TaskKind):
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         check_tags(row, self.task, where, labelled=labelled)
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         super().check_config(config, encoder, keep)
         for key, expected in (("pooling", "cls"), ("head_layers", "last")):
             value = getattr(config, key)
@@ -147,7 +147,7 @@ class Tagging(TaskKind):
         task_json: dict[str, Any] = {"task": dataclasses.asdict(self.task)}
         labels = self.task.classes
         if not network.encoder.config.has_hf_task_head:
-            return Exported("ElectraModel", task_json, labels, beside={POOLED: head})
+            return Exported("ElectraModel", task_json, labels, extra_files={POOLED: head})
         # stock models are fed segment 0, and we feed 1
         types = network.encoder.embeddings.token_type.weight.detach()
         segments = {"electra.embeddings.token_type_embeddings.weight": types[1:2].expand_as(types)}
@@ -161,7 +161,7 @@ class Tagging(TaskKind):
                 types = stored.encoder.embeddings.token_type.weight
                 types[:] = types[0].clone()
         else:
-            heads = heads | stored.beside(POOLED)
+            heads = heads | stored.extra_file(POOLED)
         stored.fill(nn.ModuleDict({"classifier": tagger.head}), heads)
         return tagger, FinetuneConfig(length=stored.length)
 

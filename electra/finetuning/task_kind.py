@@ -25,7 +25,7 @@ from electra.files import encodes
 from electra.finetuning.batches import Examples
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, ModelFolder
 from electra.storage.tensors import Tensors, fill, read_tensors
@@ -63,8 +63,8 @@ class Exported:
     config: dict[str, Any] = field(default_factory=dict)  # more of config.json
     # of model.safetensors, added to the encoder's or in their place
     tensors: Tensors = field(default_factory=dict)
-    # more files, for heads that transformers has not
-    beside: dict[str, Tensors] = field(default_factory=dict)
+    # more files, for heads that transformers does not have
+    extra_files: dict[str, Tensors] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Stored:
         """What model.safetensors holds besides the encoder."""
         return self.folder.head_tensors
 
-    def beside(self, name: str) -> Tensors:
+    def extra_file(self, name: str) -> Tensors:
         """Return the tensors of another file of the folder."""
         return read_tensors(self.path / name, DO)
 
@@ -120,7 +120,7 @@ class TaskKind(ABC):
     architecture: ClassVar[str]  # the class of transformers with the same head
     example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
     label: ClassVar[str] = "label"  # key of what a row is scored against
-    # whether training rows are scored, too, to see if they were learned at all
+    # whether training rows are scored as well, to see if they were learned at all
     scores_training: ClassVar[bool] = True
 
     def __init__(self, task: Task) -> None:
@@ -148,7 +148,7 @@ class TaskKind(ABC):
     def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
         """Raise BadInput if a row of a split is malformed."""
 
-    def check_config(self, config: FinetuneConfig, encoder: AnyEncoderConfig, keep: str) -> None:
+    def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""
         if config.length > encoder.positions:
             raise BadConfig(

@@ -156,7 +156,7 @@ SQUAD_2 = SquadTask(name="squad2", version="2.0")
 TASKS: dict[str, Task] = {**GLUE, "squad1": SQUAD_1, "squad2": SQUAD_2}
 
 FACTS = "task.json"
-"""Beside the rows of a task of one's own: what it is."""
+"""The description of a custom task, next to its rows."""
 
 
 def find(rows: Path, name: str) -> Task:
@@ -192,15 +192,13 @@ class FinetuneConfig(Settings):
     batch: Count = 32
     length: Length = 128
     # Transformer layers of new weights between the encoder and the head
-    fresh_layers: Literal[0, 1, 2] = 0
+    new_layers: Literal[0, 1, 2] = 0
     pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
     # of the last layer, or of the embeddings and all layers end to end
     head_layers: Layers = "last"
-    dropout: BelowOne = 0.1  # of the encoder: hidden and attention alike
+    dropout: BelowOne = 0.1  # of the encoder: of hidden states and of attention
     head_dropout: BelowOne = 0.1
-    # over the batch; summed, the clip is nearly always active
-    loss: Literal["summed", "mean"] = "summed"
-    clip: Positive = 1.0
+    max_grad_norm: Positive = 1.0  # of the batch's summed loss, so it nearly always clips
     beta1: BelowOne = 0.9
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6  # outside the square root
@@ -209,12 +207,12 @@ class FinetuneConfig(Settings):
     precision: Literal["default", "auto", "fp32", "bf16"] = "default"
     both_orders: bool = False  # train on (a, b) and on (b, a)
     # start from the encoder fine-tuned on this task with the same seed: mnli for RTE, STS-B, MRPC
-    start: str | None = None
+    init_from_task: str | None = None
     max_train_rows: Count | None = None
-    test: bool = False  # predict the test sets too
+    predict_test: bool = False  # predict the test sets as well
     ensemble: bool = False  # and let the seeds of each arm answer together
     # seeds of the pre-trained arm whose model is kept, ready for use
-    keep: Literal["none", "first", "all"] = "first"
+    keep_models: Literal["none", "first", "all"] = "first"
     # at most: far above all use, and each layer of each task is checked with them
     seeds: Annotated[tuple[Seed, ...], Field(max_length=1_000)] = (1, 2, 3)
     arms: tuple[ArmName, ...] = ("pretrained", "scratch")
@@ -238,7 +236,7 @@ class FinetuneConfig(Settings):
         }
         usual = {
             key: getattr(FinetuneConfig(), key)
-            for key in ("scratch", "seeds", "arms", "ensemble", "keep")
+            for key in ("scratch", "seeds", "arms", "ensemble", "keep_models")
         }
         return dataclasses.replace(self, **changes, **usual)
 

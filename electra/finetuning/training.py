@@ -79,15 +79,14 @@ def train(
             optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps)
         )
         rows_B = next(order)
-        divisor = 1 if config.loss == "summed" else len(rows_B)
         total = torch.zeros((), device=device)
         for rows_R in parts(rows_B, examples.length_N, tokens, padding):
             batch = examples.batch(rows_R, device)
             with autocast(precision, device):
                 loss = model.losses(batch).sum()
-            (loss / divisor).backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
-        clip_gradients(model.parameters(), config.clip)
+        clip_gradients(model.parameters(), config.max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         curve.append(total / len(rows_B))
@@ -104,7 +103,7 @@ def train(
 def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
     """Return Adam as published, each layer with its share of the rate."""
     published = config.layer_decay_exponent == "published"
-    layers = model.encoder.config.layers - config.fresh_layers
+    layers = model.encoder.config.layers - config.new_layers
     return build_optimizer(
         model.named_parameters(),
         weight_decay=config.weight_decay,

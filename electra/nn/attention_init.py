@@ -81,7 +81,7 @@ def neighbour_attention(encoder: Encoder) -> None:
     size = width // attention.heads
     half = size // 2
     places = slice(width - 2 * half, None)
-    # evenly, distances would look alike in turns
+    # evenly spaced frequencies would make distances repeat
     frequency_F = math.pi * ((torch.arange(half) + 0.5) / half) ** 1.3
 
     angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F

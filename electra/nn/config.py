@@ -20,7 +20,7 @@ GELU = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(Settings):
+class BertConfig(Settings):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the
     tokenizer.
     """
@@ -71,7 +71,7 @@ class EncoderConfig(Settings):
         """
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
-    def reach(self, layer: int, length: int) -> int:
+    def attended_tokens(self, layer: int, length: int) -> int:
         """Return how many tokens one token attends to in a layer, of a row of `length`."""
         return length
 
@@ -88,7 +88,7 @@ class EncoderConfig(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernConfig(Settings):
+class ModernBertConfig(Settings):
     """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases,
     no token types.
     """
@@ -152,7 +152,7 @@ class ModernConfig(Settings):
         unit = 1 if self.ffn % 8 else 8
         return max(1, round(self.ffn * width / unit)) * unit
 
-    def reach(self, layer: int, length: int) -> int:
+    def attended_tokens(self, layer: int, length: int) -> int:
         """Return how many tokens one token attends to in a layer, of a row of `length`: all, or
         those in the window.
         """
@@ -170,7 +170,7 @@ class ModernConfig(Settings):
         return layer, (NORM + DROPOUT) * H + NORM * H
 
 
-def _require_same_width(config: EncoderConfig | ModernConfig) -> None:
+def _require_same_width(config: BertConfig | ModernBertConfig) -> None:
     require(
         config.init != "neighbours" or config.embedding == config.hidden,
         f"embedding: is {config.embedding}, should be hidden ({config.hidden}) with init "
@@ -183,7 +183,7 @@ def _kind(values: Any) -> Any:
     return values.get("kind", "bert") if isinstance(values, dict) else getattr(values, "kind", None)
 
 
-AnyEncoderConfig = Annotated[
-    Annotated[EncoderConfig, Tag("bert")] | Annotated[ModernConfig, Tag("modern")],
+EncoderConfig = Annotated[
+    Annotated[BertConfig, Tag("bert")] | Annotated[ModernBertConfig, Tag("modern")],
     Discriminator(_kind),
 ]

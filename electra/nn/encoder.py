@@ -1,4 +1,4 @@
-"""The Transformer encoder of both networks: BERT's post-LN encoder, less the pooler.
+"""The Transformer encoder of both networks: BERT's post-LN encoder without the pooler.
 
 How it differs from the textbook:
 - the embedding size E may differ from the hidden size H; one linear map (no activation, norm or
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import AnyEncoderConfig, EncoderConfig
+from electra.nn.config import BertConfig, EncoderConfig
 
 
 class Table(nn.Embedding):
@@ -41,7 +41,7 @@ class Embeddings(nn.Module):
     deltas: ClassVar[tuple[str, ...]] = ()
     word: nn.Embedding
 
-    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
+    def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
         self.word = Table(vocab_size, config.embedding)
         self.position = Table(config.positions, config.embedding)
@@ -87,7 +87,7 @@ class DisentangledEmbeddings(Embeddings):
 
     deltas = ("word", "position")
 
-    def __init__(self, config: EncoderConfig, base: Embeddings) -> None:
+    def __init__(self, config: BertConfig, base: Embeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
         # in a list, so that the generator's parameters are not registered here a second time
         self.base = [base]
@@ -111,7 +111,7 @@ class DisentangledEmbeddings(Embeddings):
 class Attention(nn.Module):
     """Multi-head self-attention with dropout on the attention probabilities."""
 
-    def __init__(self, config: AnyEncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.qkv = nn.Linear(config.hidden, 3 * config.hidden, bias=config.biases)
@@ -164,7 +164,7 @@ class EncoderLayer(nn.Module):
 class BertLayer(EncoderLayer):
     """Attention and feed-forward, each followed by dropout, residual and LayerNorm."""
 
-    def __init__(self, config: EncoderConfig, index: int = 0) -> None:
+    def __init__(self, config: BertConfig, index: int = 0) -> None:
         super().__init__()
         self.attention = Attention(config)
         self.attention_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps)
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
     layer_class: ClassVar[type[Any]] = BertLayer
 
     def __init__(
-        self, config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
+        self, config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
     ) -> None:
         super().__init__()
         self.config = config
@@ -224,7 +224,7 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Return the hidden states (B, T, H) of the last layer.
 
-        Padding stands at the end of a row: `lengths_B` counts its real tokens. None says that no
+        Padding is at the end of a row: `lengths_B` counts its real tokens. None means that no
         row is padded. With `all_layers` the embeddings and the states of every layer are joined end
         to end (B, T, (L + 1) H).
         """
@@ -251,7 +251,7 @@ class Encoder(nn.Module):
         return [(mask,)] * len(self.layers)
 
 
-def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
+def initialise(module: nn.Module, config: EncoderConfig) -> None:
     """Set every initial value of a network, in place, from torch's global generator.
 
     | tensor | published value (electra: modeling.py, optimisation scripts) |
@@ -268,7 +268,7 @@ def initialise(module: nn.Module, config: AnyEncoderConfig) -> None:
     | word table; query, key and value; both halves of the gated product | 0.02 |
     | what writes to the stream; dense matrices of heads (full_megatron) | 0.02 / √(2 layers) |
     | last matrix of a classifier | 1 / √H |
-    | projection of a factorised table, so that the product is spread alike | 1 / √E |
+    | projection of a factorised table, so that the product has the same spread | 1 / √E |
 
     Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
     `neighbours` begin as `published`. Then `init_attention` (attention_init.py) changes the network

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from electra.nn.attention_init import init_attention, mimetic_attention
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Embeddings, Encoder, initialise
 from electra.nn.modern import ModernEncoder
 from electra.seeds import derive
@@ -17,19 +17,19 @@ _CLASSES: dict[str, type[Encoder]] = {"bert": Encoder, "modern": ModernEncoder}
 
 
 def make_encoder(
-    config: AnyEncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
+    config: EncoderConfig, vocab_size: int, embeddings: Embeddings | None = None
 ) -> Encoder:
     """Return an encoder of its config's kind. `embeddings` may be another one's, to share it."""
     return _CLASSES[config.kind](config, vocab_size, embeddings)
 
 
-def disentangled(config: AnyEncoderConfig, base: Embeddings) -> Embeddings:
+def disentangled(config: EncoderConfig, base: Embeddings) -> Embeddings:
     """Return an embedding block over another's tables without their gradient (DeBERTa v3)."""
     block: Embeddings = _CLASSES[config.kind].disentangled_class(config, base)
     return block
 
 
-def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encoder:
+def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
     """Return a newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))
     encoder = make_encoder(config, vocab_size)
@@ -38,7 +38,7 @@ def fresh_encoder(config: AnyEncoderConfig, vocab_size: int, seed: int) -> Encod
     return encoder
 
 
-def add_fresh_layers(encoder: Encoder, count: int, seed: int) -> None:
+def add_new_layers(encoder: Encoder, count: int, seed: int) -> None:
     """Put newly initialised layers on top of an encoder, in place. Its config counts them from then
     on.
 

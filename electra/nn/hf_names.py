@@ -21,7 +21,7 @@ from torch import nn
 
 from electra.config import build
 from electra.errors import BadConfig, BadInput, shown
-from electra.nn.config import AnyEncoderConfig, EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import Encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.storage.tensors import Tensors
@@ -29,7 +29,7 @@ from electra.storage.tensors import Tensors
 Head = ReplacedTokenHead | MaskedTokenHead
 _D = "discriminator_predictions"
 _G = "generator_predictions"
-_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them, too
+_NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them
 # Settings that would change what an encoder computes: the values that ours compute with.
 _SUPPORTED: dict[str, Any] = {
     "position_embedding_type": "absolute",
@@ -165,7 +165,7 @@ _KINDS: dict[str, Literal["discriminator", "generator"]] = {
 }
 
 
-def names_of(config: AnyEncoderConfig) -> Names:
+def names_of(config: EncoderConfig) -> Names:
     """Return the table of an encoder's kind."""
     return _NAMES[config.kind]
 
@@ -236,13 +236,13 @@ def network_kind(
 
 
 def config_json(
-    config: AnyEncoderConfig, vocab_size: int, architecture: str, **more: Any
+    config: EncoderConfig, vocab_size: int, architecture: str, **more: Any
 ) -> dict[str, Any]:
     """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
     names = names_of(config)
     values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
     values |= {"model_type": names.model_type, **names.fixed}
-    if isinstance(config, ModernConfig):
+    if isinstance(config, ModernBertConfig):
         values["embedding_dropout"] = config.dropout
         # the tokenizer's
         values |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
@@ -256,7 +256,7 @@ def config_json(
     return values | more
 
 
-def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int]:
+def config_of(values: dict[str, Any], path: Path) -> tuple[EncoderConfig, int]:
     """Return encoder settings and vocabulary size of a config.json. Raise BadInput for settings
     that our encoders do not compute with.
     """
@@ -271,13 +271,13 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[AnyEncoderConfig, int
     if names is MODERN:
         values = _with_old_spelling(values, path)
     chosen: dict[str, Any] = {ours: values.get(*their) for ours, their in names.config.items()}
-    config: AnyEncoderConfig
+    config: EncoderConfig
     try:
         if names is ELECTRA:
-            config = build(EncoderConfig, chosen, "")
+            config = build(BertConfig, chosen, "")
         else:
             more = {"kind": "modern", "embedding": chosen["hidden"]}
-            config = build(ModernConfig, chosen | more, "")
+            config = build(ModernBertConfig, chosen | more, "")
     except BadConfig as error:
         key, _, fault = str(error).partition(": ")
         # the word table is as wide as hidden states

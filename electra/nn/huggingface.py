@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 from electra.errors import BadInput, CorruptFile, shown
-from electra.files import AGAIN, atomic_folder, read_object, readable, write_atomic, write_json
-from electra.nn.config import AnyEncoderConfig
+from electra.files import AGAIN, atomic_folder, read_errors, read_object, write_atomic, write_json
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import (
@@ -81,7 +81,7 @@ class ModelFolder:
         return str(names[0]) if isinstance(names, list) and names else ""
 
     @cached_property
-    def encoder_settings(self) -> tuple[AnyEncoderConfig, int]:
+    def encoder_settings(self) -> tuple[EncoderConfig, int]:
         """Encoder settings and vocabulary size of config.json."""
         return config_of(self.config_json, self.path / CONFIG)
 
@@ -156,7 +156,7 @@ def load_encoder(folder: Path, *, dropout: float | None = None) -> Encoder:
     return open_folder(folder).encoder(dropout)
 
 
-def read_config(folder: Path) -> tuple[AnyEncoderConfig, int]:
+def read_config(folder: Path) -> tuple[EncoderConfig, int]:
     """Return encoder settings and vocabulary size of a folder, which is verified first."""
     return open_folder(folder).encoder_settings
 
@@ -217,7 +217,7 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
                 raise CorruptFile(f"{folder / name}: is not in {MANIFEST}; move it away, or {do}")
     hashes = {}
     for name in present:
-        with readable(folder / name, do):
+        with read_errors(folder / name, do):
             hashes[name] = sha256_once(folder / name)
     return hashes
 
@@ -261,18 +261,18 @@ def write_folder(
     files: dict[str, str],
     card: str,
     *,
-    beside: Mapping[str, Tensors] = {},
+    extra_files: Mapping[str, Tensors] = {},
     **fields: Any,
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `beside` what transformers has no place for (file
-    name -> tensors), and `fields` say in the manifest whose folder it is.
+    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for
+    (file name -> tensors), and `fields` say in the manifest whose folder it is.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
         write_tensors(temporary / WEIGHTS, untied, {"format": "pt"})
-        for name, others in beside.items():
+        for name, others in extra_files.items():
             write_tensors(temporary / name, others)
         write_json(temporary / CONFIG, config)
         for name, text in files.items():
@@ -342,9 +342,9 @@ def load_network(
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
     load_encoder_tensors(encoder, folder.tensors, path)
-    beside = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
+    extra = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
     if places := encoder.embeddings.factors():
-        factors = {name: beside.pop(name) for name in places if name in beside}
+        factors = {name: extra.pop(name) for name in places if name in extra}
         require_fit(places, factors, path / EXTRAS, DO)
         _load_factors(encoder, factors, folder)
     ours = {their: our for our, their in head_names(encoder, head)}
@@ -357,13 +357,11 @@ def load_network(
             )
     _allocate(head)
     fill(head, parts, path, DO)
-    if extras and beside:
-        fill(nn.ModuleDict(extras), beside, path / EXTRAS, DO)
+    if extras and extra:
+        fill(nn.ModuleDict(extras), extra, path / EXTRAS, DO)
 
 
-def _require_same_computation(
-    config: AnyEncoderConfig, expected: AnyEncoderConfig, where: Path
-) -> None:
+def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, where: Path) -> None:
     """Raise BadInput if two encoders compute something else with the same weights."""
     if config.kind != expected.kind:
         raise BadInput(
@@ -376,8 +374,8 @@ def _require_same_computation(
             raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}")
 
 
-def _used(config: AnyEncoderConfig) -> dict[str, Any]:
-    """Return the settings of `_ALIKE`, less what no layer of this many uses."""
+def _used(config: EncoderConfig) -> dict[str, Any]:
+    """Return the settings of `_ALIKE`, without those that no layer uses."""
     values = {name: getattr(config, name) for name in _ALIKE if hasattr(config, name)}
     if "global_every" in values:
         values["global_every"] = min(values["global_every"], config.layers)

@@ -8,7 +8,7 @@ How it differs from `encoder.py`, which is BERT's:
   bounds a row;
 - the feed-forward is a gated product, gelu(x W) * (x W'), of two thirds of the usual width (GeGLU,
   Shazeer, 2020);
-- nothing has a bias, but for the last matrix of each head; there are no token types;
+- only the last matrix of each head has a bias; there are no token types;
 - in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole
   row;
 - the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what
@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.nn.encoder import Attention, Embeddings, Encoder, EncoderLayer, Table
 
 
@@ -32,7 +32,7 @@ class ModernEmbeddings(Embeddings):
     (E, H).
     """
 
-    def __init__(self, config: ModernConfig, vocab_size: int) -> None:
+    def __init__(self, config: ModernBertConfig, vocab_size: int) -> None:
         nn.Module.__init__(self)
         self.word = Table(vocab_size, config.embedding)
         same = config.embedding == config.hidden
@@ -97,7 +97,7 @@ class DisentangledModern(ModernEmbeddings):
 
     deltas = ("word",)
 
-    def __init__(self, config: ModernConfig, base: ModernEmbeddings) -> None:
+    def __init__(self, config: ModernBertConfig, base: ModernEmbeddings) -> None:
         super().__init__(config, base.word.num_embeddings)
         # in a list, so that the generator's parameters are not registered here a second time
         self.base = [base]
@@ -123,9 +123,9 @@ class ModernLayer(EncoderLayer):
     layers would be lost in bf16.
     """
 
-    def __init__(self, config: ModernConfig, index: int) -> None:
+    def __init__(self, config: ModernBertConfig, index: int) -> None:
         super().__init__()
-        self.sees_all = index % config.global_every == 0  # the whole row; else a window of it
+        self.is_global = index % config.global_every == 0  # the whole row; else a window of it
         norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
         self.attention_norm = norm if index else nn.Identity()
         self.attention = Attention(config)
@@ -152,10 +152,10 @@ class ModernEncoder(Encoder):
     embeddings_class = ModernEmbeddings
     disentangled_class = DisentangledModern
     layer_class = ModernLayer
-    config: ModernConfig
+    config: ModernBertConfig
 
     def __init__(
-        self, config: ModernConfig, vocab_size: int, embeddings: Embeddings | None = None
+        self, config: ModernBertConfig, vocab_size: int, embeddings: Embeddings | None = None
     ) -> None:
         super().__init__(config, vocab_size, embeddings)
         self.final_norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
@@ -174,7 +174,7 @@ class ModernEncoder(Encoder):
             self._window(whole, length, device),
             *self._angles(self.config.local_theta, length, device),
         )
-        return [seen_by_all if layer.sees_all else seen_nearby for layer in self.layers]
+        return [seen_by_all if layer.is_global else seen_nearby for layer in self.layers]
 
     def _angles(self, theta: float, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (T, R) of the angle of each position and frequency."""

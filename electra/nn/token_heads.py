@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 
 
 class ReplacedTokenHead(nn.Module):
@@ -17,7 +17,7 @@ class ReplacedTokenHead(nn.Module):
     That of a modern encoder has a LayerNorm before the logit, as ModernBERT's token classifier.
     """
 
-    def __init__(self, config: AnyEncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.dense = _dense(config, config.hidden)
         self.norm = _norm(config) if config.norm_in_disc_head else nn.Identity()
@@ -35,7 +35,7 @@ class MaskedTokenHead(nn.Module):
     word table, bias.
     """
 
-    def __init__(self, config: AnyEncoderConfig, vocab_size: int) -> None:
+    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
         self.dense = _dense(config, config.embedding_width)
         self.norm = _norm(config)
@@ -50,11 +50,11 @@ class MaskedTokenHead(nn.Module):
         return F.linear(self.features(hidden_MH), word_VE, self.bias)
 
 
-def _dense(config: AnyEncoderConfig, width: int) -> nn.Linear:
+def _dense(config: EncoderConfig, width: int) -> nn.Linear:
     dense = nn.Linear(config.hidden, width, bias=config.biases)
     dense.std = config.residual_init_std  # type: ignore[assignment]
     return dense
 
 
-def _norm(config: AnyEncoderConfig) -> nn.LayerNorm:
+def _norm(config: EncoderConfig) -> nn.LayerNorm:
     return nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps, bias=config.biases)

@@ -18,7 +18,7 @@ def learning_rate(
     """Return the rate of the update after `step` completed updates.
 
     `product` (electra: optimization.py): peak · (1 - step/steps) · min(1, step/warmup). The decay
-    runs during warm-up, too, and the very first update has rate 0. `warmup_stable_decay`: a line
+    also runs during warm-up, and the very first update has rate 0. `warmup_stable_decay`: a line
     up, `peak` until the last `decay_share` of the steps, then peak · (1 - √x) where x goes from 0
     to 1 over them (Hägele et al., 2024; ModernBERT). A run can be made longer, or its end tried, at
     any step before.

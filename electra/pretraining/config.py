@@ -25,7 +25,7 @@ from electra.config import (
     require,
 )
 from electra.errors import BadConfig
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class GeneratorConfig(Settings):
     width: Rate = 0.25
     depth: Rate = 1.0
 
-    def encoder(self, discriminator: AnyEncoderConfig) -> AnyEncoderConfig:
+    def encoder(self, discriminator: EncoderConfig) -> EncoderConfig:
         """Return the generator's encoder: rounded width, heads of 64 where it allows, FFN 4 ×
         hidden (modern: scaled, in eights where the discriminator's is, for GPUs' matrix units).
 
@@ -141,7 +141,7 @@ class PhaseConfig(Settings):
 _ROUNDING = frozenset({"threads", "compile", "deterministic"})
 _SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
 _SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
-NO_BEARING = _ROUNDING | _SHOWN | _SAVED
+NOT_IN_FINGERPRINT = _ROUNDING | _SHOWN | _SAVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ class PretrainConfig(Settings):
     """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
 
     With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last
-    one's, which held-out rows have, too, and `steps` the sum of the phases' own; neither need be
+    one's, which held-out rows also have, and `steps` the sum of the phases' own; neither need be
     written. Phases with shares leave `steps` to stand.
     """
 
@@ -168,7 +168,7 @@ class PretrainConfig(Settings):
     bias_correction: bool = False
     schedule: Literal["product", "warmup_stable_decay"] = "product"
     decay_share: Fraction = 0.1  # of the steps, at the end of warmup_stable_decay
-    clip: Positive = 1.0
+    max_grad_norm: Positive = 1.0
     # slices of a batch, one after the other; processes, and a CPU's threads, share them
     accumulate: Count = 1
     seed: Seed = 1
@@ -216,8 +216,8 @@ class PretrainConfig(Settings):
         if self.phases:
             counts = [phase.steps for phase in self.phases]
             shares = [phase.share for phase in self.phases]
-            alike = None not in counts or None not in shares
-            require(alike, "phases: should all have a share, or all have steps")
+            consistent = None not in counts or None not in shares
+            require(consistent, "phases: should all have a share, or all have steps")
             total = sum(phase.weight for phase in self.phases)
             if None in counts:
                 sentence = f"phases: have shares {shares}, which should sum to 1"
@@ -238,11 +238,11 @@ class PretrainConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(Settings):
-    """Everything that defines one pre-training: `models.<name>` of params.yaml, less what only
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, without what only
     pipelines use.
     """
 
-    encoder: AnyEncoderConfig
+    encoder: EncoderConfig
     pretrain: PretrainConfig
     generator: GeneratorConfig = GeneratorConfig()
     objective: ObjectiveConfig = ObjectiveConfig()
@@ -310,9 +310,9 @@ class ElectraConfig(Settings):
         return steps // 2 if self.objective.training == "two_stage" else steps
 
 
-def of_config(config: ElectraConfig) -> dict[str, Any]:
+def fingerprinted_settings(config: ElectraConfig) -> dict[str, Any]:
     """Return the settings that bear on the result of a pre-training."""
     values: dict[str, Any] = plain(config)
-    for key in NO_BEARING:
+    for key in NOT_IN_FINGERPRINT:
         del values["pretrain"][key]
     return values

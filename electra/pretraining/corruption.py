@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from electra.nn.encoder import real_tokens
 from electra.pretraining.config import ObjectiveConfig
 
 
@@ -41,11 +42,6 @@ def chosen_per_row(lengths_B: Tensor, mask_rate: float, length: int) -> Tensor:
     rounds to even.
     """
     return (lengths_B * mask_rate).round().long().clamp(1, slots(mask_rate, length))
-
-
-def real_tokens(ids_BT: Tensor, lengths_B: Tensor) -> Tensor:
-    """Return where a row has a token and no padding, (B, T)."""
-    return torch.arange(ids_BT.shape[1], device=ids_BT.device) < lengths_B[:, None]
 
 
 class Noise(NamedTuple):
@@ -95,7 +91,7 @@ def mask(
     """
     length = ids_BT.shape[1]
     candidates_BT = (ids_BT != special.cls) & (ids_BT != special.sep) & (ids_BT != special.mask)
-    candidates_BT &= real_tokens(ids_BT, lengths_B)
+    candidates_BT &= real_tokens(lengths_B, length)
     slot_N = torch.arange(slots(config.mask_rate, length), device=ids_BT.device)
     order_BT = noise.choose_BT.masked_fill(~candidates_BT, -1.0)
     wanted_B = chosen_per_row(lengths_B, config.mask_rate, length)

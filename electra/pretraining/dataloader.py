@@ -16,8 +16,9 @@ from torch import Tensor
 from electra.data.order import row_indices
 from electra.data.shards import prefetch, read_at_random
 from electra.errors import BadInput
+from electra.nn.encoder import real_tokens
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row, real_tokens
+from electra.pretraining.corruption import Noise, SpecialIds, chosen_per_row
 from electra.pretraining.model import Batch
 from electra.seeds import torch_generator
 
@@ -95,8 +96,8 @@ class BatchLoader:
         # strided columns would be another layout than a copy of them
         second_B, lengths_B = bounds_B2.T.contiguous().unbind()
         rows, length = ids_BT.shape
-        first_BT = real_tokens(ids_BT, second_B)
-        segments_BT = (real_tokens(ids_BT, lengths_B) & ~first_BT).long()
+        first_BT = real_tokens(second_B, length)
+        segments_BT = (real_tokens(lengths_B, length) & ~first_BT).long()
         generator = torch_generator(self.device, seed, self.stream, number)
         noise = Noise.draw(generator, rows, length, objective)
         chosen = chosen_per_row(lengths_B, objective.mask_rate, length).sum()

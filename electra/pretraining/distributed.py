@@ -6,7 +6,7 @@ more where the processes, or a CPU's threads (step.py), ask for it. Rows, masks 
 functions of (seed, step), and losses are divided by counts of the whole batch, so gradients need
 only be summed. Dropout is a function of (seed, step, slice). So another number of processes that
 cuts a batch into as many slices changes a run by the rounding of sums alone; one that cuts it into
-more draws other dropout, too.
+more also draws other dropout.
 
 Without torchrun every method here is the identity. Collectives are called by all processes or by
 none.
@@ -105,7 +105,7 @@ class World:
         """Return whether it is true in any process."""
         if self.size == 1:
             return flag
-        # on the CPU through gloo, with GPUs, too: the device need not wait
+        # on the CPU through gloo, also with GPUs, so that the device need not wait
         answer = torch.tensor(int(flag))
         dist.all_reduce(answer, dist.ReduceOp.MAX)
         return bool(answer)

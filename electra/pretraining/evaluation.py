@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from electra.nn.encoder import real_tokens
 from electra.optim.precision import Precision, autocast
-from electra.pretraining.corruption import real_tokens
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Outputs, Pretraining
 
@@ -114,7 +114,7 @@ def evaluate(
         if outputs.logits_BT is not None:
             logits_BT = world.all_gather(outputs.logits_BT)
             replaced_BT = world.all_gather(outputs.replaced_BT)
-            real_BT = real_tokens(logits_BT, world.all_gather(batch.lengths_B))
+            real_BT = real_tokens(world.all_gather(batch.lengths_B), logits_BT.shape[1])
             scores.append(logits_BT[real_BT].float().cpu().numpy())
             truths.append(replaced_BT[real_BT].cpu().numpy())
     model.train(was_training)

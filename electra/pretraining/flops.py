@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from electra.errors import BadConfig
-from electra.nn.config import GELU, NORM, SOFTMAX, AnyEncoderConfig
+from electra.nn.config import GELU, NORM, SOFTMAX, EncoderConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.corruption import slots
 from electra.pretraining.phases import Phase, phases_of
@@ -27,7 +27,7 @@ _OUTPUT_FRACTION = 0.15625
 
 
 def encoder_flops(
-    config: AnyEncoderConfig, length: int, vocab_size: int, convention: Convention
+    config: EncoderConfig, length: int, vocab_size: int, convention: Convention
 ) -> float:
     """Return the forward operations of embedding block and layers for one row.
 
@@ -48,7 +48,7 @@ def encoder_flops(
 
 
 def token_head_flops(
-    config: AnyEncoderConfig, positions: float, vocab_size: int, convention: Convention
+    config: EncoderConfig, positions: float, vocab_size: int, convention: Convention
 ) -> float:
     """Return the forward operations of the vocabulary head at a number of positions."""
     H = config.hidden
@@ -59,7 +59,7 @@ def token_head_flops(
     return float(positions * (2 * E * V + 2 * H * E + E + (GELU + NORM) * E + (SOFTMAX + 2) * V))
 
 
-def binary_head_flops(config: AnyEncoderConfig, length: int, convention: Convention) -> float:
+def binary_head_flops(config: EncoderConfig, length: int, convention: Convention) -> float:
     """Return the forward operations of the replaced-token head for one row."""
     H = config.hidden
     pointwise = GELU + (NORM if config.norm_in_disc_head else 0) + (1 if config.biases else 0)

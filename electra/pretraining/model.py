@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from electra.errors import BadInput
 from electra.nn.attention_init import init_attention
-from electra.nn.encoder import Embeddings, Encoder, initialise
+from electra.nn.encoder import Embeddings, Encoder, initialise, real_tokens
 from electra.nn.factory import disentangled, make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.optim.adamw import AdamW, build_optimizer
@@ -40,7 +40,6 @@ from electra.pretraining.corruption import (
     Noise,
     SpecialIds,
     mask,
-    real_tokens,
     replace,
     sample,
 )
@@ -95,7 +94,7 @@ def judge(
     """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit
     says "replaced".
     """
-    real_BT = real_tokens(logits_BT, lengths_B)
+    real_BT = real_tokens(lengths_B, logits_BT.shape[1])
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
     return loss, {
@@ -209,7 +208,7 @@ class Pretraining(nn.Module):
         return embeddings if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:
-        """Return the generator's parameters less those that the discriminator learns, too."""
+        """Return the generator's parameters without those that the discriminator also learns."""
         if not isinstance(self.generator, Generator):
             return set()
         return set(self.generator.parameters()) - set(self.discriminator.parameters())
@@ -339,7 +338,7 @@ class Pretraining(nn.Module):
         logits_XV = self.token_head(hidden_BTH, self._words()).flatten(0, 1)
         copy_X = self.copy_gate(hidden_BTH).flatten()
         losses_X = copy_losses(logits_XV, copy_X, corrupted_BT.flatten(), batch.ids_BT.flatten())
-        real_BT = real_tokens(batch.ids_BT, batch.lengths_B)
+        real_BT = real_tokens(batch.lengths_B, batch.ids_BT.shape[1])
         sums["main_loss"] = loss = (losses_X * real_BT.flatten()).sum()
         sums["tokens"] = real_BT.sum()
         return loss

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from electra.errors import CorruptFile, OutOfRoom
-from electra.files import room, write_atomic
+from electra.files import write_atomic, write_errors
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
@@ -48,7 +48,7 @@ class State:
         self.history.append(record)
         path = self.run / "metrics.jsonl"
         if self.world.main:
-            with room(path), path.open("a", encoding="utf-8") as file:
+            with write_errors(path), path.open("a", encoding="utf-8") as file:
                 file.write(_line(record))
 
     def require_room(self, keep: int) -> None:

@@ -121,7 +121,7 @@ class Step:
         self.threads = threads
         self.bad = torch.zeros((), device=world.device)
         self.loss = torch.zeros((), device=world.device)  # of the step's slices so far
-        optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler tells it
+        optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         self.kind: tuple[str, torch.Size] | None = None
 
     def __call__(
@@ -217,7 +217,7 @@ class Step:
         return [parameter.grad for parameter in self.learning if parameter.grad is not None]
 
     def _update(self) -> Tensor:
-        norm = clip_gradients(self.learning, self.model.config.pretrain.clip)
+        norm = clip_gradients(self.learning, self.model.config.pretrain.max_grad_norm)
         finite = torch.isfinite(norm) & torch.isfinite(self.loss)
         self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
         self.optimizer.step()

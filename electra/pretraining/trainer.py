@@ -88,7 +88,8 @@ class Launch:
     code: Code = ""  # what is recorded as the code of this launch
     bar: type[Bar] = Bar
     announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
-    until: int | None = None  # a step to end at, saved, so that another launch goes on from there
+    # a step to end at and save, so that another launch continues from there
+    until: int | None = None
 
 
 def pretrain(
@@ -156,7 +157,8 @@ def pretrain(
 
         def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
             state.check_shapes(groups)
-            step, stage = progress["step"], progress["stage"]
+            step: int = progress["step"]
+            stage: str = progress["stage"]
             if step >= steps or stage != stage_of(config, step, steps):
                 raise BadInput(
                     f"{run}: cannot go on at step {step:,} ({stage}) of {steps:,}: change the steps"
@@ -170,7 +172,7 @@ def pretrain(
         precision: Precision = world.broadcast_object(choose(settings.precision, device))
         progress = state.load()
         if progress:
-            # a run keeps its own wherever it goes on
+            # a run keeps its precision wherever it continues
             precision = progress.get("precision", precision)
             notify(f"resuming at step {progress['step']:,} of {steps:,}")
         else:
@@ -251,7 +253,7 @@ def pretrain(
             return numbers["loss"]
 
         def evaluate_held_out(done: int) -> None:
-            """Add the metrics of stack-out rows, and the mean training loss since the last call, to
+            """Add the metrics of held-out rows, and the mean training loss since the last call, to
             the history.
             """
             nonlocal logged_step, logged_at, evaluated_at, warned

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from electra.errors import CorruptFile, NonFinite, Unreadable, UserError
 from electra.files import (
     atomic_folder,
-    free_name,
+    read_errors,
     read_json,
-    readable,
     remove,
     rename,
+    unused_path,
     write_json,
 )
 from electra.storage.manifest import verify_manifest, write_manifest
@@ -67,7 +67,7 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
 
 def read_progress(folder: Path) -> Progress:
     """Return what a checkpoint says of itself; its tensors are not read."""
-    with readable(folder):
+    with read_errors(folder):
         verify_manifest(folder, only=[PROGRESS])
         progress = read_json(folder / PROGRESS)
     if not isinstance(progress, dict):
@@ -112,7 +112,7 @@ def load(folder: Path) -> Saved:
     from electra.storage.tensors import read_tensors
 
     step = int(folder.name.removeprefix("step-"))
-    with readable(folder):
+    with read_errors(folder):
         names = verify_manifest(folder, step=step)["files"]
         files = [folder / name for name in names if name.endswith(".safetensors")]
         groups = {file.stem: read_tensors(file, "") for file in files}
@@ -121,6 +121,6 @@ def load(folder: Path) -> Saved:
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:
     """Rename a checkpoint that is of no use here."""
-    kept = free_name(run / f"{what}-step-{step}")
+    kept = unused_path(run / f"{what}-step-{step}")
     rename(run / f"step-{step}", kept)
     print(f"checkpoint set aside as {kept}: {why}", file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
 """Compare fingerprints: the settings, data and first weights of which a result is a function.
 
 A fingerprint is a run's identity. How a run is computed, shown and kept is not part of it
-(`electra.pretraining.config.NO_BEARING`, torch's build). Neither is code: its digest is recorded
-with the fingerprint. Every stored result carries both.
+(`electra.pretraining.config.NOT_IN_FINGERPRINT`, torch's build). Neither is code: its digest is
+recorded with the fingerprint. Every stored result carries both.
 """
 
 import json

@@ -17,8 +17,8 @@ from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import (
     AGAIN,
     dump_json,
+    read_errors,
     read_json,
-    readable,
     safe_join,
     sha256_bytes,
     sha256_file,
@@ -101,7 +101,7 @@ def _hash(manifest: dict[str, Any]) -> str:
 def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any]:
     """Return a folder's manifest, which must be whole and say these fields. Read no other file."""
     path = folder / MANIFEST
-    with readable(path, do):
+    with read_errors(path, do):
         if not folder.is_dir():
             raise BadInput(f"{folder}: there is no such folder; {do}")
         if not path.is_file():
@@ -135,7 +135,7 @@ def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAI
     makes. No folder on the way may.
     """
     path = folder / name
-    with readable(path, do):
+    with read_errors(path, do):
         if path.parent != folder:
             safe_join(folder, str(Path(name).parent), do)
         if name not in manifest["files"]:

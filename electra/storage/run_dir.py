@@ -18,7 +18,7 @@ from typing import Any
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, Unreadable, UserError
-from electra.files import free_name, lock_folder, read_json, rename, sweep, write_json
+from electra.files import lock_folder, read_json, rename, sweep, unused_path, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
 from electra.storage.fingerprint import Code, Fingerprint, describe, differences
@@ -90,7 +90,7 @@ class RunFolder:
 
 def archive(run: Path) -> Path:
     """Rename a run's folder to `<name>.old`, or `.old-2` and so on: nothing is replaced."""
-    old = free_name(run.with_name(f"{run.name}{OLD}"))
+    old = unused_path(run.with_name(f"{run.name}{OLD}"))
     rename(run, old)
     return old
 
@@ -156,7 +156,7 @@ def continue_from(
     the change.
 
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
-    settings cannot go on from.
+    settings cannot continue from.
     """
     progress = newest(run)
     if progress:

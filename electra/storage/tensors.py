@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from electra.errors import BadInput, CorruptFile, NonFinite
-from electra.files import readable
+from electra.files import read_errors
 
 Tensors = dict[str, Tensor]
 
@@ -41,10 +41,10 @@ def read_tensors(path: Path, do: str) -> Tensors:
     """Return the tensors of a safetensors file; `do` is what the user should do about one that is
     not whole.
     """
-    with readable(path, do):
+    with read_errors(path, do):
         try:
             return load_file(path)
-        # KeyError: a type of number that torch has not
+        # KeyError: a dtype that torch lacks
         except (SafetensorError, ValueError, KeyError) as error:
             if isinstance(error, SafetensorError):
                 _raise_os_error(error, path)
@@ -52,8 +52,8 @@ def read_tensors(path: Path, do: str) -> Tensors:
 
 
 def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:
-    """Refuse tensors that are not exactly those of `places`: names, shapes, and numbers with a
-    fraction, all finite.
+    """Refuse tensors that are not exactly those of `places`: names, shapes, and finite
+    floating-point numbers.
     """
     missing = [name for name in places if name not in tensors]
     surplus = [name for name in tensors if name not in places]

@@ -19,7 +19,7 @@ import typer
 import electra
 from electra import stopping
 from electra.errors import BadConfig, BadInput, Refused, Stopped, UserError
-from electra.files import room
+from electra.files import write_errors
 from electra.stopping import Interrupted
 from pipelines.cli import maintain, processes, set_up, train, use
 from pipelines.stages import STAGES
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(list(arguments) or ["--help"], standalone_mode=False) or 0
         if sys.stdout is not None:
-            with room(Path("standard output")):
+            with write_errors(Path("standard output")):
                 sys.stdout.flush()
         return int(code)
     except (KeyboardInterrupt, typer.Abort):

@@ -14,7 +14,7 @@ import torch
 from electra.config import build, written
 from electra.data import tokenizer as wordpiece
 from electra.errors import BadInput
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.hf_names import bare, of_encoder
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
@@ -29,7 +29,7 @@ LEARNING_RATE = 2.0e-4  # where these entries are gone: of base and large, Table
 FETCH = "docs/continue.md shows how to fetch both"
 
 
-def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, AnyEncoderConfig, str]:
+def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, EncoderConfig, str]:
     """Return the entries of a model that starts from the weights in a folder, its encoder, and a
     note for the user.
 
@@ -83,14 +83,14 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Any
     return entries, encoder, f"{discriminator.path}: {kind}, {shape}; {note}"
 
 
-def shape_of(encoder: AnyEncoderConfig) -> AnyEncoderConfig:
+def shape_of(encoder: EncoderConfig) -> EncoderConfig:
     """Return what an encoder computes, without its dropout and its first weights."""
     return dataclasses.replace(
         encoder, dropout=0.0, attention_dropout=0.0, init="published", init_std=0.02
     )
 
 
-def generator_of(folder: ModelFolder, discriminator: AnyEncoderConfig) -> dict[str, Any]:
+def generator_of(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
     """Return the settings by which a generator has the shapes of a folder."""
     theirs = folder.encoder_settings[0]
     settings = {"width": round(theirs.hidden / discriminator.hidden, 5)}

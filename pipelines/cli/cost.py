@@ -20,7 +20,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import training_steps
@@ -116,7 +116,7 @@ def parameters(config: ElectraConfig, vocab_size: int) -> int:
 
 def pretraining_memory(config: ElectraConfig, vocab_size: int, accumulate: int) -> float:
     """Return the bytes of a GPU that a step needs, in the phase with the largest slices."""
-    networks: list[AnyEncoderConfig] = [config.encoder]
+    networks: list[EncoderConfig] = [config.encoder]
     if config.objective.name != "mlm" and config.generator.kind == "network":
         networks.append(config.generator.encoder(config.encoder))
     units = sum(network.layers * network.hidden for network in networks)

@@ -12,7 +12,7 @@ import torch
 
 from electra.errors import UserError
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
@@ -120,7 +120,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     for task, settings in tasks.items():
         runs = len(settings.seeds) * len(settings.arms)
         flops += runs * finetuning_flops(task, config.tasks, settings, encoder, vocab_size, params)
-        kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep]
+        kept += {"none": 0, "first": 1, "all": len(settings.seeds)}[settings.keep_models]
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"
@@ -158,7 +158,7 @@ def finetuning_flops(
     task: str,
     source: str,
     settings: FinetuneConfig,
-    encoder: AnyEncoderConfig,
+    encoder: EncoderConfig,
     vocab_size: int,
     params: Params,
 ) -> float:

@@ -19,8 +19,8 @@ import torch
 
 from electra.config import build, nearest, plain
 from electra.errors import BadConfig
-from electra.files import lock_folder, write_through
-from electra.nn.config import AnyEncoderConfig
+from electra.files import lock_folder, write_user_file
+from electra.nn.config import EncoderConfig
 from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import Data
@@ -181,7 +181,7 @@ def add_text(
     name: str,
     files: Sequence[str],
     encoding: str,
-    encoder: AnyEncoderConfig,
+    encoder: EncoderConfig,
     minutes: float,
 ) -> None:
     """Add a corpus and its rows to a model's entries, and complete its pre-training."""
@@ -314,7 +314,7 @@ def edit(change: Callable[[list[str]], None]) -> None:
             trial = Path(folder) / FILE.name
             trial.write_bytes(after.encode())
             load(trial)
-        write_through(FILE, after)
+        write_user_file(FILE, after)
 
 
 def insert(lines: list[str], entries: Entries) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from electra.errors import BadInput, SourceUnreachable
-from electra.files import dump_line, write_through
+from electra.files import dump_line, write_user_file
 from electra.finetuning import reading
 from electra.finetuning.folder import load_model
 from electra.finetuning.reading import read_rows
@@ -40,7 +40,7 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
         answer(ready, predict_rows.read_rows(form, name)) for name in files
     )
     if output is not None:
-        write_through(output, "".join(map(dump_line, answers)))
+        write_user_file(output, "".join(map(dump_line, answers)))
         return
     for line in map(dump_line, answers):
         sys.stdout.write(line)

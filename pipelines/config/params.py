@@ -30,7 +30,7 @@ from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
 from electra.errors import BadConfig, shown
 from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneConfig, SquadConfig
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.pretraining.config import (
     ElectraConfig,
     GeneratorConfig,
@@ -72,7 +72,7 @@ class ModelConfig(Settings):
     """
 
     tokens: str
-    encoder: AnyEncoderConfig
+    encoder: EncoderConfig
     pretrain: PretrainConfig
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -117,7 +117,7 @@ class Params(Settings):
     corpora: dict[str, CorpusConfig]
     tokens: dict[str, TokensConfig]
     tasks: dict[str, TaskSourceConfig]
-    encoders: dict[str, AnyEncoderConfig]
+    encoders: dict[str, EncoderConfig]
     recipes: dict[str, dict[str, Any]]
     models: dict[str, ModelConfig]
     published: dict[str, PublishedConfig]

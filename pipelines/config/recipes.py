@@ -67,8 +67,8 @@ class PaperRecipe(Recipe):
         recipe = build(Recipe, changes, where)
         _require_tasks(recipe.tasks, f"{where}.tasks", own)
         config = _merge(task, [("recipes.paper.", self), (f"{where}.", recipe)])
-        if config.start is not None:
-            _require_tasks([config.start], f"{where}.tasks.{task}.start", own)
+        if config.init_from_task is not None:
+            _require_tasks([config.init_from_task], f"{where}.tasks.{task}.init_from_task", own)
         return config
 
     def check(
@@ -93,18 +93,18 @@ class PaperRecipe(Recipe):
         require_once(names, f"{where}.run", empty=True)
         configs = {name: self.resolve(name, changes, where, own) for name in names}
         for name, config in configs.items():
-            if config.start is None:
+            if config.init_from_task is None:
                 continue
-            start = configs.get(config.start)
+            start = configs.get(config.init_from_task)
             key = f"{where}.tasks.{name}"
-            runs_first = start is not None and start.start is None
+            runs_first = start is not None and start.init_from_task is None
             rule = "should be a task that is run as well and starts from no other; add it to `run`"
-            require(runs_first, f"{key}.start: is {config.start!r}, {rule}")
-            same = start is not None and config.fresh_layers == start.fresh_layers
-            layers = f"is {config.fresh_layers}, should be {start.fresh_layers if start else 0}"
-            rule = f"{layers} as for {config.start}, whose encoder it starts from"
-            require(same, f"{key}.fresh_layers: {rule}")
-        return tuple(sorted(names, key=lambda name: configs[name].start is not None))
+            require(runs_first, f"{key}.init_from_task: is {config.init_from_task!r}, {rule}")
+            same = start is not None and config.new_layers == start.new_layers
+            layers = f"is {config.new_layers}, should be {start.new_layers if start else 0}"
+            rule = f"{layers} as for {config.init_from_task}, whose encoder it starts from"
+            require(same, f"{key}.new_layers: {rule}")
+        return tuple(sorted(names, key=lambda name: configs[name].init_from_task is not None))
 
 
 def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:

@@ -25,9 +25,9 @@ from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.task_kind import Encoded, SplitResult
 from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.finetuning.training import count_steps, read_outputs, train
-from electra.nn.config import AnyEncoderConfig
+from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
-from electra.nn.factory import add_fresh_layers, fresh_encoder
+from electra.nn.factory import add_new_layers, fresh_encoder
 from electra.nn.huggingface import load_encoder, open_folder, read_config
 from electra.seeds import derive
 from electra.storage.fingerprint import Code
@@ -53,7 +53,7 @@ class Job:
     # weights
     model: Path
     files: dict[str, str]  # sha256 of each of its files, when planned
-    encoder: AnyEncoderConfig
+    encoder: EncoderConfig
     vocab_size: int
     state: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
@@ -107,7 +107,7 @@ def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tupl
         *(split.replace("dev", "test") for split in task.evaluation),
         *DIAGNOSTIC.get(task.name, ()),
     )
-    return task.evaluation, tests if config.test else ()
+    return task.evaluation, tests if config.predict_test else ()
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def build_encoder(job: Job) -> Encoder:
         config, vocab_size = read_config(job.model)
         config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
         encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"{stream}/scratch"))
-    add_fresh_layers(encoder, job.config.fresh_layers, derive(job.seed, f"{stream}/fresh layers"))
+    add_new_layers(encoder, job.config.new_layers, derive(job.seed, f"{stream}/fresh layers"))
     return encoder
 
 

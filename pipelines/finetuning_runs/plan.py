@@ -18,7 +18,7 @@ import torch
 
 from electra.devices import use_own_gpu
 from electra.errors import BadConfig, BadInput, CorruptFile
-from electra.files import atomic_folder, read_json, readable, sweep, write_json, write_jsonl
+from electra.files import atomic_folder, read_errors, read_json, sweep, write_json, write_jsonl
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
@@ -51,7 +51,7 @@ class Plan:
     model: Path
     state: Path
     device: str = "cpu"
-    before: Sequence[Job] = ()  # the jobs of the task that `config.start` names
+    before: Sequence[Job] = ()  # the jobs of the task that `config.init_from_task` names
     keep: Literal["none", "first", "all"] | None = None  # wins over the config's
     code: Code = ""
 
@@ -62,7 +62,7 @@ class Plan:
         beyond the model's positions.
         """
         config = self.config
-        keep = self.keep or config.keep
+        keep = self.keep or config.keep_models
         encoder, vocab_size = read_config(self.model)
         task = find(self.rows, self.task)
         kind_of(task).check_config(config, encoder, keep)
@@ -96,7 +96,7 @@ class Plan:
                     cost=cost,
                     code=self.code,
                     device=self.device,
-                    start=self._start(seed) if pretrained and config.start else None,
+                    start=self._start(seed) if pretrained and config.init_from_task else None,
                     keep=pretrained and is_kept,
                     candidates=isinstance(task, SquadTask)
                     and config.ensemble
@@ -120,8 +120,8 @@ class Plan:
         for job in self.before:
             if job.arm == "pretrained" and job.seed == seed:
                 return job
-        fault = f"has no seed {seed} in {self.config.start}; let both have the same `seeds`"
-        raise BadConfig(f"finetune start of {self.task}: {fault}")
+        fault = f"{self.config.init_from_task} has no seed {seed}; let both have the same `seeds`"
+        raise BadConfig(f"finetune of {self.task}: {fault}")
 
 
 def read_finished(job: Job) -> Record | None:
@@ -140,7 +140,7 @@ def check_inputs(job: Job) -> None:
     hashes = {job.rows / f"{split}.jsonl": sha256 for split, sha256 in job.splits.items()}
     hashes |= {job.model / name: sha256 for name, sha256 in job.files.items()}
     for path, expected in hashes.items():
-        with readable(path):
+        with read_errors(path):
             actual = sha256_once(path)
             if actual != expected:
                 fault = f"has sha256 {actual}; it had {expected} when the stage began"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import UserError
-from electra.files import as_written, read_json
+from electra.files import read_json, well_formed
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines import again
@@ -40,7 +40,7 @@ RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"
 
 
-@as_written("results")
+@well_formed("results")
 def load(params: Any, root: Path = Path()) -> Inputs:
     """Read what `params.run` selects from the results below `root`. Raises CorruptFile where a
     record has another shape.

@@ -34,7 +34,7 @@ from electra.files import atomic_folder, remove, write_atomic, write_json
 from electra.finetuning.tasks import FinetuneConfig
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
-from electra.pretraining.config import ElectraConfig, Flops, of_config
+from electra.pretraining.config import ElectraConfig, Flops, fingerprinted_settings
 from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read
 from electra.pretraining.trainer import Launch, Trained
@@ -72,7 +72,9 @@ class Arm:
     @property
     def key(self) -> str:
         """A hash of the settings that bear on the result."""
-        return digest(of_config(self.config), self.config.pretrain.init_from, self.tokens)
+        return digest(
+            fingerprinted_settings(self.config), self.config.pretrain.init_from, self.tokens
+        )
 
     @property
     def run(self) -> str:
@@ -231,9 +233,9 @@ def plan_scoring(name: str, params: Params) -> Scoring:
     for task in ablation.protocol.tasks:
         tasks[task] = replace(
             params.finetune.resolve(task, changes, where, own),
-            test=False,
-            start=None,
-            keep="none",
+            predict_test=False,
+            init_from_task=None,
+            keep_models="none",
             ensemble=False,
             arms=("pretrained",),
         )

@@ -31,7 +31,14 @@ HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pea
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 # what needs no network
 SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")
-NO_BEARING = ("arms", "seeds", "keep", "ensemble", "scratch", "test")  # on a single run
+NOT_OF_A_RUN = (
+    "arms",
+    "seeds",
+    "keep_models",
+    "ensemble",
+    "scratch",
+    "predict_test",
+)  # on a single run
 # the texts of a card's Python (electra/card.py), for which a made-up world has others
 TEXTS = (
     '"the chef ate the meal"',
@@ -301,7 +308,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
             f"and another differs more; {long}{''.join(failed)}",
         },
         settings={
-            "recipe": {key: of for key, of in plain(recipe).items() if key not in NO_BEARING},
+            "recipe": {key: of for key, of in plain(recipe).items() if key not in NOT_OF_A_RUN},
             "seed": int(seed),
         },
         sources=[*sources, rows],

@@ -33,9 +33,9 @@ from electra.files import (
     lock_folder,
     read_jsonl,
     remove,
-    room,
     sha256_bytes,
     sha256_file,
+    write_errors,
     write_json,
     write_jsonl,
 )
@@ -280,7 +280,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     refused: dict[str, str] = {}  # by file, a sentence
     samples = Samples(UNIT_SAMPLES)
     with (
-        room(folder),
+        write_errors(folder),
         contextlib.closing(_Parts(folder)) as parts,
         (folder / "index").open("wb") as index,
         (folder / "paragraphs").open("wb") as paragraphs,

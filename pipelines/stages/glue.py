@@ -51,7 +51,7 @@ SUFFIXES = {  # a job's file of a split -> the end of its name here
     "test_diagnostic.jsonl": "-test-diagnostic.jsonl",
 }
 # on a single run they have no bearing, so a job has their defaults
-ABOVE_RUNS = ("arms", "seeds", "keep", "ensemble", "scratch")
+ABOVE_RUNS = ("arms", "seeds", "keep_models", "ensemble", "scratch")
 Records = dict[str, list[Record]]  # by task
 Baselines = dict[str, dict[str, float]]  # by task
 
@@ -146,10 +146,10 @@ def plan_task(
 
 def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) -> list[Job]:
     """Return the jobs of tasks. One that starts from another comes after it."""
-    starts = {config.start for config in configs.values()}
+    starts = {config.init_from_task for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
-        before = [job for job in jobs if job.task.name == config.start]
+        before = [job for job in jobs if job.task.name == config.init_from_task]
         keep = "all" if task in starts else None
         jobs += plan_task(task, config, rows, encoder, before=before, keep=keep)
     return jobs

@@ -22,7 +22,7 @@ from electra.errors import BadConfig, BadInput
 from electra.files import atomic_folder, write_atomic, write_json
 from electra.nn import huggingface as hf
 from electra.nn.hf_names import architecture_of, config_json
-from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import BatchLoader, Data, slice_batch
 from electra.pretraining.evaluation import weakness
@@ -163,7 +163,7 @@ class ModelRows:
         first weights.
         """
         fingerprint: Fingerprint = {
-            "config": of_config(config),
+            "config": fingerprinted_settings(config),
             "train": self.train_rows.digest,
             "valid": self.valid_rows.digest,
             "tokenizer": self.tokenizer.identity,
@@ -302,7 +302,7 @@ def write_model(
         text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
         folder = temporary / kind
         hf.write_folder(
-            folder, tensors, settings, files, text, beside=beside, model=name, part=kind
+            folder, tensors, settings, files, text, extra_files=beside, model=name, part=kind
         )
 
     with atomic_folder(folder) as temporary:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.files import as_written, read_json, write_atomic, write_json
+from electra.files import read_json, well_formed, write_atomic, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import CARD, verify_manifest
 from pipelines import again
@@ -46,7 +46,7 @@ def summarize(name: str, params: Params) -> None:
         if stage == "pretrain":
             curve = source.with_name(CURVE).read_bytes()
             write_atomic(results / "curves" / f"{name}.csv", curve)
-    with as_written(f"{results / name}/*.json"):
+    with well_formed(f"{results / name}/*.json"):
         if name in params.ablations:
             values = summarize_ablation(copied["ablation"])
         else:

@@ -34,10 +34,10 @@ from electra.errors import BadInput, CorruptFile
 from electra.files import (
     atomic_folder,
     lock_folder,
-    readable,
+    read_errors,
     remove,
-    room,
     sha256_file,
+    write_errors,
     write_json,
 )
 from electra.seeds import derive, permute
@@ -195,7 +195,7 @@ class SampleLines:
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """Yield the texts of a shard of documents, after its bytes were checked."""
     advice = again("corpus", path.parent.name)
-    with readable(path, advice):
+    with read_errors(path, advice):
         actual = sha256_once(path)
         if actual != sha256:
             raise CorruptFile(f"{path}: has sha256 {actual}; expected {sha256}; {advice}")
@@ -269,7 +269,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             if key[0] == config.lengths[0]:
                 total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
-    with room(folder), contextlib.ExitStack() as stack:
+    with write_errors(folder), contextlib.ExitStack() as stack:
         for writer in writers.values():
             stack.enter_context(writer)
         batch: list[str] = []
@@ -431,8 +431,8 @@ def _check_amounts(
         fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
         raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
     unknown = total["unknown"]
-    if unknown > config.maximum_unknown * total["tokens"]:
+    if unknown > config.max_unk_rate * total["tokens"]:
         fault = f"knows too little of the text: {unknown / total['tokens']:.1%} of its tokens are"
-        limit = f"[UNK]; expected at most {config.maximum_unknown:.1%}"
+        limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
         advice_text = "use a vocabulary of the text's language, or train one"
         raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice_text}")

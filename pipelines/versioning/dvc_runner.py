@@ -69,7 +69,7 @@ class StageFailed(UserError):
         """Return whether only the user can correct it (settings, input, a source, a time
         limit): retrying does not help.
         """
-        return self.timed_out or self.exit_code in {64, 65, 69, 77}
+        return self.timed_out or self.exit_code in {64, 65, 69}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Numbers of the pages are those of the records."""
+"""The pages have the numbers of the records."""
 
 import re
 from typing import Any
@@ -16,9 +16,9 @@ def record(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", pages.PAGES)
 def test_regions_are_as_they_would_be_written(name: str) -> None:
-    """Run `python benchmarks/pages.py` where this fails."""
+    """If this fails, run `python benchmarks/pages.py`."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    assert "<!-- end -->" in text and pages.written(text) == text
+    assert "<!-- end -->" in text and pages.fill_regions(text) == text
 
 
 def test_the_table_of_scale_on_paper() -> None:

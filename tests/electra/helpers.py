@@ -4,9 +4,10 @@ import numpy as np
 
 from electra.config import build
 from electra.files import sha256_file
-from electra.pretraining.config import ElectraConfig
+from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.dataloader import Data
+from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
 
 VOCAB = 60
@@ -66,3 +67,11 @@ def config(**changes):
             section = section[part]
         section[last] = value
     return build(ElectraConfig, values, "test")
+
+
+def train(run, settings=None, *, rows=None, inputs=None, log=lambda step, numbers: None, **launch):
+    """Pre-train in a folder; `inputs` are added to the run's fingerprint."""
+    settings = settings or config()
+    fingerprint = {"config": fingerprinted_settings(settings)} | (inputs or {})
+    launch = Launch(**launch)
+    return pretrain(settings, rows or data(), run, fingerprint, log=log, launch=launch)

@@ -16,7 +16,7 @@ from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.tagging import Tagger
 from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig, Task
-from electra.nn.config import EncoderConfig
+from electra.nn.config import BertConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import fresh_encoder
 from electra.nn.hf_names import architecture_of, config_json
@@ -26,7 +26,7 @@ from electra.pretraining.networks import Discriminator, Generator
 TEXT = """the a chef cook cooked ate sold meal bread cat dog red is what who near ? . ,
 trade of tawen that tinker mopol corn dwells dornwick home clothes are black each day does eat"""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ENCODER = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
+ENCODER = BertConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 CHUNKS = Task(
     name="chunks",
     title="chunks",
@@ -69,7 +69,7 @@ def write_base(
 ) -> None:
     """Write the same of one layer, with a tokenizer of these words."""
     tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words])
-    config = EncoderConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
+    config = BertConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
     write_encoder(config, root, tokenizer, folder, 1, **fields)
 
 

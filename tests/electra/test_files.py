@@ -16,15 +16,15 @@ from electra.errors import CorruptFile, OutOfRoom, Unreadable
 from electra.files import (
     SMALL,
     atomic_folder,
-    free_name,
     lock_folder,
+    read_errors,
     read_jsonl,
     read_object,
-    readable,
     remove,
-    room,
     sweep,
+    unused_path,
     write_atomic,
+    write_errors,
 )
 from tests.conftest import ROOT, environment, largest_file
 
@@ -101,7 +101,7 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path):
         (errno.EACCES, "check the disk and its permissions"),
         (errno.ENOSPC, r"bytes free\); free some space"),
     ):
-        with pytest.raises(OutOfRoom, match=advice), room(tmp_path / "a"):
+        with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a"):
             raise OSError(number, os.strerror(number))
 
 
@@ -115,9 +115,9 @@ def test_a_file_system_without_locks_is_a_sentence(tmp_path, monkeypatch):
 
 
 def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
-    with pytest.raises(Unreadable, match="Stale file handle"), readable(tmp_path / "a"):
+    with pytest.raises(Unreadable, match="Stale file handle"), read_errors(tmp_path / "a"):
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
-    with pytest.raises(CorruptFile) as caught, readable(tmp_path / "a"):
+    with pytest.raises(CorruptFile) as caught, read_errors(tmp_path / "a"):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     assert not isinstance(caught.value, Unreadable)
 
@@ -131,10 +131,10 @@ def test_lines_of_json_end_at_line_feeds_alone(tmp_path):
 
 
 def test_a_free_name_replaces_nothing(tmp_path):
-    assert free_name(tmp_path / "a") == tmp_path / "a"
+    assert unused_path(tmp_path / "a") == tmp_path / "a"
     (tmp_path / "a").mkdir()
     (tmp_path / "a-2").symlink_to(tmp_path / "nowhere")
-    assert free_name(tmp_path / "a") == tmp_path / "a-3"
+    assert unused_path(tmp_path / "a") == tmp_path / "a-3"
 
 
 @pytest.mark.parametrize("name", ["a.json", "run/.lock", "file/a.json"])
@@ -188,6 +188,6 @@ def test_settings_are_a_small_file_and_no_device(tmp_path):
     (tmp_path / "device.json").symlink_to("/dev/null")  # where /dev/zero would never end
     with (tmp_path / "huge.json").open("wb") as file:
         file.truncate(SMALL + 1)
-    for name, fault in (("device", "is no regular file"), ("huge", "has 16,777,217 bytes")):
+    for name, fault in (("device", "is not a regular file"), ("huge", "has 16,777,217 bytes")):
         with pytest.raises(CorruptFile, match=rf"{name}\.json: {fault}"):
             read_object(tmp_path / f"{name}.json")

@@ -18,20 +18,20 @@ import transformers
 
 import electra
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinite
-from electra.finetuning.tasks import GLUE, SQUAD_2
+from electra.finetuning.tasks import GLUE
 from electra.inference import as_row, input_schema
 from electra.nn import huggingface
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import ROOT, run
-from tests.electra.made_up_models import CHUNKS, MOOD, SEEN
+from tests.electra.made_up_models import MOOD, SEEN
 
 TEXTS = ["The chef cooked the meal.", "a dog", "", "What is near the red cat, and who ate bread?"]
 
 
-def run_peer(cls, folder: Path, *texts, **options):
+def run_peer(cls, folder: Path, texts: list[str]):
     """Return transformers' outputs for texts, and its tokenizer with their encoding."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    encoded = tokenizer(*texts, padding=True, return_tensors="pt", **options)
+    encoded = tokenizer(texts, padding=True, return_tensors="pt")
     with torch.no_grad():
         return cls.from_pretrained(folder).eval()(**encoded), tokenizer, encoded
 
@@ -126,10 +126,6 @@ def test_words_get_tags_with_their_probabilities(models: Path) -> None:
     assert 10 < len(read) < 30 and cut["probabilities"][len(read) :] == [None] * (60 - len(read))
     assert set(cut["tags"][len(read) :]) == {"O"} and all(0.2 <= share <= 1 for share in read)
     assert again["probabilities"] == text["probabilities"] and again["words"] == text["words"]
-    cls = transformers.ElectraForTokenClassification
-    outputs, *_ = run_peer(cls, models / "chunks", words[:3], is_split_into_words=True)
-    best = outputs.logits[0].softmax(-1).amax(-1)[[1, 2, 7]]
-    np.testing.assert_allclose(again["probabilities"], best.numpy(), atol=1e-5)
 
 
 def test_a_question_is_answered_with_its_place(models: Path) -> None:
@@ -201,17 +197,10 @@ def test_the_text_that_is_not_finite_is_named_by_its_number(
 
 def test_records_become_rows() -> None:
     for task, official, record, row in (
-        (MOOD, (), {"body": " x "}, {"id": "5", "a": "x", "b": None}),
-        (MOOD, ("sentence",), {"a": "x", "number": 3}, {"id": "3", "a": "x", "b": None}),
-        (GLUE["rte"], (), {"a": "x", "b": "y"}, {"id": "5", "a": "x", "b": "y"}),
+        (MOOD, ("sentence",), {"a": " x ", "number": 3}, {"id": "3", "a": "x", "b": None}),
         (GLUE["rte"], ("l", "r"), {"l": "x", "r": "y"}, {"id": "5", "a": "x", "b": "y"}),
-        (GLUE["cola"], (), {"a": "x", "id": "q"}, {"id": "q", "a": "x", "b": None}),
-        (CHUNKS, (), {"words": "x y"}, {"id": "5", "words": ["x", "y"]}),
-        (SQUAD_2, (), {"question": "x", "context": "y"}, {"id": "5", "question": "x"}),
     ):
-        parsed = as_row(input_schema(task, official), record, "5", "here")
-        assert parsed | row == parsed
-        assert parsed.get("label") is None and parsed.get("tags") is None
+        assert as_row(input_schema(task, official), record, "5", "here") == row
     schema = input_schema(GLUE["rte"], ("left", "right"))
     with pytest.raises(BadInput, match="has sentence; it needs the columns left, right or a, b"):
         as_row(schema, {"sentence": "x"}, "5", "here")

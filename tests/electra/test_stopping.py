@@ -76,8 +76,8 @@ def test_a_signal_during_the_imports_of_a_stage_is_an_answer(project, module, nu
         "sys.argv = ['pipelines', 'corpus', 'smoke']\n"
         "runpy.run_module('pipelines', run_name='__main__', alter_sys=True)\n"
     )
-    told = run(project, "-c", code, code=75).stderr
-    assert told == f"error: stopped by signal {int(number)}; run the same command to go on\n"
+    stderr = run(project, "-c", code, code=75).stderr
+    assert stderr == f"error: stopped by signal {int(number)}; run the same command to go on\n"
     assert not (project / "build").exists() and not (project / "runs").exists()
 
 

@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("who", "said"),
+    ("who", "sentence"),
     [
         ("os.getpid()", "stopped by signal 15"),
         (
@@ -103,12 +103,12 @@ if __name__ == "__main__":
         ),
     ],
 )
-def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, said: str) -> None:
+def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, sentence: str) -> None:
     (tmp_path / "program.py").write_text(STOPPED.replace("WHO", who))
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.6)\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = run(tmp_path, "program.py", code=None, PYTHONPATH=path)
-    assert done.stdout.startswith(said) and not done.stderr, done
+    assert done.stdout.startswith(sentence) and not done.stderr, done
 
 
 def alive(pid: int) -> bool:

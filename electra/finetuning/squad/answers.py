@@ -114,30 +114,30 @@ def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
     return Candidates(window_C, start_C, end_C, score_C - np.log(len(runs)), null_W)
 
 
-def choose(questions: EncodedQuestions, found: Candidates, config: SquadConfig) -> list[Answer]:
+def choose(questions: EncodedQuestions, pooled: Candidates, config: SquadConfig) -> list[Answer]:
     """Return the answer to every question.
 
     The null score is the least over a question's windows of the answerability logit. Without that
-    head it is log p([CLS], [CLS]) less the score of the best span, as BERT has it.
+    head it is log p([CLS], [CLS]) minus the score of the best span, as in BERT.
     """
     question_W = np.array([window.question for window in questions.windows])
     null_Q = np.full(len(questions.rows), np.inf)
-    np.minimum.at(null_Q, question_W, found.null_W)
+    np.minimum.at(null_Q, question_W, pooled.null_W)
     best: list[list[Span]] = [[] for _ in questions.rows]
-    # by question, the highest score first; equal ones as they stand in the text
-    keys = (found.end_C, found.start_C, found.window_C, -found.score_C)
-    for index in np.lexsort((*keys, question_W[found.window_C])):
-        window = questions.windows[found.window_C[index]]
+    # by question, the highest score first; equal ones in the order of the text
+    keys = (pooled.end_C, pooled.start_C, pooled.window_C, -pooled.score_C)
+    for index in np.lexsort((*keys, question_W[pooled.window_C])):
+        window = questions.windows[pooled.window_C[index]]
         spans = best[window.question]
         if len(spans) == config.n_best:
             continue
         places_P2 = questions.places[window.question]
         shift = window.first - window.offset
-        begin = int(places_P2[found.start_C[index] + shift, 0])
-        end = int(places_P2[found.end_C[index] + shift, 1])
+        begin = int(places_P2[pooled.start_C[index] + shift, 0])
+        end = int(places_P2[pooled.end_C[index] + shift, 1])
         text = questions.rows[window.question]["context"][begin:end]
         if text not in {span.text for span in spans}:
-            spans.append(Span(text, rounded(found.score_C[index]), begin, int(index)))
+            spans.append(Span(text, rounded(pooled.score_C[index]), begin, int(index)))
     if not config.answerability:
         null_Q = null_Q - np.array([spans[0].score if spans else -np.inf for spans in best])
     null_Q = np.clip(null_Q, -1e9, 1e9)

@@ -148,13 +148,13 @@ class QuestionAnswering(TaskKind):
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         kept = {key: value for key, value in plain(config).items() if key in _KEPT}
         task_json = {"squad": {"versions": [self.version], **kept}}
-        beside: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
+        extra_files: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
         if network.conditional or not network.encoder.config.has_hf_task_head:
-            return Exported("ElectraModel", task_json, beside=beside)
+            return Exported("ElectraModel", task_json, extra_files=extra_files)
         start = network.start.state_dict()
         end = network.end_alone.state_dict()
         pair = {f"qa_outputs.{kind}": torch.cat([start[kind], end[kind]]) for kind in start}
-        return Exported(self.architecture, task_json, tensors=pair, beside=beside)
+        return Exported(self.architecture, task_json, tensors=pair, extra_files=extra_files)
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
         """Return a head from the file of its own, or from transformers' two rows, which are the
@@ -177,7 +177,7 @@ class QuestionAnswering(TaskKind):
         network = SpanFinder(stored.encoder, config)
         head = _head(network)
         if (stored.path / SPANS).is_file():
-            tensors = stored.beside(SPANS)
+            tensors = stored.extra_file(SPANS)
         else:
             pair = nn.Linear(network.start.in_features, 2)
             stored.fill(nn.ModuleDict({"qa_outputs": pair}), stored.heads)

@@ -2,24 +2,33 @@
 under a second.
 """
 
+import dataclasses
 import random
 from pathlib import Path
 
 import pytest
+import torch
 
 from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.classification import encode
-from electra.finetuning.tasks import GLUE
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.finetuning.heads import Classifier
+from electra.finetuning.labels import iob2
+from electra.finetuning.squad.head import SpanFinder
+from electra.finetuning.squad.windows import encode as encode_questions
+from electra.finetuning.tagging import Tagger, Tagging
+from electra.finetuning.tasks import GLUE, SQUAD_1, SQUAD_2, FinetuneConfig, SquadConfig, Task
+from electra.nn.config import BertConfig, ModernBertConfig
+from electra.nn.factory import add_new_layers
+from electra.nn.huggingface import load_encoder
 from tests.electra.made_up_models import LETTERS, write_encoder
 
 WORDS = "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats near far in the is"
 WORDS = WORDS.split()
-CONFIG = EncoderConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
+CONFIG = BertConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
-MODERN = ModernConfig(
+MODERN = ModernBertConfig(
     kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, positions=64, window=6
 )
 
@@ -107,3 +116,59 @@ def task_rows(tmp_path_factory) -> Path:
         write_jsonl(folder / name / "train.jsonl", squad_rows(40, 1, impossible=name == "squad2"))
         write_jsonl(folder / name / "dev.jsonl", squad_rows(15, 2, impossible=name == "squad2"))
     return folder
+
+
+FINETUNE = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40)
+SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=5)
+CHUNKS = Task(
+    name="chunks",
+    title="chunks",
+    labels=("NP", "VP"),
+    metrics=("entity_f1", "accuracy"),
+    tagging=True,
+    columns=("words",),
+)
+
+
+def tagged_rows(count: int, seed: int) -> list[dict]:
+    """Animals are NP, verbs are VP."""
+    draw = random.Random(seed)
+    types = dict.fromkeys(("cat", "dog", "bird", "fish"), "NP")
+    types |= dict.fromkeys(("runs", "sleeps", "sings", "eats"), "VP")
+    rows = []
+    for number in range(count):
+        words = [draw.choice(WORDS) for _ in range(draw.randint(2, 9))]
+        spans = [(types[word], at, at) for at, word in enumerate(words) if word in types]
+        rows.append({"id": str(number), "words": words, "tags": iob2(spans, len(words))})
+    return rows
+
+
+CLASSIFIERS = {  # name -> (task, new layers, what the head reads)
+    "classes": ("mnli", 0, ()),
+    "number": ("stsb", 0, ()),
+    "new layers": ("cola", 2, ()),
+    "max": ("mnli", 0, ("max",)),
+    "mean": ("stsb", 0, ("mean",)),
+    "pair": ("mrpc", 0, ("pair", "all")),
+    "align": ("rte", 1, ("align", "all")),
+    "cls of all": ("rte", 0, ("cls", "all")),
+}
+
+
+def make_kinds(model, tokenizer):
+    """Yield each kind of fine-tuned network with its task, settings and rows."""
+    for name, (task, fresh, head) in CLASSIFIERS.items():
+        encoder = load_encoder(model, dropout=0.0)
+        add_new_layers(encoder, fresh, 1)
+        network = Classifier(encoder, len(GLUE[task].labels), 0.0, *head)
+        torch.nn.init.normal_(network.head.bias)
+        examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)
+        yield name, network, GLUE[task], FINETUNE, examples
+    tags = Tagging(CHUNKS).encode(tagged_rows(9, 1), tokenizer, FINETUNE)
+    tagger = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
+    yield "tags", tagger, CHUNKS, FINETUNE, tags.examples
+    rows = squad_rows(9, 1, impossible=True)
+    for head, task in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
+        config = dataclasses.replace(SQUAD, head=head)
+        network = SpanFinder(load_encoder(model, dropout=0.0), config)
+        yield head, network, task, config, encode_questions(rows, tokenizer, config).examples

@@ -33,10 +33,10 @@ def test_a_batch_is_padded_at_the_end_of_its_rows():
 
 def test_parts_hold_rows_of_like_length_with_little_padding():
     lengths = np.random.default_rng(0).integers(3, 60, 200)
-    found = list(parts(np.arange(200), lengths, tokens=500, padding=40))
-    assert sorted(np.concatenate(found).tolist()) == list(range(200))
-    assert (np.diff(lengths[np.concatenate(found)]) >= 0).all()
-    for part in found:
+    cut = list(parts(np.arange(200), lengths, tokens=500, padding=40))
+    assert sorted(np.concatenate(cut).tolist()) == list(range(200))
+    assert (np.diff(lengths[np.concatenate(cut)]) >= 0).all()
+    for part in cut:
         padded = len(part) * lengths[part].max()
         assert padded <= 500 and padded - lengths[part].sum() <= 40
     assert [

@@ -4,7 +4,6 @@ is read again.
 
 import dataclasses
 import json
-import random
 import re
 import shutil
 
@@ -15,87 +14,25 @@ import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
 from electra.files import write_json
-from electra.finetuning.classification import Classification, encode
+from electra.finetuning.classification import Classification
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
-from electra.finetuning.labels import iob2
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
 from electra.finetuning.tasks import (
     GLUE,
-    SQUAD_1,
     SQUAD_2,
     FinetuneConfig,
-    SquadConfig,
     Task,
 )
 from electra.finetuning.training import read_outputs, train
-from electra.nn.factory import add_fresh_layers
 from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import harm
 
+from .conftest import CHUNKS, SQUAD, make_kinds, tagged_rows
 from .conftest import CONFIG as ENCODER
-from .conftest import WORDS, glue_rows, squad_rows
-
-CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40)
-SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=5)
-CHUNKS = Task(
-    name="chunks",
-    title="chunks",
-    labels=("NP", "VP"),
-    metrics=("entity_f1", "accuracy"),
-    tagging=True,
-    columns=("words",),
-)
-
-
-def tagged_rows(count: int, seed: int) -> list[dict]:
-    """Animals are NP, verbs are VP."""
-    draw = random.Random(seed)
-    types = dict.fromkeys(("cat", "dog", "bird", "fish"), "NP")
-    types |= dict.fromkeys(("runs", "sleeps", "sings", "eats"), "VP")
-    rows = []
-    for number in range(count):
-        words = [draw.choice(WORDS) for _ in range(draw.randint(2, 9))]
-        spans = [(types[word], at, at) for at, word in enumerate(words) if word in types]
-        rows.append({"id": str(number), "words": words, "tags": iob2(spans, len(words))})
-    return rows
-
-
-CLASSIFIERS = {  # name -> (task, new layers, what the head reads)
-    "classes": ("mnli", 0, ()),
-    "number": ("stsb", 0, ()),
-    "new layers": ("cola", 2, ()),
-    "max": ("mnli", 0, ("max",)),
-    "mean": ("stsb", 0, ("mean",)),
-    "pair": ("mrpc", 0, ("pair", "all")),
-    "align": ("rte", 1, ("align", "all")),
-    "cls of all": ("rte", 0, ("cls", "all")),
-}
-
-
-def make_kinds(model, tokenizer):
-    """Yield each kind of fine-tuned network with its task, settings and rows."""
-    for name, (task, fresh, head) in CLASSIFIERS.items():
-        encoder = load_encoder(model, dropout=0.0)
-        add_fresh_layers(encoder, fresh, 1)
-        network = Classifier(encoder, len(GLUE[task].labels), 0.0, *head)
-        torch.nn.init.normal_(network.head.bias)
-        examples = encode(glue_rows(task, 9, 1), GLUE[task], tokenizer, 40)
-        yield name, network, GLUE[task], CONFIG, examples
-    tagger = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
-    yield "tags", tagger, CHUNKS, CONFIG, encode_tags(tokenizer)
-    rows = squad_rows(9, 1, impossible=True)
-    for head, task in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
-        config = dataclasses.replace(SQUAD, head=head)
-        network = SpanFinder(load_encoder(model, dropout=0.0), config)
-        yield head, network, task, config, encode_questions(rows, tokenizer, config).examples
-
-
-def encode_tags(tokenizer):
-    return Tagging(CHUNKS).encode(tagged_rows(6, 1), tokenizer, CONFIG).examples
+from .conftest import FINETUNE as CONFIG
 
 
 def load_peer(kind, folder):
@@ -107,7 +44,6 @@ def load_peer(kind, folder):
 
 @pytest.mark.parametrize("kind", ["model", "modern_model"])
 def test_a_folder_gives_the_outputs_of_its_network_again(kind, request, tokenizer, tmp_path):
-    """Beside an encoder that stock transformers loads whole and agrees with."""
     torch.manual_seed(0)
     model = request.getfixturevalue(kind)
     for name, network, task, config, examples in make_kinds(model, tokenizer):
@@ -120,16 +56,6 @@ def test_a_folder_gives_the_outputs_of_its_network_again(kind, request, tokenize
         for key, value in ours.items():
             scale = task.scale if key == "logits" else 1.0
             assert np.allclose(again[key], value * scale, atol=1e-5), (name, key)
-        batch = examples.batch(np.arange(5))
-        real_BT = batch.real_tokens()
-        inputs = {"attention_mask": real_BT.long()}
-        if kind == "model":
-            inputs["token_type_ids"] = batch.segments_BT
-        peer = transformers.AutoModel.from_pretrained(tmp_path / name).eval()
-        with torch.no_grad():
-            theirs_BTH = peer(batch.ids_BT, **inputs).last_hidden_state
-            ours_BTH = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
-        assert torch.allclose(theirs_BTH[real_BT], ours_BTH[real_BT], atol=1e-5), name
 
 
 def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
@@ -163,14 +89,6 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
                     ours = ours[real_BT]
         assert torch.allclose(theirs, ours, atol=1e-5), name
     assert len(architectures) == 4
-
-
-def test_the_version_of_squad_stays_with_the_model(model, tmp_path):
-    """It decides whether a question may be left unanswered."""
-    for task in (SQUAD_1, SQUAD_2):
-        folder = tmp_path / task.name
-        write_model(folder, SpanFinder(load_encoder(model), SQUAD), task, SQUAD, model)
-        assert load_model(open_folder(folder)).task == task
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,10 @@ import torch
 
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier, pooled, pooled_size
-from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.squad.windows import encode as encode_squad
-from electra.finetuning.tagging import Tagger, Tagging
-from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, Task
+from electra.finetuning.tasks import GLUE
 from electra.nn.huggingface import load_encoder
 
-from .conftest import glue_rows, squad_rows
-
-SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
+from .conftest import glue_rows, make_kinds
 
 
 @pytest.fixture(params=["model", "modern_model"])
@@ -85,22 +80,9 @@ def test_all_layers_are_the_embeddings_and_each_layers_states(encoder, examples)
         assert torch.allclose(last, pooled(encoder, batch, pooling), atol=1e-5)
 
 
-def make_networks(encoder, tokenizer):
-    """Yield each kind of network with rows for it."""
-    squad = encode_squad(squad_rows(20, 1, impossible=True), tokenizer, SQUAD)
-    yield SpanFinder(encoder, SQUAD), squad.examples
-    task = Task(name="chunks", title="chunks", labels=("NP",), metrics=("entity_f1",), tagging=True)
-    rows = [
-        {"id": str(count), "words": ["cat"] * count, "tags": ["B-NP"] * count}
-        for count in range(1, 21)
-    ]
-    tags = Tagging(task).encode(rows, tokenizer, FinetuneConfig(length=40))
-    yield Tagger(encoder, len(task.classes), 40), tags.examples
-    yield Classifier(encoder, 3, 0.1), encode(glue_rows("mnli", 20, 1), GLUE["mnli"], tokenizer, 40)
-
-
-def test_losses_and_outputs_do_not_depend_on_padding(encoder, tokenizer):
-    for network, examples in make_networks(encoder, tokenizer):
+@pytest.mark.parametrize("kind", ["model", "modern_model"])
+def test_losses_and_outputs_do_not_depend_on_padding(kind, request, tokenizer):
+    for _, network, _, _, examples in make_kinds(request.getfixturevalue(kind), tokenizer):
         network.eval()
         whole = examples.batch(np.arange(8))
         losses = network.losses(whole)
@@ -115,7 +97,7 @@ def test_losses_and_outputs_do_not_depend_on_padding(encoder, tokenizer):
 
 def test_a_step_stays_on_its_device(model, tokenizer):
     """On torch's device without data, what is left on the CPU, or is read back to it, raises."""
-    for network, examples in make_networks(load_encoder(model, dropout=0.1), tokenizer):
+    for _, network, _, _, examples in make_kinds(model, tokenizer):
         network.to("meta").train()
         loss_B = network.losses(examples.batch(np.arange(8), "meta"))
         loss_B.sum().backward()

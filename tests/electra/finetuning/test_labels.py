@@ -38,11 +38,11 @@ def test_any_other_label_is_named() -> None:
         ("Good", ("bad", "good"), "unknown label 'Good', not one of bad, good"),
         (None, ("bad", "good"), "unknown label"),
         (1.5, ("0", "1"), "unknown label"),
-        ("much", (), "'much' is no number"),
-        ("1_000", (), "'1_000' is no number"),
-        (True, (), "is no number"),
-        (math.inf, (), "is no finite number"),
-        (10**400, (), "is no number"),
+        ("much", (), "'much' is not a number"),
+        ("1_000", (), "'1_000' is not a number"),
+        (True, (), "is not a number"),
+        (math.inf, (), "is not a finite number"),
+        (10**400, (), "is not a number"),
     ):
         label, fault = read_label(value, labels)
         assert label is None and sentence in fault
@@ -103,9 +103,9 @@ def test_entity_f1_is_seqevals():
 
 def test_tags_go_to_bioes_and_back():
     tags = ["B-NP", "I-NP", "I-NP", "O", "B-VP", "B-NP", "B-NP", "I-NP"]
-    found = spans(tags)
-    assert bioes(found, 8) == ["B-NP", "I-NP", "E-NP", "O", "S-VP", "S-NP", "B-NP", "E-NP"]
-    assert spans(bioes(found, 8)) == found and iob2(found, 8) == tags
+    marked = spans(tags)
+    assert bioes(marked, 8) == ["B-NP", "I-NP", "E-NP", "O", "S-VP", "S-NP", "B-NP", "E-NP"]
+    assert spans(bioes(marked, 8)) == marked and iob2(marked, 8) == tags
     scores = tag_scores([["B-NP", "I-NP", "O"]], [["B-NP", "E-NP", "B-VP"]])
     assert scores == {"entity_f1": pytest.approx(66.666667), "accuracy": pytest.approx(66.666667)}
 

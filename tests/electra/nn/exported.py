@@ -34,7 +34,7 @@ def export(model, folder):
             config_json(part.config, VOCAB, architecture_of(head)),
             {},
             "# card\n",
-            beside=extra_tensors(part, extras.get(name, {})),
+            extra_files=extra_tensors(part, extras.get(name, {})),
             model="test",
             part=name,
         )

@@ -8,7 +8,7 @@ import torch
 from electra.config import build
 from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import BertLayer, rotate
 from electra.nn.factory import fresh_encoder
 
@@ -23,22 +23,22 @@ def query_and_key(layer: BertLayer) -> list[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
-    layer = BertLayer(EncoderConfig(**SHAPE))
+    layer = BertLayer(BertConfig(**SHAPE))
     torch.manual_seed(3)
     mimetic_attention([layer])
     torch.manual_seed(3)
     for query, key in query_and_key(layer):
-        wanted = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
-        found = query.T @ key
+        target = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
+        actual = query.T @ key
         left_out = (
-            torch.linalg.svdvals(wanted.double())[64:].square().sum().sqrt()
+            torch.linalg.svdvals(target.double())[64:].square().sum().sqrt()
         )  # Eckart and Young: no rank 64 is nearer
-        assert torch.linalg.norm((found - wanted).double()) == pytest.approx(
+        assert torch.linalg.norm((actual - target).double()) == pytest.approx(
             left_out.item(), rel=1e-4
         )
         # the roots are shared out evenly
         assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)
-        assert found.diagonal().mean() > 5 * found.abs().mean()
+        assert actual.diagonal().mean() > 5 * actual.abs().mean()
         assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
 
 
@@ -51,7 +51,7 @@ def beside(share_TT, head):
 
 
 def test_heads_of_neighbours_look_at_the_words_beside_their_own():
-    encoder = fresh_encoder(EncoderConfig(**NARROW, init="neighbours", init_std=0.1), 500, 5).eval()
+    encoder = fresh_encoder(BertConfig(**NARROW, init="neighbours", init_std=0.1), 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     query, key, _ = (
         encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
@@ -65,7 +65,7 @@ def test_heads_of_neighbours_look_at_the_words_beside_their_own():
     "changes", [{}, {"global_every": 1, "global_theta": 160_000.0, "init_std": 0.02}]
 )
 def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
-    config = ModernConfig(
+    config = ModernBertConfig(
         **{"kind": "modern", **NARROW, "init": "neighbours", "init_std": 0.1, **changes}
     )
     encoder = fresh_encoder(config, 500, 5).eval()
@@ -82,19 +82,19 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
 @pytest.mark.parametrize(
     ("kind", "init", "layers", "tables"),
     [
-        (EncoderConfig, "mimetic", 2, set()),
-        (EncoderConfig, "neighbours", 1, {"word", "position", "token_type"}),
-        (partial(ModernConfig, kind="modern"), "neighbours", 1, {"word"}),
+        (BertConfig, "mimetic", 2, set()),
+        (BertConfig, "neighbours", 1, {"word", "position", "token_type"}),
+        (partial(ModernBertConfig, kind="modern"), "neighbours", 1, {"word"}),
     ],
 )
 def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, init, layers, tables):
-    published, found = (
+    published, actual = (
         fresh_encoder(kind(**NARROW, init=each), 500, 5) for each in ("published", init)
     )
     changed = {
         name: (value != other).nonzero()
         for (name, value), other in zip(
-            published.named_parameters(), found.parameters(), strict=True
+            published.named_parameters(), actual.parameters(), strict=True
         )
         if not torch.equal(value, other)
     }
@@ -107,7 +107,7 @@ def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, in
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():
-    for kind, name in ((EncoderConfig, "bert"), (ModernConfig, "modern")):
+    for kind, name in ((BertConfig, "bert"), (ModernBertConfig, "modern")):
         sentence = r"encoder\.embedding: is 128, should be hidden \(256\) with init neighbours"
         with pytest.raises(BadConfig, match=sentence):
             build(kind, {"kind": name, **SHAPE, "init": "neighbours"}, "encoder")
@@ -115,5 +115,7 @@ def test_neighbours_need_words_as_wide_as_the_layers():
         BadConfig, match=r"encoder\.heads: is 8, should be at most 4 with init neighbours"
     ):
         build(
-            ModernConfig, {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"}, "encoder"
+            ModernBertConfig,
+            {"kind": "modern", **NARROW, "heads": 8, "init": "neighbours"},
+            "encoder",
         )

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from electra.errors import BadInput
 from electra.files import write_json
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import Encoder, initialise
 from electra.nn.factory import fresh_encoder
 from electra.nn.hf_names import config_json
@@ -22,7 +22,7 @@ SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 
 def networks(**changes):
     torch.manual_seed(0)
-    config = EncoderConfig(**SHAPE | changes)
+    config = BertConfig(**SHAPE | changes)
     discriminator, generator = Discriminator(Encoder(config, 500)), Generator(Encoder(config, 500))
     for network in (discriminator, generator):
         initialise(network, config)
@@ -56,7 +56,7 @@ def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_ga
 
 def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
     for init in ("published", "mimetic", "neighbours"):
-        config = EncoderConfig(**SHAPE | {"embedding": 256}, init=init)
+        config = BertConfig(**SHAPE | {"embedding": 256}, init=init)
         write_json(tmp_path / "config.json", config_json(config, 500, "ElectraModel"))
         assert read_config(tmp_path) == (config, 500)
     write_json(
@@ -69,10 +69,10 @@ def test_a_folder_tells_what_a_fresh_network_of_its_shape_begins_with(tmp_path):
 
 
 KINDS = {
-    "bert": EncoderConfig(
+    "bert": BertConfig(
         layers=3, hidden=32, heads=2, ffn=64, embedding=16, dropout=0.0, attention_dropout=0.0
     ),
-    "modern": ModernConfig(
+    "modern": ModernBertConfig(
         kind="modern", layers=3, hidden=32, heads=2, ffn=48, embedding=32, window=4
     ),
 }

@@ -5,7 +5,7 @@ import torch
 import transformers
 
 from electra.errors import BadConfig
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
@@ -18,7 +18,7 @@ PIECES = 997
 
 @pytest.mark.parametrize("embedding", [32, 64])
 def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
-    settings = ModernConfig(
+    settings = ModernBertConfig(
         kind="modern", layers=3, hidden=64, heads=2, ffn=96, embedding=embedding
     )
     encoder = make_encoder(settings, PIECES)
@@ -33,7 +33,7 @@ def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
 
 
 def test_first_weights_are_spread_as_in_transformers():
-    settings = ModernConfig(
+    settings = ModernBertConfig(
         kind="modern", layers=4, hidden=256, heads=4, ffn=384, embedding=256, window=16
     )
     network = Discriminator(make_encoder(settings, PIECES))
@@ -52,7 +52,7 @@ def test_first_weights_are_spread_as_in_transformers():
             assert float(ours.abs().max()) == pytest.approx(largest, rel=0.02), name
         elif theirs.numel() == 1 or theirs.std() == 0:
             assert torch.equal(ours, theirs), name
-    shape = ModernConfig(kind="modern", layers=3, hidden=64, heads=4, ffn=96, embedding=128)
+    shape = ModernBertConfig(kind="modern", layers=3, hidden=64, heads=4, ffn=96, embedding=128)
     narrow = make_encoder(shape, PIECES)
     initialise(narrow, shape)
     # 0.88: what is cut off

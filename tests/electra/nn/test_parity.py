@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
@@ -17,15 +17,15 @@ from electra.pretraining.networks import Discriminator, Generator
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
 SHAPES = {
-    "small": EncoderConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
-    "one width": EncoderConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
-    "modern": ModernConfig(
+    "small": BertConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
+    "one width": BertConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
+    "modern": ModernBertConfig(
         kind="modern", layers=4, hidden=192, heads=3, ffn=288, embedding=192, window=8
     ),
-    "factorised": ModernConfig(
+    "factorised": ModernBertConfig(
         **SMALL_MODERN, embedding=128, window=64, global_every=2, global_theta=500.0
     ),
-    "all global": ModernConfig(**SMALL_MODERN, embedding=64, global_every=1),
+    "all global": ModernBertConfig(**SMALL_MODERN, embedding=64, global_every=1),
 }
 CLASSES = {
     ("bert", "discriminator"): transformers.ElectraForPreTraining,
@@ -87,11 +87,13 @@ def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
         )
     torch.testing.assert_close(logits[real], theirs[real], atol=1e-5, rtol=1e-5)
     losses, targets = [], (ids * 3 + 5) % VOCAB
-    for each in (logits[real], theirs[real]):
+    for outputs in (logits[real], theirs[real]):
         if kind == "discriminator":
-            losses.append(F.binary_cross_entropy_with_logits(each, (ids[real] % 7 == 0).float()))
+            losses.append(F.binary_cross_entropy_with_logits(outputs, (ids[real] % 7 == 0).float()))
         else:
-            losses.append(masked_token_loss(each, targets[real], torch.ones(len(each))) / len(each))
+            losses.append(
+                masked_token_loss(outputs, targets[real], torch.ones(len(outputs))) / len(outputs)
+            )
         losses[-1].backward()
     torch.testing.assert_close(*losses, atol=1e-6, rtol=1e-6)
     compare_gradients(network, peer)
@@ -123,7 +125,7 @@ def test_gradients_of_a_long_row_equal_transformers():
     """Large initial weights make sharp attention, which shows how the angles of far positions are
     rounded.
     """
-    settings = ModernConfig(
+    settings = ModernBertConfig(
         kind="modern", layers=3, hidden=128, heads=2, ffn=96, embedding=128, init_std=0.2
     )
     torch.manual_seed(0)
@@ -137,5 +139,5 @@ def test_gradients_of_a_long_row_equal_transformers():
     for states in (ours(ids, ids), peer(ids).last_hidden_state):
         (states * weight).sum().backward()
     for layer, theirs in zip(ours.layers, peer.layers, strict=True):
-        found, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
-        assert (found - expected).abs().max() <= 1e-5 * expected.abs().max()
+        actual, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
+        assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.optim.adamw import build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.optim.adamw import build_optimizer, clip_gradients, set_rate
 from electra.optim.schedule import learning_rate
 
 
@@ -57,22 +57,6 @@ def test_biases_and_norms_are_not_decayed_but_embeddings_are():
         id(p) for group in optimizer.param_groups if group["weight_decay"] for p in group["params"]
     }
     assert decayed == {id(module["table"].weight), id(module["line"].weight)}
-
-
-def test_layer_scale_published_has_one_power_more():
-    published, plain = layer_scale(12, 0.8), layer_scale(12, 0.8, published=False)
-    names = {
-        "encoder.layers.11.attention.qkv.weight": 1,
-        "encoder.layers.0.expand.bias": 12,
-        "encoder.embeddings.word.weight": 13,
-        "encoder.project.weight": 13,
-    }
-    for name, power in names.items():
-        assert plain(name) == pytest.approx(0.8**power)
-        assert published(name) == pytest.approx(0.8 ** (power + 1))
-    # a layer that fine-tuning adds learns at the head's rate
-    above = "encoder.layers.12.expand.weight"
-    assert published("head.weight") == plain("head.weight") == published(above) == plain(above) == 1
 
 
 @pytest.mark.parametrize("rate_on_device", [False, True])

@@ -47,17 +47,17 @@ def test_slots_and_chosen_per_row_are_the_published_numbers():
 
 def test_masking_never_touches_specials_or_padding_and_chooses_k():
     ids, lengths = rows()
-    found = masked(ObjectiveConfig(), ids, lengths)
-    changed = found.ids_BT != ids
+    result = masked(ObjectiveConfig(), ids, lengths)
+    changed = result.ids_BT != ids
     assert not (
         changed & ((ids == SPECIAL.cls) | (ids == SPECIAL.sep) | (ids == SPECIAL.pad))
     ).any()
-    assert torch.equal(found.weights_BN.sum(1).long(), chosen_per_row(lengths, 0.15, 32))
+    assert torch.equal(result.weights_BN.sum(1).long(), chosen_per_row(lengths, 0.15, 32))
     assert torch.equal(
-        found.targets_M.view_as(found.positions_BN), ids.gather(1, found.positions_BN)
+        result.targets_M.view_as(result.positions_BN), ids.gather(1, result.positions_BN)
     )
     for row in range(len(ids)):
-        chosen = found.positions_BN[row][found.weights_BN[row] > 0]
+        chosen = result.positions_BN[row][result.weights_BN[row] > 0]
         assert all(0 < p < lengths[row] - 1 for p in chosen.tolist())
         assert len(set(chosen.tolist())) == len(chosen)
 
@@ -83,9 +83,9 @@ def test_a_row_without_candidates_stays_as_it_is():
 )
 def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):
     ids, lengths = rows(3000)
-    found = masked(ObjectiveConfig(**changes), ids, lengths)
-    at = found.ids_BT.gather(1, found.positions_BN)[found.weights_BN > 0]
-    original = ids.gather(1, found.positions_BN)[found.weights_BN > 0]
+    result = masked(ObjectiveConfig(**changes), ids, lengths)
+    at = result.ids_BT.gather(1, result.positions_BN)[result.weights_BN > 0]
+    original = ids.gather(1, result.positions_BN)[result.weights_BN > 0]
     spread = 4 * (0.25 / len(at)) ** 0.5
     assert abs((at == SPECIAL.mask).float().mean().item() - mask_share) < spread
     other = ((at != SPECIAL.mask) & (at != original)).float().mean().item()

@@ -6,7 +6,7 @@ import torch
 
 from electra.data import shards
 from electra.data.order import row_indices
-from electra.pretraining import dataloader as feed_module
+from electra.pretraining import dataloader
 from electra.pretraining.dataloader import BatchLoader
 from tests.electra.helpers import MadeUpRows, config
 
@@ -32,35 +32,31 @@ def test_rows_are_asked_for_one_batch_ahead(tmp_path, monkeypatch):
     """Without advice the system reads the pages around each row, thousands of times a batch's
     bytes.
     """
-    rows, settings = (
-        MadeUpRows(5000, length=256),
-        config(encoder__positions=256, pretrain__length=256),
-    )
-    mapped = MadeUpRows(5000, length=256)
+    rows = MadeUpRows(5000, length=256)
     for name in ("ids", "bounds"):
-        (tmp_path / name).write_bytes(getattr(rows, name).tobytes())
-        setattr(
-            mapped,
-            name,
-            np.memmap(tmp_path / name, np.uint16, "r", shape=getattr(rows, name).shape),
-        )
-    asked = []
-    monkeypatch.setattr(feed_module, "read_at_random", lambda table: asked.append(len(table)))
-    monkeypatch.setattr(
-        feed_module,
-        "prefetch",
-        lambda table, indices: asked.append(indices.tolist()) or shards.prefetch(table, indices),
-    )
-    feed, plain = (BatchLoader(of, settings, torch.device("cpu"), "noise") for of in (mapped, rows))
-    assert asked == [5000] * 4
-    for number in range(3):
-        asked.clear()
-        assert torch.equal(feed.batch(number).ids_BT, plain.batch(number).ids_BT)
-        assert asked == [row_indices(settings.pretrain.seed, number + 1, 8, 5000).tolist()] * 4
+        table = getattr(rows, name)
+        table.tofile(tmp_path / name)
+        setattr(rows, name, np.memmap(tmp_path / name, np.uint16, "r", shape=table.shape))
+    advice = []
+
+    def prefetch(table, indices):
+        advice.append(indices.tolist())
+        shards.prefetch(table, indices)
+
+    monkeypatch.setattr(dataloader, "read_at_random", lambda table: advice.append(len(table)))
+    monkeypatch.setattr(dataloader, "prefetch", prefetch)
+    settings = config(encoder__positions=256, pretrain__length=256)
+    loader = BatchLoader(rows, settings, torch.device("cpu"), "noise")
+    assert advice == [5000] * 2
+    advice.clear()
+    now, following = (row_indices(settings.pretrain.seed, step, 8, 5000) for step in (3, 4))
+    assert loader.batch(3).ids_BT.tolist() == rows.ids[now].tolist()
+    assert advice == [following.tolist()] * 2
     # rows that begin and end within pages, the last one at the end of the file
     for step in (1, 997):
-        shards.prefetch(mapped.ids, np.arange(0, 5000, step)[-50:])
-        shards.prefetch(mapped.bounds, np.arange(5000))
-    shards.read_at_random(mapped.ids)
+        shards.prefetch(rows.ids, np.arange(0, 5000, step)[-50:])
+    shards.prefetch(rows.bounds, np.arange(5000))
     shards.read_at_random(rows.ids)
-    shards.prefetch(rows.ids, np.arange(3))
+    in_memory = MadeUpRows(8).ids
+    shards.read_at_random(in_memory)
+    shards.prefetch(in_memory, np.arange(3))

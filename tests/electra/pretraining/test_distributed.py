@@ -14,10 +14,10 @@ from electra.errors import BadConfig, UserError
 from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
-from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import free_port
-from tests.electra.helpers import config, data
+from tests.electra import helpers
+from tests.electra.helpers import config
 from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
@@ -42,7 +42,7 @@ def work(rank, size, port, run, settings, before):
     if before:
         before(rank)
     try:
-        pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+        helpers.train(run, settings)
     except UserError as error:
         (run / f"error-{rank}").write_text(str(error))
         os._exit(error.exit_code)
@@ -78,9 +78,9 @@ def at_step(step, action):
     trainer.set_rate = counted
 
 
-def agree(found, expected):
-    assert len(found) == len(expected) == 3
-    for ours, theirs in zip(found, expected, strict=True):
+def agree(curve, expected):
+    assert len(curve) == len(expected) == 3
+    for ours, theirs in zip(curve, expected, strict=True):
         # another order of one pair moves it by 3e-5
         one_pair = pytest.approx(theirs.get("disc_auc"), abs=1e-4)
         assert ours.get("disc_auc") == one_pair
@@ -99,9 +99,9 @@ def alone(tmp_path_factory):
 
 
 def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
-    found, codes = train(tmp_path, 2)
+    curve, codes = train(tmp_path, 2)
     assert codes == [0, 0]
-    agree(found, alone)
+    agree(curve, alone)
 
 
 @pytest.mark.slow
@@ -115,9 +115,9 @@ def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, 
         trainer.Step = lambda *args, **options: Step(*args, **options | {"graphs": Rerun()})
 
     expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
-    found, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
+    curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
     assert codes == [0, 0]
-    agree(found, expected)
+    agree(curve, expected)
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
@@ -128,9 +128,9 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before,
 
     _, codes = train(tmp_path, before, ask)
     assert codes == [75] * before and checkpoint.steps(tmp_path) == [4]
-    found, codes = train(tmp_path, after)
+    curve, codes = train(tmp_path, after)
     assert codes == [0] * after
-    agree(found, alone)
+    agree(curve, alone)
 
 
 def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
@@ -183,9 +183,9 @@ def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alon
         "generator__width": 1.0,
     }
     expected, _ = train(tmp_path / "one", 1, **changes)
-    found, codes = train(tmp_path / "two", 2, **changes)
+    curve, codes = train(tmp_path / "two", 2, **changes)
     assert codes == [0, 0]
-    agree(found, expected)
+    agree(curve, expected)
 
 
 @pytest.mark.parametrize(

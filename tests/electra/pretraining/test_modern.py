@@ -6,16 +6,13 @@ import pytest
 import torch
 
 from electra.config import build
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
-from electra.pretraining import trainer
 from electra.pretraining.flops import binary_head_flops, encoder_flops, row_flops, token_head_flops
 from electra.pretraining.model import Pretraining
-from electra.pretraining.trainer import pretrain
 from electra.seeds import derive
-from electra.storage import checkpoint
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, data, state
+from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, train
 
 TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 TWIN = {"generator__width": 1.0}
@@ -55,18 +52,16 @@ FIVE = {
 }
 
 
-def train(run, name, **more):
-    settings = config(
-        **CASES[name], **{f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
-    )
-    return pretrain(settings, data(), run, {}, log=lambda step, numbers: None)
+def train_case(run, name, **more):
+    values = {f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
+    return train(run, config(**CASES[name], **values))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     torch.manual_seed(derive(1, "init"))
     before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
-    trained = train(tmp_path, name, steps=20, eval_every=10)
+    trained = train_case(tmp_path, name, steps=20, eval_every=10)
     losses = [record["loss"] for record in trained.history]
     # which has two losses, one after the other
     assert name == "two_stage" or losses[-1] < losses[0]
@@ -75,25 +70,6 @@ def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     }
     unused = {"discriminator.head"} if name in {"replace_mlm", "all_tokens_mlm", "mlm"} else set()
     assert {".".join(key.split(".")[:2]) for key in still} == unused
-
-
-@pytest.mark.parametrize("name", ["gradient_disentangled", "dropout", "mimetic"])
-def test_a_resumed_run_ends_with_the_same_bytes(name, tmp_path, monkeypatch):
-    train(tmp_path / "whole", name)
-    original, calls = trainer.set_rate, iter(range(100))
-
-    def stopped(optimizer, rate):
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        original(optimizer, rate)
-
-    monkeypatch.setattr(trainer, "set_rate", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "cut", name)
-    monkeypatch.setattr(trainer, "set_rate", original)
-    assert checkpoint.steps(tmp_path / "cut")[-1] == 4  # in two stages, within the second
-    train(tmp_path / "cut", name)
-    assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
 class Counted(torch.utils._python_dispatch.TorchDispatchMode):
@@ -117,7 +93,7 @@ class Counted(torch.utils._python_dispatch.TorchDispatchMode):
 
 @pytest.mark.parametrize("embedding", [32, 16])
 def test_matmul_flops_are_those_of_the_products_that_are_run(embedding):
-    settings = build(ModernConfig, {**MODERN, "embedding": embedding}, "")
+    settings = build(ModernBertConfig, {**MODERN, "embedding": embedding}, "")
     encoder, ids = make_encoder(settings, VOCAB).eval(), torch.randint(5, VOCAB, (1, 24))
     with torch.no_grad(), Counted() as counted:
         states = encoder(ids, ids)

@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from electra.errors import BadInput
-from electra.nn.config import EncoderConfig, ModernConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.pretraining.networks import Generator
 from electra.pretraining.phases import stage_of
-from electra.pretraining.trainer import Launch, pretrain
 from electra.seeds import derive
-from tests.electra.helpers import SPECIAL, VOCAB, config, data
+from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
@@ -125,7 +124,7 @@ def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
 
 
 def test_the_generators_size_is_a_fraction_of_the_discriminators():
-    small = EncoderConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
+    small = BertConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
     for width, depth, *shape in (
         (0.125, 1.0, 32, 1, 128, 12),
         (0.25, 0.5, 64, 1, 256, 6),
@@ -134,7 +133,9 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators():
         ours = GeneratorConfig(width=width, depth=depth).encoder(small)
         assert [ours.hidden, ours.heads, ours.ffn, ours.layers] == shape and ours.embedding == 128
     # a modern one's FFN comes in eights where the discriminator's does
-    modern = ModernConfig(kind="modern", layers=2, hidden=768, heads=12, ffn=1280, embedding=768)
+    modern = ModernBertConfig(
+        kind="modern", layers=2, hidden=768, heads=12, ffn=1280, embedding=768
+    )
     for ffn, expected in ((1280, 424), (448, 152), (340, 113)):
         discriminator = dataclasses.replace(modern, ffn=ffn)
         assert GeneratorConfig(width=0.33333).encoder(discriminator).ffn == expected
@@ -226,11 +227,7 @@ def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
     }
     runs = {}
     for until in (10, 20):
-        launch = Launch(until=until)
-        trained = pretrain(
-            settings, data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch
-        )
-        runs[until] = trained.model.state_dict()
+        runs[until] = train(tmp_path, settings, until=until).model.state_dict()
     for name, value in first.items():
         if name.startswith("discriminator"):
             assert torch.equal(runs[10][name], value), name

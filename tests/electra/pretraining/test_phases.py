@@ -11,13 +11,12 @@ import pytest
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.optim.schedule import learning_rate
-from electra.pretraining.config import ElectraConfig, of_config
+from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read, phase_at, phases_of, rate, stage_of
-from electra.pretraining.trainer import Launch, pretrain
 from electra.storage import checkpoint
 from pipelines.stages.announce import Announcer
-from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state
+from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state, train
 
 SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
 
@@ -40,10 +39,8 @@ def rows():
     return dataclasses.replace(data(), others={12: MadeUpRows(64, length=12, seed=2)})
 
 
-def train(run, settings=None, log=lambda step, numbers: None):
-    settings = settings or phased()
-    owner, launch = {"config": of_config(settings)}, Launch(announce=Announcer())
-    return pretrain(settings, rows(), run, owner, log=log, launch=launch)
+def train_phases(run, settings=None, **options):
+    return train(run, settings or phased(), rows=rows(), **options)
 
 
 def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
@@ -53,7 +50,7 @@ def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, cap
     phases = phases_of(pretraining, 12)
     assert [dataclasses.astuple(phase) for phase in phases] == [(0, 7, 12, 16), (7, 12, 24, 8)]
     assert [phases.index(phase_at(phases, step)) for step in (0, 6, 7, 11)] == [0, 0, 1, 1]
-    history = train(tmp_path, settings).history
+    history = train_phases(tmp_path, settings, announce=Announcer()).history
     costs = [phase_flops(settings, phase, VOCAB) for phase in phases]
     short, long = (
         phase.batch * read.tokens / len(read)
@@ -77,18 +74,6 @@ def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, cap
     assert "phase 1 of 2 (rows of 12)" in output and "1 steps in about" in output
 
 
-def test_a_phase_costs_what_a_run_of_its_length_does():
-    alone = [
-        config(pretrain__length=length, pretrain__batch=batch)
-        for length, batch in ((12, 16), (24, 8))
-    ]
-    phases = phases_of(phased().pretrain, 12)
-    for convention in ("authors", "matmul"):
-        assert [phase_flops(phased(), phase, VOCAB, convention) for phase in phases] == [
-            step_flops(one, VOCAB, convention) for one in alone
-        ]
-
-
 def test_a_budget_is_spent_over_all_phases():
     shares = ({"length": 12, "share": 0.75, "batch": 16}, {"length": 24, "share": 0.25})
     budget = 400 * step_flops(phased(*shares, steps=100), VOCAB)
@@ -109,11 +94,11 @@ def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_
         if step == stop:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    train(tmp_path / "whole", settings)
+    train_phases(tmp_path / "whole", settings)
     with pytest.raises(Stopped):
-        train(tmp_path / "cut", settings, end)
+        train_phases(tmp_path / "cut", settings, log=end)
     assert checkpoint.steps(tmp_path / "cut")[-1] == stop
-    train(tmp_path / "cut", settings)
+    train_phases(tmp_path / "cut", settings)
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
@@ -135,7 +120,7 @@ def test_positions_are_those_that_were_read_so_far():
 
 
 @pytest.mark.parametrize(
-    ("phases", "changes", "said"),
+    ("phases", "changes", "sentence"),
     [
         ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: should all have a share, or all have steps"),
         (({"length": 12},), {}, r"phases\[0\].share: should be set, or `steps` instead"),
@@ -151,8 +136,8 @@ def test_positions_are_those_that_were_read_so_far():
         ),
     ],
 )  # fmt: skip
-def test_phases_that_do_not_fit_together_are_refused(phases, changes, said):
-    with pytest.raises(BadConfig, match=said):
+def test_phases_that_do_not_fit_together_are_refused(phases, changes, sentence):
+    with pytest.raises(BadConfig, match=sentence):
         phased(*phases, **changes)
 
 
@@ -167,11 +152,11 @@ def test_a_length_beside_phases_is_that_of_the_last():
 
 
 def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
-    few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
+    too_few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
     with pytest.raises(
         BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"
     ):
-        pretrain(phased(), few, tmp_path, {}, log=lambda step, numbers: None)
+        train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
 
 

@@ -5,9 +5,8 @@ its end.
 import pytest
 
 from electra.pretraining import trainer
-from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
-from tests.electra.helpers import config, data
+from tests.electra.helpers import config, train
 
 
 @pytest.fixture(autouse=True)
@@ -22,19 +21,13 @@ def slow_steps(monkeypatch):
     monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
 
 
-def train(run, **settings):
-    return pretrain(
-        config(pretrain__keep_checkpoints=10, **settings),
-        data(),
-        run,
-        {},
-        log=lambda step, numbers: None,
-    )
+def train_keeping_all(run, **settings):
+    return train(run, config(pretrain__keep_checkpoints=10, **settings))
 
 
 @pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
 def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
-    train(tmp_path, pretrain__min_save_interval_minutes=minutes)
+    train_keeping_all(tmp_path, pretrain__min_save_interval_minutes=minutes)
     assert checkpoint.steps(tmp_path) == expected
 
 
@@ -42,13 +35,15 @@ def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
     """The curve has other points; shared ones, the networks and all that a resume reads are the
     same to the byte.
     """
-    often = train(tmp_path / "often", pretrain__eval_every=3)
-    rare = train(tmp_path / "rare", pretrain__eval_every=3, pretrain__min_eval_interval_minutes=0.5)
-    found = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
-    assert list(found[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(found[1]) == [0, 9, 18, 20]
-    for step, record in found[1].items():
+    often = train_keeping_all(tmp_path / "often", pretrain__eval_every=3)
+    rare = train_keeping_all(
+        tmp_path / "rare", pretrain__eval_every=3, pretrain__min_eval_interval_minutes=0.5
+    )
+    curves = [{record.pop("step"): record for record in run.history} for run in (often, rare)]
+    assert list(curves[0]) == [0, 3, 6, 9, 12, 15, 18, 20] and list(curves[1]) == [0, 9, 18, 20]
+    for step, record in curves[1].items():
         assert all(
-            value == found[0][step][name] for name, value in record.items() if name != "train_loss"
+            value == curves[0][step][name] for name, value in record.items() if name != "train_loss"
         )
     for step in checkpoint.steps(tmp_path / "rare"):
         for file in ("model", "optimizer"):

@@ -16,8 +16,7 @@ from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.step import WARM_UP, halves
-from electra.pretraining.trainer import pretrain
-from tests.electra.helpers import MadeUpRows, config, data
+from tests.electra.helpers import MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
     META,
@@ -122,17 +121,15 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
 
 
 def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
-    found = {}
+    results = {}
     for name, changes in {
         "threads": {"pretrain__threads": 2},
         "slices": {"pretrain__accumulate": 2},
     }.items():
         settings = config(**QUIET | changes)
-        found[name] = pretrain(
-            settings, data(), tmp_path / name, {"run": name}, log=lambda step, numbers: None
-        )
-    assert found["threads"].history == found["slices"].history
-    ours, expected = (run.model.state_dict() for run in found.values())
+        results[name] = train(tmp_path / name, settings)
+    assert results["threads"].history == results["slices"].history
+    ours, expected = (run.model.state_dict() for run in results.values())
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 
@@ -204,7 +201,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
     """
     settings = config(**{**QUIET, **changes})
     batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)
-    found, graphs = [], []
+    results, graphs = [], []
 
     def backend(graph, inputs):
         graphs.append(graph)
@@ -216,8 +213,8 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
             compile_parts(model, backend=backend, fullgraph=True)
         loss = model(batch).loss
         loss.backward()
-        found.append((loss, [parameter.grad for parameter in model.parameters()]))
-    (plain, gradients), (loss, ours) = found
+        results.append((loss, [parameter.grad for parameter in model.parameters()]))
+    (plain, gradients), (loss, ours) = results
     torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)
     for a, b in zip(ours, gradients, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -225,7 +222,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
 
 
 @pytest.mark.parametrize(
-    ("triton", "found", "headers", "lacking"),
+    ("triton", "compiler", "headers", "lacking"),
     [
         (True, "gcc", True, ""),
         (True, "cc", True, "C compiler: gcc or clang"),  # Triton looks for no other
@@ -234,11 +231,11 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
     ],
 )
 def test_what_the_compiler_lacks_is_known_before_the_first_step(
-    triton, found, headers, lacking, monkeypatch, tmp_path
+    triton, compiler, headers, lacking, monkeypatch, tmp_path
 ):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: triton or None)
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == found else None)
+    monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == compiler else None)
     monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
     if headers:
         (tmp_path / "Python.h").touch()

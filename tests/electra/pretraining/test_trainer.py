@@ -15,22 +15,13 @@ from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
-from electra.pretraining.config import of_config
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
-from electra.pretraining.trainer import pretrain
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, VOCAB, config, data, state
+from tests.electra.helpers import SPECIAL, VOCAB, config, state, train
 
 FORK = multiprocessing.get_context("fork")
-
-
-def train(run, settings=None):
-    settings = settings or config()
-    return pretrain(
-        settings, data(), run, {"config": of_config(settings)}, log=lambda step, numbers: None
-    )
 
 
 def train_and_leave(run):
@@ -63,10 +54,10 @@ def test_both_networks_learn(tmp_path):
         "eval_every": 80,
         "save_every": 160,
     }
-    found = train(
+    trained = train(
         tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
     )
-    first, last = found.history[0], found.history[-1]
+    first, last = trained.history[0], trained.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
     assert last["disc_loss"] < 0.5 * last["disc_baseline"]
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
@@ -80,8 +71,8 @@ def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(
     assert "WARNING at step 20: too weak" in capsys.readouterr().err
     monkeypatch.setattr(trainer, "PLATEAU", 1e3)
     train(tmp_path / "long", config(pretrain__warmup=1, pretrain__eval_every=2))
-    said = capsys.readouterr().err
-    assert said.count("too weak") == 1 and "WARNING at step 20" not in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("too weak") == 1 and "WARNING at step 20" not in stderr
 
 
 def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
@@ -218,10 +209,7 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
         free.free += 1
         with monkeypatch.context() as patch:
             patch.setattr("shutil.disk_usage", lambda path, free=free: free)
-            launch = trainer.Launch(until=step + 6)
-            settings = config()
-            owner = {"config": of_config(settings)}
-            pretrain(settings, data(), tmp_path, owner, log=lambda *_: None, launch=launch)
+            train(tmp_path, until=step + 6)
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
@@ -233,7 +221,7 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
 
     monkeypatch.setattr("electra.pretraining.step.clip_gradients", clip)
     log = lambda step, numbers: logged.append(numbers.get("train/grad_norm"))  # noqa: E731
-    pretrain(config(), data(), tmp_path, {}, log=log)
+    train(tmp_path, log=log)
     means = [number for number in logged if number is not None]
     assert means == pytest.approx([sum(norms[i : i + 5]) / 5 for i in range(0, 20, 5)], rel=1e-6)
 

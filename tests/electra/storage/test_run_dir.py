@@ -11,22 +11,20 @@ import pytest
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import read_json, write_json
-from electra.pretraining.config import of_config
-from electra.pretraining.trainer import Launch, pretrain
+from electra.pretraining.config import fingerprinted_settings
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
 from tests.conftest import files_of
+from tests.electra import helpers
 from tests.electra.helpers import config, data
 
 CODE, OTHER = "12", "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
-def train(run, origin=None, of=None, code=CODE, until=None, **changes):
+def train(run, origin=None, inputs=None, code=CODE, until=None, **changes):
     settings = config(**SHORT | changes)
-    fingerprint = {"config": of_config(settings)} | (of or {})
-    launch = Launch(origin=origin, code=code, until=until)
-    return pretrain(settings, data(), run, fingerprint, log=lambda *_: None, launch=launch)
+    return helpers.train(run, settings, inputs=inputs, origin=origin, code=code, until=until)
 
 
 def names(folder, pattern="*"):
@@ -38,7 +36,7 @@ def bytes_of(run):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made_runs(tmp_path_factory):
     """Runs of a few steps: `a` as it is, `seed` and `wide` of other settings, `long` half-way
     through more steps.
     """
@@ -50,8 +48,8 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def run(made, tmp_path):
-    shutil.copytree(made / "a", tmp_path / "run")
+def run(made_runs, tmp_path):
+    shutil.copytree(made_runs / "a", tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -87,15 +85,15 @@ def test_a_folder_that_two_runs_would_share_is_refused(tmp_path):
 def test_a_run_continues_under_changed_code_and_records_both_versions(run, capsys):
     shutil.rmtree(run / "step-4")
     done = train(run, code=OTHER)
-    said = capsys.readouterr().err
-    assert said.count("the code has changed at step 2; `--restart` would start over") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.count("the code has changed at step 2; `--restart` would start over") == 1
     assert done.code == [[0, CODE], [2, OTHER]] and names(run.parent) == ["run"]
     assert checkpoint.read_progress(run / "step-4")["code"] == done.code
     assert train(run, code=OTHER).code == done.code and "changed" not in capsys.readouterr().err
 
 
 def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(run, capsys):
-    run_dir.name_run(run, "tiny", {"config": of_config(config(**SHORT))})
+    run_dir.name_run(run, "tiny", {"config": fingerprinted_settings(config(**SHORT))})
     first = bytes_of(run)
     done = train(run, code=OTHER)
     assert run_dir.entry_of(run) == "tiny", (
@@ -181,7 +179,7 @@ def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(
     assert bytes_of(run) == before and not names(tmp_path / "new", "[!.]*")
 
 
-def test_a_run_that_has_begun_is_not_continued_from_another(run, made, tmp_path):
+def test_a_run_that_has_begun_is_not_continued_from_another(run, made_runs, tmp_path):
     train(tmp_path / "new", pretrain__steps=6, until=2)
     with pytest.raises(BadInput, match=r"holds a run of these settings, at step 2; .*--restart"):
         train(tmp_path / "new", run, pretrain__steps=6)
@@ -189,9 +187,9 @@ def test_a_run_that_has_begun_is_not_continued_from_another(run, made, tmp_path)
         train(tmp_path / "newer", tmp_path / "nothing", pretrain__steps=6)
 
 
-def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made, capsys):
+def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made_runs, capsys):
     expected = bytes_of(run)
-    shutil.copytree(made / "seed" / "step-9", run / "step-9")
+    shutil.copytree(made_runs / "seed" / "step-9", run / "step-9")
     train(run)
     assert names(run, "*step-*") == ["foreign-step-9", "step-2", "step-4"]
     assert (
@@ -201,11 +199,11 @@ def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made, capsys):
     assert {name: of for name, of in bytes_of(run).items() if "foreign" not in name} == expected
 
 
-def test_tensors_of_another_shape_fall_back_to_the_older_checkpoint(run, made, capsys):
+def test_tensors_of_another_shape_fall_back_to_the_older_checkpoint(run, made_runs, capsys):
     expected = bytes_of(run)
     folder = run / "step-4"
     for name in ("model", "optimizer"):
-        shutil.copy(made / "wide" / "step-4" / f"{name}.safetensors", folder)
+        shutil.copy(made_runs / "wide" / "step-4" / f"{name}.safetensors", folder)
     write_manifest(folder, step=4)
     train(run)
     assert (run / "bad-step-4").is_dir() and "of shape" in capsys.readouterr().err

@@ -88,11 +88,15 @@ def test_mistake_names_its_key(values, expected) -> None:
         ("base: {model: smoke, ", "base: {", "ablations.a.base.model: is missing"),
         ("base: {model: smoke, ", "model: smoke, base: {", "ablations.a.model: no such setting"),
         ("protocol: {}", "protocol: {sedes: 2}", "a.protocol.sedes: no such setting; did you mean"),
-        ("protocol: {}", "protocol: {common: {pretrain.clip: 0}}", "a.arms.one.pretrain.clip: is"),
         (
             "protocol: {}",
-            "protocol: {finetune: {defaults: {clip: 0}}}",
-            "ablations.a.protocol.finetune.defaults.clip: is 0,",
+            "protocol: {common: {pretrain.max_grad_norm: 0}}",
+            "a.arms.one.pretrain.max_grad_norm: is",
+        ),
+        (
+            "protocol: {}",
+            "protocol: {finetune: {defaults: {max_grad_norm: 0}}}",
+            "ablations.a.protocol.finetune.defaults.max_grad_norm: is 0,",
         ),
         ("protocol: {}", "protocol: {tasks: [cola, cola]}", "should name each entry once"),
         ("protocol: {}", "protocol: {points: [0.5, 1.0]}", "a.protocol.points[1]: is 1.0"),

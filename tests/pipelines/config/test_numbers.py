@@ -28,7 +28,7 @@ NOTHING = {  # settings for which 0 makes sense
     *("seed", "seeds", "workers", "null_threshold"),
 }
 # of official tasks, which no file sets; one of three numbers
-FACTS = {"train_rows", "scale", "fresh_layers"}
+FACTS = {"train_rows", "scale", "new_layers"}
 
 
 def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -65,8 +65,8 @@ def test_squad_has_its_own_section():
         ),
         ({"squad": {"versions": ["3.0"]}}, r"versions\[0\]"),
         (
-            {"defaults": {"fresh_layers": 3}},
-            r"finetune\.defaults\.fresh_layers: is 3, should be 0, 1 or 2",
+            {"defaults": {"new_layers": 3}},
+            r"finetune\.defaults\.new_layers: is 3, should be 0, 1 or 2",
         ),
         (
             {"tasks": {"wnli": {"pooling": "min"}}},
@@ -110,7 +110,7 @@ def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
 def test_published_values_of_params_yaml():
     finetune = load(ROOT / "params.yaml").finetune
     every = {"learning_rate": 1e-4, "layer_decay": 0.8, "warmup": 0.1, "weight_decay": 0.0}
-    every |= {"batch": 32, "length": 128, "loss": "summed", "clip": 1.0}
+    every |= {"batch": 32, "length": 128, "max_grad_norm": 1.0}
     every |= {"bias_correction": False, "layer_decay_exponent": "published"}
     squad = {"length": 512, "stride": 128, "epochs": 2, "beam": 20, "null_threshold": -2.75}
     for task, expected in {
@@ -126,11 +126,11 @@ def test_published_values_of_params_yaml():
 
 def test_a_task_that_starts_from_another_has_its_layers():
     finetune = section(
-        tasks={"rte": {"start": "mnli"}, "mnli": {"fresh_layers": 1}}, run=["rte", "mnli"]
+        tasks={"rte": {"init_from_task": "mnli"}, "mnli": {"new_layers": 1}}, run=["rte", "mnli"]
     )
-    with pytest.raises(BadConfig, match=r"rte\.fresh_layers: is 0, should be 1 as for mnli"):
+    with pytest.raises(BadConfig, match=r"rte\.new_layers: is 0, should be 1 as for mnli"):
         finetune.selected({})
-    assert finetune.selected({"defaults": {"fresh_layers": 1}}) == ("mnli", "rte")
+    assert finetune.selected({"defaults": {"new_layers": 1}}) == ("mnli", "rte")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from electra.nn.config import ModernConfig
+from electra.nn.config import ModernBertConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
 from pipelines.config.params import load, settings_digest
@@ -24,7 +24,7 @@ ENCODER = {"dropout": 0.1, "attention_dropout": 0.1, "init_std": 0.02, "init": "
 ENCODER |= {"positions": 512, "token_types": 2}
 OBJECTIVE = {"name": "electra", "sharing": "embeddings", "training": "joint", "temperature": 1}
 OBJECTIVE |= {"discriminator_weight": 50, "written": (0.85, 0.0)}
-PRETRAIN = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "clip": 1.0}
+PRETRAIN = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
 PRETRAIN |= {"warmup": 10_000, "bias_correction": False, "schedule": "product"}
 
 
@@ -73,7 +73,7 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
             theirs.tokens,
         )
         assert dataclasses.replace(ours.objective, sharing="embeddings") == theirs.objective
-        assert isinstance(ours.encoder, ModernConfig)
+        assert isinstance(ours.encoder, ModernBertConfig)
         longer = dataclasses.replace(ours.electra().pretrain, length=1024)
         assert dataclasses.replace(ours.electra(), pretrain=longer).encoder.positions == 1024
 

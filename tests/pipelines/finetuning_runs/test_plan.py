@@ -80,9 +80,9 @@ def test_squad_trains_answers_and_scores(version, head, task_rows, plan_jobs):
     assert all(text in contexts[key] for key, text in answers.items())
 
 
-def test_fresh_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
-    before = plan_jobs("mnli", fresh_layers=1, keep="all")
-    after = plan_jobs("rte", fresh_layers=1, keep="all", start="mnli", before=before)
+def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
+    before = plan_jobs("mnli", new_layers=1, keep_models="all")
+    after = plan_jobs("rte", new_layers=1, keep_models="all", init_from_task="mnli", before=before)
     for job in (*before, *after):
         encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
@@ -168,7 +168,7 @@ def test_interrupted_job_leaves_nothing(plan_jobs, tmp_path, monkeypatch):
 def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     # no setting that is allowed diverges so soon
     monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: set_rate(optimizer, 1e30))
-    cola, squad = (run(plan_jobs(task, clip=1e9)[0]) for task in ("cola", "squad2"))
+    cola, squad = (run(plan_jobs(task, max_grad_norm=1e9)[0]) for task in ("cola", "squad2"))
     assert cola["failed"] == "the loss or the outputs stopped being finite"
     assert cola["metrics"] == {"accuracy": 50.0, "matthews": 0.0}
     assert squad["failed"] and 0 <= squad["metrics"]["f1"] <= 100

@@ -64,7 +64,9 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
     )
     settings = {event["run"]: event["params"] for event in opened}["mnli"]
     assert settings["scratch.layer_decay"] == "1.0" != settings["pretrained.layer_decay"]
-    assert settings["seeds"] == "[1, 2]" and "keep" not in settings, "as the user has set them"
+    assert settings["seeds"] == "[1, 2]" and "keep_models" not in settings, (
+        "as the user has set them"
+    )
     of_mnli = [event for event in events if event["run"] == "mnli"]
     assert of_mnli[0]["time"] < of_mnli[-1]["time"], "from the start of its first run to its end"
     values = of_mnli[-2]["values"]
@@ -201,7 +203,7 @@ def add_test_sets() -> None:
 def test_test_sets_are_predicted_for_the_leaderboard_by_each_seed_and_by_all_together(small):
     add_test_sets()
     change(
-        ("seeds: [1, 2],", "seeds: [1, 2], test: true, ensemble: true,"),
+        ("seeds: [1, 2],", "seeds: [1, 2], predict_test: true, ensemble: true,"),
         ("run: [cola, mnli, mrpc, stsb]", "run: [cola, mnli, stsb]"),
     )
     mnli = run()["tasks"]["mnli"]
@@ -228,7 +230,7 @@ def test_without_the_diagnostic_set_there_is_no_file_of_it(small):
     (ROWS / "mnli/test_diagnostic.jsonl").unlink()
     write_manifest(ROWS, kind="tasks", name="made_up")
     change(
-        ("seeds: [1, 2],", "seeds: [1], test: true, arms: [pretrained],"),
+        ("seeds: [1, 2],", "seeds: [1], predict_test: true, arms: [pretrained],"),
         ("run: [cola, mnli, mrpc, stsb]", "run: [mnli]"),
     )
     run()
@@ -241,7 +243,7 @@ def test_task_starts_from_the_encoder_of_another(small):
     before = run()["tasks"]
     predictions = OUT / "mrpc/pretrained-seed2.jsonl"
     from_pretraining = predictions.read_bytes()
-    change(("{mrpc: {both_orders: true}}", "{mrpc: {both_orders: true, start: mnli}}"))
+    change(("{mrpc: {both_orders: true}}", "{mrpc: {both_orders: true, init_from_task: mnli}}"))
     after = run()["tasks"]
     assert after["mnli"] == before["mnli"] and after["mrpc"]["scratch"] == before["mrpc"]["scratch"]
     assert predictions.read_bytes() != from_pretraining
@@ -253,7 +255,9 @@ def test_task_starts_from_the_encoder_of_another(small):
     assert start.name == "mnli-pretrained-seed2"
     assert start.folder == Path("runs/finetune") / start.fingerprint[:8]
     change(("run: [mrpc, mnli]", "run: [mrpc]"))
-    with pytest.raises(BadConfig, match=r"tasks\.mrpc\.start: is 'mnli', should be a task that is"):
+    with pytest.raises(
+        BadConfig, match=r"tasks\.mrpc\.init_from_task: is 'mnli', should be a task that is"
+    ):
         load()
 
 
@@ -262,7 +266,7 @@ def test_model_from_elsewhere_learns_a_task_of_the_user(small):
     Path("mood.tsv").write_text("mood\ttext\n" + "".join(rows))
     files = "train: mood.tsv, dev: mood.tsv, test: mood.tsv"
     task = f"{{{files}, a: text, label: mood, labels: [bad, good]}}"
-    recipe = "{defaults: {seeds: [1], test: true, length: 12}, tasks: {mood: {epochs: 2}}}"
+    recipe = "{defaults: {seeds: [1], predict_test: true, length: 12}, tasks: {mood: {epochs: 2}}}"
     finetuning = "{model: elsewhere, tasks: mine, recipe: mood, arms: [pretrained, scratch]}"
     change(
         ("own: {kind: local, glue: here}", f"mine: {{kind: own, tasks: {{mood: {task}}}}}"),

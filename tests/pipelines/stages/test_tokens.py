@@ -124,7 +124,7 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
             "alphabet": len(set("".join(WORDS[:126]))) + 1,
         }
         packing = {"lines": lines} if lines else {}
-        settings = config(tokenizer=tokenizer, lengths=[32], maximum_unknown=1.0, packing=packing)
+        settings = config(tokenizer=tokenizer, lengths=[32], max_unk_rate=1.0, packing=packing)
         tokens.run("x", params_of(settings), Tracker(None))
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost[lines] = sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values())

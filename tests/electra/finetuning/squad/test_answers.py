@@ -69,8 +69,8 @@ def test_n_best_has_the_scores_of_both_ends(reading):
     assert (second["start_logit"], second["end_logit"]) == (-0.5, -2.0)
     assert (third["start_logit"], third["end_logit"]) == (-1.0, -3.0)
     shares = np.exp([-2.0, -2.5, -4.0])
-    found = [span["probability"] for span in answer["n_best"]]
-    assert found == pytest.approx(shares / shares.sum(), rel=1e-5)
+    probabilities = [span["probability"] for span in answer["n_best"]]
+    assert probabilities == pytest.approx(shares / shares.sum(), rel=1e-5)
 
 
 @pytest.mark.parametrize("score", [-np.inf, np.nan])

@@ -1,15 +1,11 @@
 """Windows, their owners and the gold span; bad rows by line, id and value."""
 
-import unicodedata
-
 import numpy as np
 import pytest
 
-from electra.data.tokenizer import SPECIALS, from_pieces
 from electra.errors import BadInput
 from electra.files import write_jsonl
 from electra.finetuning.reading import read_rows
-from electra.finetuning.squad.official import exact_match
 from electra.finetuning.squad.windows import _cuts, encode
 from electra.finetuning.tasks import SQUAD_2, SquadConfig
 
@@ -61,18 +57,18 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
     reading = encode(
         [row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8)
     )
-    found = 0
+    holding = 0
     for number, _window in enumerate(reading.windows):
         start, end = (int(reading.examples.targets[key][number]) for key in ("start", "end"))
         assert reading.examples.length_N[number] <= length
         if start:
-            found += 1
+            holding += 1
             assert text_of(reading, number, start, end) == "old house"
         else:
             held = reading.windows[number]
             # pieces 6 and 7: old, house
             assert end == 0 and not (held.first <= 6 and held.first + held.count > 7)
-    assert found >= 1
+    assert holding >= 1
 
 
 def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
@@ -87,7 +83,11 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
 
 @pytest.mark.parametrize(
     ("context", "answer", "touched"),
-    [(CONTEXT, "leeps in", "sleeps in"), ("The Café: RED cat.", "Café", "Café")],
+    [
+        (CONTEXT, "leeps in", "sleeps in"),
+        ("The Café: RED cat.", "Café", "Café"),
+        ("the zebra", "bra", "bra"),  # pieces of one letter
+    ],
 )
 def test_a_partly_covered_word_piece_counts_as_touched(tokenizer, context, answer, touched):
     """Accents and capitals, which the tokenizer drops, keep their place in the text."""
@@ -138,41 +138,3 @@ def test_the_owner_has_most_context_on_its_poorer_side():
     # 14: 5 to its right in the first, 4 to its left in the second
     assert first.tolist() == [True] * 15 + [False] * 5
     assert second.tolist() == [False] * 5 + [True] * 15
-
-
-ANSWERS = {  # two words of each script; marks are single characters in one of the forms
-    "Latin": ["René Café", "Huế", "Żółw", "straße"],
-    "Greek": ["Αθήνα", "ύδωρ"],
-    "Cyrillic": ["Юрий", "ёлка"],
-    "Hebrew": ["שָׁלוֹם", "ספר"],
-    "Arabic": ["مُحَمَّد", "كتاب"],
-    "Persian": ["می\u200cرود"],
-    "Devanagari": ["केले", "हिन्दी"],
-    "Bengali": ["বাংলা", "ভাষা"],
-    "Tamil": ["தமிழ்", "மொழி"],
-    "Telugu": ["తెలుగు"],
-    "Thai": ["ภาษาไทย", "กำลัง"],
-    "Korean": ["한국어", "서울"],
-    "Japanese": ["がぎぐ", "東京タワー"],
-    "Chinese": ["北京大学"],
-    "Ethiopic": ["አማርኛ"],
-    "emoji": ["👩\u200d🚀", "1\ufe0f\u20e3"],
-}
-
-
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_a_gold_answer_is_cut_with_all_of_its_marks(lowercase):
-    """In every script and both normal forms, so that a perfect model matches it exactly."""
-    answers = [answer for answers in ANSWERS.values() for answer in answers]
-    letters = sorted(
-        set(unicodedata.normalize("NFD", " ".join(answers)).lower() + "".join(answers)) - {" "}
-    )
-    pieces = [*SPECIALS, *letters, *(f"##{letter}" for letter in letters)]
-    tokenizer = from_pieces(list(dict.fromkeys([*pieces, ".", ","])), lowercase=lowercase)
-    for form in ("NFC", "NFD"):
-        for answer in (unicodedata.normalize(form, answer) for answer in answers):
-            context = f"1, {answer}, {answers[0]}."
-            gold = {"text": answer, "start": 3}
-            reading = encode([row(context=context, answers=[gold])], tokenizer, SquadConfig())
-            start, end = (int(reading.examples.targets[key][0]) for key in ("start", "end"))
-            assert exact_match(text_of(reading, 0, start, end), answer), (form, answer)
