@@ -46,7 +46,8 @@ lint: setup
 	lint-imports --no-cache
 	mypy
 
-# 200 faults drawn by SEED take hours on one core; `make mutants MUTANTS=20` tries fewer.
+# The quick tests run once, under coverage, then some tests for each of 200 faults drawn by SEED: an hour or two on one
+# core. `make mutants MUTANTS=20` tries fewer.
 mutants: setup
 	python -m tests.mutants --count $(or $(MUTANTS),200) --seed $(or $(SEED),1)
 

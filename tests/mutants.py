@@ -1,30 +1,45 @@
 """Faults that the tests should see: `python -m tests.mutants --count 200 --seed 1`.
 
 A mutant is one fault in a copy of the project: a changed operator, constant or condition, swapped
-arguments, or a dropped statement. The tests of the mirror path, then of its folder, then all quick
-ones run until one fails, golden digests last. A survivor lacks a test, or its code can go.
+arguments, or a dropped statement. The quick tests run once, under coverage. Then each mutant meets
+the tests that ran its line, the nearest first, then the rest of its mirror file (coverage does not
+see into processes), golden digests last. A survivor lacks a test, or its code can go.
 """
 
 import argparse
 import ast
+import math
 import os
+import queue
 import random
+import re
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from xml.etree import ElementTree
+
+from coverage import CoverageData
 
 from benchmarks.harness import ROOT, provenance, write_record
 
 GOLDEN = "tests/test_golden.py"
-SECONDS = 1_800  # of all quick tests; an endless loop counts as seen
+NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror file
+PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow and not lock"]
+COVERAGE = (
+    "--cov=electra --cov=pipelines --cov-context=test --cov-report= --junitxml=tests.xml".split()
+)
 OPERATORS = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
     ast.Pow: "*", ast.And: "or", ast.Or: "and", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=",
     ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not", ast.IsNot: "is",
     ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
+Mutant = tuple[Path, range, bytes]  # a file, the lines of the statement, and its text with a fault
+Runs = dict[Path, dict[int, set[str]]]  # the tests that run each line of each file
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
@@ -32,21 +47,17 @@ def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     for node in ast.walk(tree):
         match node:
             case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
-                yield node, f"({join(operator, left, right)})"
+                yield node, join(operator, left, right)
             case ast.BoolOp(operator, values):
-                yield node, f"({join(operator, *values)})"
+                yield node, join(operator, *values)
             case ast.Compare(left, [operator], [right]):
-                yield node, f"({join(operator, left, right)})"
+                yield node, join(operator, left, right)
             case ast.UnaryOp(ast.USub() | ast.Not(), operand):
                 yield node, f"({ast.unparse(operand)})"
-            case ast.Constant(bool() as value):
-                yield node, repr(not value)
-            case ast.Constant(int() | float() as value):
-                yield node, repr(value + 1)
-            case ast.Call(function, [first, second]):
-                arguments = [second, first, *(ast.unparse(each) for each in node.keywords)]
-                texts = [each if isinstance(each, str) else ast.unparse(each) for each in arguments]
-                yield node, f"{ast.unparse(function)}({', '.join(texts)})"
+            case ast.Constant(bool() | int() | float() as value):
+                yield node, repr(not value if isinstance(value, bool) else value + 1)
+            case ast.Call(function, [first, second], keywords):
+                yield node, ast.unparse(ast.Call(function, [second, first], keywords))
             case ast.If(test) | ast.IfExp(test) | ast.While(test):
                 yield test, "False"
                 yield test, "True"
@@ -56,63 +67,127 @@ def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
 
 def join(operator: ast.AST, *values: ast.expr) -> str:
     """Return an expression with the operator that is used instead of another."""
-    return f" {OPERATORS[type(operator)]} ".join(f"({ast.unparse(value)})" for value in values)
+    return "(" + f" {OPERATORS[type(operator)]} ".join(f"({ast.unparse(v)})" for v in values) + ")"
 
 
-def draw(chance: random.Random, paths: list[Path]) -> tuple[Path, str, str]:
-    """Return a file, a description of a fault in it, and the text with the fault."""
+def draw(chance: random.Random) -> tuple[str, Mutant] | None:
+    """Return a fault in a file that is drawn by its size, or None if the code means the same."""
+    paths = sorted(path for top in ("electra", "pipelines") for path in (ROOT / top).rglob("*.py"))
     (path,) = chance.choices(paths, [path.stat().st_size for path in paths])
     lines = path.read_bytes().splitlines(keepends=True)
-    node, new = chance.choice(list(faults(ast.parse(path.read_bytes()))))
-    start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
-    end = sum(map(len, lines[: (node.end_lineno or 0) - 1])) + (node.end_col_offset or 0)
-    text = b"".join(lines)
-    old = " ".join(text[start:end].decode().split())
-    what = f"{path.relative_to(ROOT)}:{node.lineno}: {old} -> {new}"
-    return path.relative_to(ROOT), what, (text[:start] + new.encode() + text[end:]).decode()
+    tree = ast.parse(b"".join(lines))
+    node, new = chance.choice([*faults(tree), (tree.body[0], "")])
+    last = node.end_lineno or node.lineno
+    before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
+    after = lines[last - 1][node.end_col_offset :] + b"".join(lines[last:])
+    text = before + new.encode() + after
+    old = b"".join(lines)[len(before) : -len(after) or None]
+    try:  # before Python 3.12 the parts of an f-string have wrong places
+        is_there = ast.unparse(ast.parse(old)) == ast.unparse(node)
+        if not new or not is_there or ast.dump(ast.parse(text)) == ast.dump(tree):
+            return None
+    except SyntaxError:
+        return None
+    statements = [part.lineno for part in ast.walk(tree) if isinstance(part, ast.stmt)]
+    first = max(number for number in statements if number <= node.lineno)
+    name = path.relative_to(ROOT)
+    what = f"{name}:{node.lineno}: {ast.unparse(node)} -> {new}"
+    return what, (name, range(first, last + 1), text)
 
 
-def killer(folder: Path, name: Path) -> str:
-    """Return the tests that see the fault in a file of a copy of the project, or "nothing"."""
-    mirror = Path("tests") / name.parent / f"test_{name.stem}.py"
-    near = [str(path) for path in (mirror, mirror.parent) if (ROOT / path).exists()]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not lock"]
-    for words in (*([path] for path in near), ["tests", "--ignore", GOLDEN], [GOLDEN]):
-        try:
-            done = subprocess.run(
-                [*command, *words], cwd=folder, env={**os.environ, "CI": "true"},
-                capture_output=True, timeout=SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return words[0]
-        if done.returncode not in {0, 5}:  # 5: no test was selected
-            return words[0]
-    return "nothing"
+def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:
+    """Run all quick tests and return the seconds of those that pass, and what each runs."""
+    command = [*PYTEST, *COVERAGE, f"--numprocesses={workers}", "--dist=loadfile"]
+    subprocess.run(command, cwd=folder, check=False)
+    seconds: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(folder / "tests.xml").iter("testcase"):
+        file = case.attrib["classname"].replace(".", "/") + ".py"
+        failed = {part.tag for part in case} & {"failure", "error"}
+        test = f"{file}::{case.attrib['name'].partition('[')[0]}"
+        seconds[test] += math.inf if failed else float(case.attrib["time"])
+    passing = {test: time for test, time in seconds.items() if time < math.inf}
+    data = CoverageData(str(folder / ".coverage"))
+    data.read()
+    runs: Runs = defaultdict(dict)
+    for path in data.measured_files():
+        for line, contexts in data.contexts_by_lineno(path).items():
+            tests = {re.split(r"[|[]", context)[0] for context in contexts}
+            runs[Path(path).relative_to(folder)][line] = tests & passing.keys()
+    return passing, runs
+
+
+def choose(mutant: Mutant, seconds: dict[str, float], runs: Runs) -> list[str]:
+    """Return the tests that may see a mutant, those first that lie nearest to its mirror file."""
+    name, lines, _ = mutant
+    mirror = f"tests/{name.parent}/test_{name.stem.strip('_')}.py"
+
+    def rank(test: str) -> tuple[int, str, float]:
+        file = test.partition("::")[0]
+        return -len(os.path.commonpath([file, mirror])), file, seconds[test]
+
+    ran = set[str]().union(*(runs[name].get(line, ()) for line in lines))
+    ran = ran or set[str]().union(*runs[name].values())  # of a line that runs at import
+    golden = {test for test in ran if test.startswith(GOLDEN)}
+    nearest = sorted(ran - golden, key=rank)[:NEAREST]
+    mirrored = {test for test in seconds if test.startswith(mirror)}
+    return [*nearest, *sorted(mirrored.difference(nearest), key=rank), *sorted(golden)]
+
+
+def killer(folder: Path, mutant: Mutant, tests: list[str], seconds: float) -> str:
+    """Return the first of the tests that sees a mutant in a copy of the project, or "nothing"."""
+    name, _, text = mutant
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(text)
+    command = [*PYTEST, "--exitfirst", "--tb=no", f"--timeout={60 + 10 * seconds}", *tests]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    (folder / name).write_bytes(whole)
+    if not done.returncode or not tests:
+        return "nothing"
+    failed = re.search(r"^(?:FAILED|ERROR) ([^ [\n]+)", done.stdout, re.MULTILINE)
+    return failed[1] if failed else "no test starts"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/mutants.json")
     options = parser.parse_args()
-    origin = provenance("pytest")
+    origin = provenance("pytest", "coverage")
+    os.environ["CI"] = "true"  # hypothesis draws the same each time
     chance = random.Random(options.seed)
-    paths = sorted(path for top in ("electra", "pipelines") for path in (ROOT / top).rglob("*.py"))
-    killed_by: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "project"
-        subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, folder], check=True)
-        for _ in range(options.count):
-            name, what, text = draw(chance, [path for path in paths if path.stat().st_size])
-            whole = (folder / name).read_bytes()
-            (folder / name).write_text(text, encoding="utf-8")
-            killed_by[what] = killer(folder, name)
-            (folder / name).write_bytes(whole)
-            print(f"{killed_by[what]:40} {what}", flush=True)
-            by = list(killed_by.values())
-            counts = {"tried": len(by), "survive": by.count("nothing"), "golden": by.count(GOLDEN)}
-            record = {**counts, "seed": options.seed, "killed_by": killed_by}
+    mutants: dict[str, Mutant] = {}
+    while len(mutants) < options.count:
+        mutants.update(filter(None, [draw(chance)]))
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.workers) as pool:
+        folders = queue.SimpleQueue[Path]()
+        for number in range(options.workers):
+            folder = Path(temporary) / str(number)
+            subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, folder], check=True)
+            folders.put(folder)
+        seconds, runs = measure(folder, options.workers)
+
+        def attack(mutant: Mutant) -> str:
+            tests = choose(mutant, seconds, runs)
+            folder = folders.get()
+            test = killer(folder, mutant, tests, max((seconds[test] for test in tests), default=0))
+            folders.put(folder)
+            return test
+
+        killed_by: dict[str, str] = {}
+        for what, test in zip(mutants, pool.map(attack, mutants.values()), strict=True):
+            killed_by[what] = test
+            print(f"{test:60} {what}", flush=True)
+            survivors = [what for what, test in killed_by.items() if test == "nothing"]
+            golden = sum(test.startswith(GOLDEN) for test in killed_by.values())
+            counts = {"tried": len(killed_by), "survive": len(survivors), "golden": golden}
+            record = {
+                "seed": options.seed,
+                **counts,
+                "survivors": survivors,
+                "killed_by": killed_by,
+            }
             write_record(options.output, record, origin)
 
 

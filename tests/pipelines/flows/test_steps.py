@@ -1,5 +1,6 @@
 """What hangs below the flow's run in MLflow, and what a dead MLflow costs."""
 
+import contextlib
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from electra.errors import Refused
 from pipelines import tracking
 from pipelines.flows import steps
 from pipelines.versioning import dvc_runner, workspace
@@ -109,3 +111,19 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatc
         steps.tags(workspace.Request("smoke", "", {}))["prefect.url"]
         == "http://***@host:4200/runs/1"
     )
+
+
+def test_a_run_whose_process_died_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*_: Any) -> None:
+        raise LookupError("it begins")
+
+    log = logging.getLogger("a run")
+    monkeypatch.setattr(steps, "get_run_logger", lambda: log)
+    monkeypatch.setattr(workspace, "opened", opened)
+    monkeypatch.setattr(steps.server, "stopped_when_unwanted", contextlib.nullcontext)
+    monkeypatch.setattr(steps.server, "end_if_unreachable", lambda: None)
+    request = workspace.Request("tiny", "", {})
+    for count, error, words in ((5, LookupError, "it begins"), (6, Refused, "has died 5 times")):
+        monkeypatch.setattr(steps, "flow_run", SimpleNamespace(run_count=count))
+        with pytest.raises(error, match=words), steps.opened_run("pretrain", request, None, 1):
+            pass

@@ -143,3 +143,13 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
     )
     assert data.eval_results[0].dataset_type == hub and "sample world" not in written
     assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written
+
+
+def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
+    text = HubCorpus(kind="hub", dataset="org/text", revision="1")
+    corpus = CorpusConfig(sources=(text,), cleaning=CleaningConfig(language="de"))
+    cards.write("glue", "small", replace(params, corpora={"c": corpus}))
+    written = COLA.read_text(encoding="utf-8")
+    data = ModelCard(written).data
+    assert data.license is None and data.language == ["de"]
+    assert "it knows no real text" in written

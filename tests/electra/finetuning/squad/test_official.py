@@ -80,6 +80,8 @@ def test_threshold_search_by_hand():
     assert best_threshold(rows, raw, null, spans) == (50.0, -4.0)
     figures = evaluate(rows, spans, null, "2.0", null_threshold=-1.5)
     assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
+    at_threshold = evaluate(rows, spans, null, "2.0", null_threshold=-1.0)
+    assert at_threshold["exact"] == 50.0  # late, whose null score is the threshold, is answered
     assert evaluate(rows, spans, null, "2.0", null_threshold=-3)["exact"] == 50.0  # right and none
     assert (
         figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5) and figures["NoAns_exact"] == 0
