@@ -1,13 +1,11 @@
 """Faults that the tests should see: `python -m tests.mutants --count 200 --seed 1`.
 
-A mutant is one fault in a copy of the project: a changed operator, constant or condition, swapped
-arguments, or a dropped statement. The quick tests run once, under coverage. Then each mutant meets
+A mutant is one fault in a copy of the project (tests/mutation.py). The quick tests run once, under coverage. Then each mutant meets
 the tests that ran its line, the nearest first, then the rest of its mirror file (coverage does not
 see into processes), golden digests last. A survivor lacks a test, or its code can go.
 """
 
 import argparse
-import ast
 import math
 import os
 import queue
@@ -17,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
@@ -25,6 +22,7 @@ from xml.etree import ElementTree
 from coverage import CoverageData
 
 from benchmarks.harness import ROOT, provenance, write_record
+from tests.mutation import Mutant, draw
 
 GOLDEN = "tests/test_golden.py"
 NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror file
@@ -32,67 +30,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow and not lock"]
 COVERAGE = (
     "--cov=electra --cov=pipelines --cov-context=test --cov-report= --junitxml=tests.xml".split()
 )
-OPERATORS = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
-    ast.Pow: "*", ast.And: "or", ast.Or: "and", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=",
-    ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not", ast.IsNot: "is",
-    ast.In: "not in", ast.NotIn: "in",
-}  # fmt: skip
-Mutant = tuple[Path, range, bytes]  # a file, the lines of the statement, and its text with a fault
 Runs = dict[Path, dict[int, set[str]]]  # the tests that run each line of each file
-
-
-def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Yield every part of a module that can be replaced, with what replaces it."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:
-                yield node, join(operator, left, right)
-            case ast.BoolOp(operator, values):
-                yield node, join(operator, *values)
-            case ast.Compare(left, [operator], [right]):
-                yield node, join(operator, left, right)
-            case ast.UnaryOp(ast.USub() | ast.Not(), operand):
-                yield node, f"({ast.unparse(operand)})"
-            case ast.Constant(bool() | int() | float() as value):
-                yield node, repr(not value if isinstance(value, bool) else value + 1)
-            case ast.Call(function, [first, second], keywords):
-                yield node, ast.unparse(ast.Call(function, [second, first], keywords))
-            case ast.If(test) | ast.IfExp(test) | ast.While(test):
-                yield test, "False"
-                yield test, "True"
-            case ast.Raise() | ast.AugAssign() | ast.Expr(ast.Call()):
-                yield node, "pass"
-
-
-def join(operator: ast.AST, *values: ast.expr) -> str:
-    """Return an expression with the operator that is used instead of another."""
-    return "(" + f" {OPERATORS[type(operator)]} ".join(f"({ast.unparse(v)})" for v in values) + ")"
-
-
-def draw(chance: random.Random) -> tuple[str, Mutant] | None:
-    """Return a fault in a file that is drawn by its size, or None if the code means the same."""
-    paths = sorted(path for top in ("electra", "pipelines") for path in (ROOT / top).rglob("*.py"))
-    (path,) = chance.choices(paths, [path.stat().st_size for path in paths])
-    lines = path.read_bytes().splitlines(keepends=True)
-    tree = ast.parse(b"".join(lines))
-    node, new = chance.choice([*faults(tree), (tree.body[0], "")])
-    last = node.end_lineno or node.lineno
-    before = b"".join(lines[: node.lineno - 1]) + lines[node.lineno - 1][: node.col_offset]
-    after = lines[last - 1][node.end_col_offset :] + b"".join(lines[last:])
-    text = before + new.encode() + after
-    old = b"".join(lines)[len(before) : -len(after) or None]
-    try:  # before Python 3.12 the parts of an f-string have wrong places
-        is_there = ast.unparse(ast.parse(old)) == ast.unparse(node)
-        if not new or not is_there or ast.dump(ast.parse(text)) == ast.dump(tree):
-            return None
-    except SyntaxError:
-        return None
-    statements = [part.lineno for part in ast.walk(tree) if isinstance(part, ast.stmt)]
-    first = max(number for number in statements if number <= node.lineno)
-    name = path.relative_to(ROOT)
-    what = f"{name}:{node.lineno}: {ast.unparse(node)} -> {new}"
-    return what, (name, range(first, last + 1), text)
 
 
 def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:

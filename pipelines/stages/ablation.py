@@ -123,7 +123,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
         results[name_of_arm] = summarize_arm(ablation, seeds, outcomes)
         settings = plain(params.arm(name, name_of_arm))
         track(tracker, seeds, outcomes, results[name_of_arm], settings)
-    good = [outcome for outcome in outcomes.values() if not isinstance(outcome, str)]
+    # the same of every arm
+    train_rows = [result["train_rows"] for result in outcomes.values() if isinstance(result, dict)]
     record = {
         "title": ablation.title,
         "model": base.model,
@@ -134,7 +135,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "name": name,
         "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
-        "train_rows": good[0]["train_rows"] if good else {},
+        "train_rows": train_rows[0] if train_rows else {},
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
@@ -192,8 +193,8 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
     def scaled(value: int) -> int:
         return max(1, round(value * share))
 
-    whole = sum(phase.weight for phase in old.phases)
-    phases = [replace(phase, steps=None, share=phase.weight / whole) for phase in old.phases]
+    total = sum(phase.weight for phase in old.phases)
+    phases = [replace(phase, steps=None, share=phase.weight / total) for phase in old.phases]
     pretrain = replace(
         old,
         steps=steps,
@@ -245,36 +246,18 @@ def run_arms(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
     """Pre-train and fine-tune every arm, those with the same settings once, one seed after the
     other.
     """
-    units = {arm.key: arm for arm in sorted(arms, key=lambda arm: arm.seed)}
-    unique = list(units.values())
+    by_key = {arm.key: arm for arm in sorted(arms, key=lambda arm: arm.seed)}
+    unique = list(by_key.values())
     outcomes: Outcomes = {}
-    file = Path("runs") / f"ablation-{name}" / "progress.json"
-
-    def note_progress() -> None:
-        """Write what is done so far, for whoever watches (the Prefect flow makes a table of it)."""
-        rows = []
-        for arm in arms:
-            outcome = outcomes.get(arm.key)
-            row: Result = {"status": "waiting or running", "score": None}
-            if isinstance(outcome, str):
-                row["status"] = f"failed: {outcome}"
-            elif outcome is not None:
-                row = {"status": "done", "score": average(outcome["scores"])}
-            label = params.ablations[name].label(arm.name)
-            rows.append({"arm": label, "seed": arm.seed, **row})
-        write_json(file, rows)
-
     scoring = plan_scoring(name, params)
     work = [(arm, scoring, params) for arm in unique]
     # one arm for each GPU, or one for each core
     workers = torch.cuda.device_count() if torch.cuda.is_available() else worker_count()
     with ProgressBar(f"ablation {name}", len(unique), "arms") as progress:
         progress.update(0)
-        note_progress()
         preload = ("pipelines.finetuning_runs.plan",)
         for index, outcome in run_units(run_arm_safely, work, workers, preload=preload):
             outcomes[unique[index].key] = outcome
-            note_progress()
             score = "failed"
             if not isinstance(outcome, str):
                 score = f"{average(outcome['scores']) or 0:.1f}"
@@ -321,12 +304,13 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
                     code=digest_of(FINETUNING),
                 )
                 (job,) = plan.jobs()
-                (done,) = run_all([job], 1)
-                score = done["metrics"][job.task.metrics[0]]
+                (result,) = run_all([job], 1)
+                score = result["metrics"][job.task.metrics[0]]
                 scores.setdefault(f"{point:g}", {})[task] = score
-                train_rows[task] = done["train_rows"]
-                if done["failed"] and point == END:  # before that it need not have learnt anything
-                    faults.append(f"{task}, seed {arm.seed}: {done['failed']}")
+                train_rows[task] = result["train_rows"]
+                # before the end it need not have learnt anything
+                if result["failed"] and point == END:
+                    faults.append(f"{task}, seed {arm.seed}: {result['failed']}")
     return {**record, "scores": scores, "faults": faults, "train_rows": train_rows}
 
 
@@ -415,45 +399,48 @@ def average(scores: dict[str, dict[str, float]], point: float = END) -> float | 
     return statistics.fmean(by_task.values()) if by_task else None
 
 
+def finished_seeds(arms: Sequence[Arm], outcomes: Outcomes) -> dict[int, Result]:
+    """Return the results of the seeds that did not fail."""
+    results: dict[int, Result] = {}
+    for arm in arms:
+        outcome = outcomes[arm.key]
+        if not isinstance(outcome, str):
+            results[arm.seed] = outcome
+    return results
+
+
 def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
     """Return the record of one arm over its seeds. Seeds that failed are named and left out."""
     name = arms[0].name
-    failed = []
-    seeds = []
-    good: list[Result] = []
-    for arm in arms:
-        outcome = outcomes[arm.key]
-        if isinstance(outcome, str):
-            failed.append(f"seed {arm.seed}: {outcome}")
-        else:
-            seeds.append(arm.seed)
-            good.append(outcome)
-    for outcome in good:
-        failed += outcome["faults"]
+    by_seed = finished_seeds(arms, outcomes)
+    failed = [f"seed {arm.seed}: {outcomes[arm.key]}" for arm in arms if arm.seed not in by_seed]
+    for result in by_seed.values():
+        failed += result["faults"]
     record: Result = {
         "label": ablation.label(name),
         "settings": ablation.settings[name],
         "failed": failed,
         "values": list(ablation.values(name)),
     }
-    if not good:
+    if not by_seed:
         return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
-    first = good[0]
+    first, *_ = by_seed.values()
     points = []
     for point in (*ablation.protocol.points, END):
-        means = [average(outcome["scores"], point) for outcome in good]
+        means = [average(result["scores"], point) for result in by_seed.values()]
         step = first["points"][f"{point:g}"]
         scores = [mean for mean in means if mean is not None]
         flops = step * first["flops"] / first["steps"]
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     glue = {
-        task: [outcome["scores"]["1"][task] for outcome in good] for task in ablation.protocol.tasks
+        task: [result["scores"]["1"][task] for result in by_seed.values()]
+        for task in ablation.protocol.tasks
     }
     return {
         **record,
         **{key: first[key] for key in ("steps", "flops", "inference_flops", "parameters")},
         "status": "ok",
-        "seeds": seeds,
+        "seeds": list(by_seed),
         "pretrain": first["history"][-1],
         "curve": first["history"],
         "glue": glue,
@@ -472,23 +459,19 @@ def spread(scores: list[float]) -> Result | None:
 
 
 def track(
-    tracker: Any, arms: Sequence[Arm], outcomes: Outcomes, result: Result, settings: dict[str, Any]
+    tracker: Any, arms: Sequence[Arm], outcomes: Outcomes, record: Result, settings: dict[str, Any]
 ) -> None:
     """Record an arm as one child run: all of its settings, the curves of its seeds, its scores."""
-    good: dict[int, Result] = {}
-    for arm in arms:
-        outcome = outcomes[arm.key]
-        if not isinstance(outcome, str):
-            good[arm.seed] = outcome
-    started = min((outcome["started"] for outcome in good.values()), default=None)
-    ended = max((outcome["ended"] for outcome in good.values()), default=None)
+    by_seed = finished_seeds(arms, outcomes)
+    started = min((result["started"] for result in by_seed.values()), default=None)
+    ended = max((result["ended"] for result in by_seed.values()), default=None)
     name = arms[0].name
     with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
-        for seed, outcome in good.items():
-            for record in outcome["history"]:
-                values = {key: value for key, value in record.items() if key != "step"}
-                curve = {f"valid/{key}/seed{seed}": value for key, value in values.items()}
-                child.metrics(record["step"], curve)
-        if good:
-            child.summary(arm_numbers(result))
-        child.tags({"status": result["status"]})
+        for seed, result in by_seed.items():
+            for point in result["history"]:
+                curve = {f"valid/{key}/seed{seed}": value for key, value in point.items()}
+                del curve[f"valid/step/seed{seed}"]
+                child.metrics(point["step"], curve)
+        if by_seed:
+            child.summary(arm_numbers(record))
+        child.tags({"status": record["status"]})

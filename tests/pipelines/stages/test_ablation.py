@@ -1,13 +1,14 @@
 """The ablation stage on a model of a few hundred weights: budgets, seeds, shared arms, failures,
-going on, points.
+resumption, points.
 """
 
 import contextlib
-import dataclasses
 import errno
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,44 +72,64 @@ def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Para
     """Those rows in a fresh folder without any arm, one process."""
     monkeypatch.chdir(tmp_path)
     Path("build").mkdir()
-    for made in (built / "build").iterdir():
-        Path("build", made.name).symlink_to(made)
+    for folder in (built / "build").iterdir():
+        Path("build", folder.name).symlink_to(folder)
     Path("params.yaml").write_text((built / "params.yaml").read_text())
     return load()
 
 
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The titles of the arms that are really trained."""
-    titles: list[str] = []
+def before_training(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], object]) -> None:
+    """Call `action` with the title of each arm before it is trained."""
     train = ModelRows.train
 
-    def counted(self, config, run, *, log, launch):
-        titles.append(launch.title)
+    def act_and_train(self, config, run, *, log, launch):
+        action(launch.title)
         return train(self, config, run, log=log, launch=launch)
 
-    monkeypatch.setattr(ModelRows, "train", counted)
-    yield titles
+    monkeypatch.setattr(ModelRows, "train", act_and_train)
 
 
-SCORING = ablation.Scoring({}, Path(), ())
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The titles of the arms that are trained."""
+    titles: list[str] = []
+    before_training(monkeypatch, titles.append)
+    return titles
 
 
-def run(name: str, params: Params) -> dict:
+def run(name: str, params: Params) -> dict[str, Any]:
     ablation.run(name, params, tracking.Tracker(None))
-    return read_json(Path(f"build/ablation/{name}/results.json"))
+    record: dict[str, Any] = read_json(Path(f"build/ablation/{name}/results.json"))
+    return record
 
 
-def by_name(planned: list[ablation.Arm]) -> dict[str, ablation.Arm]:
-    return {arm.title: arm for arm in planned}
+def results(name: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
-def test_arms_spend_equal_operations(params: Params) -> None:
-    planned = by_name(ablation.plan_arms("objectives", params, 100))
-    electra, mlm = (planned[f"{name}-seed1"].config for name in ("electra", "mlm"))
+def plan(name: str, params: Params, vocab_size: int = 100) -> dict[str, ablation.Arm]:
+    return {arm.title: arm for arm in ablation.plan_arms(name, params, vocab_size)}
+
+
+def test_budget_equal_flops(params: Params) -> None:
+    arms = plan("objectives", params)
+    electra, mlm = (arms[f"{name}-seed1"].config for name in ("electra", "mlm"))
     cost = step_flops(electra, 100) / step_flops(mlm, 100)
     assert electra.pretrain.steps == 4 and mlm.pretrain.steps == round(4 * cost) > 4
     assert mlm.pretrain.warmup == round(2 * mlm.pretrain.steps / 4)
+
+
+@pytest.mark.parametrize(
+    ("budget", "changed", "steps"),
+    [("equal_steps", {"objective.name": "mlm"}, 4), ("own", {"pretrain.steps": 5}, 5)],
+)
+def test_budget_of_steps(params: Params, budget: str, changed: dict[str, Any], steps: int) -> None:
+    config = params.ablations["weights"]
+    protocol = replace(config.protocol, budget=budget)
+    arms = {"published": {}, "ten": changed}
+    params.ablations["weights"] = replace(config, protocol=protocol, arms=arms)
+    planned = plan("weights", params).values()
+    assert [arm.config.pretrain.steps for arm in planned] == [4, steps]
 
 
 def test_checkpoints_of_all_points_are_kept(params: Params) -> None:
@@ -117,36 +138,20 @@ def test_checkpoints_of_all_points_are_kept(params: Params) -> None:
     assert (pretrain.save_every, pretrain.keep_checkpoints) == (25, 5)
 
 
-def test_a_run_of_phases_keeps_their_shares_at_any_budget(params: Params) -> None:
+def test_phases_keep_their_shares_at_any_budget(params: Params) -> None:
     config = params.models["smoke"].electra()
     phases = (PhaseConfig(length=8, steps=60), PhaseConfig(length=16, steps=20, batch=4))
-    settings = {"phases": phases, "steps": 80, "warmup": 12}
-    whole = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **settings))
-    for steps in (20, Flops(flops=20 * step_flops(whole, 100))):
-        cut = ablation.with_steps(whole, steps, 100)
-        phases = [(phase.length, phase.first, phase.last) for phase in phases_of(cut.pretrain, 20)]
-        assert phases == [(8, 0, 15), (16, 15, 20)]
-        assert (cut.pretrain.steps, cut.pretrain.warmup) == (20, 3)
-        assert training_flops(cut, 100) == pytest.approx(training_flops(whole, 100) / 4, rel=1e-12)
+    pretrain = replace(config.pretrain, phases=phases, steps=80, warmup=12)
+    long = replace(config, pretrain=pretrain)
+    for steps in (20, Flops(flops=20 * step_flops(long, 100))):
+        short = ablation.with_steps(long, steps, 100)
+        spans = [(phase.length, phase.first, phase.last) for phase in phases_of(short.pretrain, 20)]
+        assert spans == [(8, 0, 15), (16, 15, 20)]
+        assert (short.pretrain.steps, short.pretrain.warmup) == (20, 3)
+        assert training_flops(short, 100) == pytest.approx(training_flops(long, 100) / 4, rel=1e-12)
 
 
-def test_equal_steps_and_own_steps(params: Params) -> None:
-    config = params.ablations["weights"]
-    for budget, changed, expected in (
-        ("equal_steps", {"objective.name": "mlm"}, 4),
-        ("own", {"pretrain.steps": 5}, 5),
-    ):
-        protocol = dataclasses.replace(config.protocol, budget=budget)
-        arms = {"published": {}, "ten": changed}
-        other = dataclasses.replace(config, protocol=protocol, arms=arms)
-        params.ablations["weights"] = other
-        planned = ablation.plan_arms("weights", params, 100)
-        assert [arm.config.pretrain.steps for arm in planned] == [4, expected]
-
-
-def test_an_experiment_runs_is_read_back_and_shares_its_arms(
-    params: Params, trained: list[str]
-) -> None:
+def test_ablation_runs_once_and_shares_its_arms(params: Params, trained: list[str]) -> None:
     record = run("objectives", params)
     assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
     electra = record["arms"]["electra"]
@@ -156,119 +161,95 @@ def test_an_experiment_runs_is_read_back_and_shares_its_arms(
     assert electra["points"][0]["flops"] == pytest.approx(electra["flops"] / 2)
     assert record["train_rows"] == {"cola": 16}
     assert electra["curve"][-1]["step"] == 4
-    first = left("objectives")
+    first = results("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
     vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-    folder = ablation.arm_folder(
-        by_name(ablation.plan_arms("objectives", params, vocab_size))["electra-seed1"], params
-    )
-    early, end = (
-        read_json(folder / f"point-{point}" / "MANIFEST.json")["files"]["model.safetensors"]
-        for point in ("0.5", "1")
-    )
-    assert early["sha256"] != end["sha256"]
+    arm = plan("objectives", params, vocab_size)["electra-seed1"]
+    folder = ablation.arm_folder(arm, params)
+    weights = [folder / f"point-{point}" / "model.safetensors" for point in ("0.5", "1")]
+    assert weights[0].read_bytes() != weights[1].read_bytes()
     names = sorted(path.name for path in folder.glob("[!.]*"))
     assert names == ["arm.json", "point-0.5", "point-1", "run.json", "tasks"]
 
     trained.clear()
     assert run("objectives", params) and trained == []
-    assert left("objectives") == first
+    assert results("objectives") == first
     run("weights", params)  # `published` is `electra` by another name
     assert trained == ["ten-seed1"]
-    told = read_json(Path("runs/ablation-weights/progress.json"))
-    assert [(row["arm"], row["status"]) for row in told] == [("published", "done"), ("ten", "done")]
-
-
-def left(name: str) -> list[bytes]:
-    """The bytes of an ablation's results."""
-    return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
 @pytest.mark.parametrize(
     "error", [CorruptFile("a file: is damaged"), OSError(errno.EIO, "Input/output error")]
 )
-def test_what_is_not_an_arms_own_fault_is_no_result(
-    params: Params, monkeypatch: pytest.MonkeyPatch, error
+def test_failure_outside_an_arm_ends_the_stage(
+    params: Params, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def broken(self, config, run, *, log, launch):
+    def fail(title: str) -> None:
         raise error
 
-    monkeypatch.setattr(ModelRows, "train", broken)
+    before_training(monkeypatch, fail)
     with pytest.raises(type(error)):
         run("weights", params)
     assert not Path("build/ablation/weights/results.json").exists()
 
 
-def test_a_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = ModelRows.train
-
-    def broken(self, config, run, *, log, launch):
-        if launch.title == "mlm-seed2":
+def test_failed_arm_stops_no_other(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(title: str) -> None:
+        if title == "mlm-seed2":
             raise NonFinite("step 3: loss nan")
-        if launch.title.startswith("electra"):
+        if title.startswith("electra"):
             raise RuntimeError("no room in the machine")
-        return train(self, config, run, log=log, launch=launch)
 
-    monkeypatch.setattr(ModelRows, "train", broken)
-    told = run("objectives", params)["arms"]
-    assert told["electra"]["status"] == "failed: RuntimeError: no room in the machine"
-    assert told["mlm"]["status"] == "ok"
-    assert told["mlm"]["seeds"] == [1]
-    assert any(fault.startswith("seed 2: step 3: loss nan") for fault in told["mlm"]["failed"])
+    before_training(monkeypatch, fail)
+    arms = run("objectives", params)["arms"]
+    assert arms["electra"]["status"] == "failed: RuntimeError: no room in the machine"
+    assert (arms["mlm"]["status"], arms["mlm"]["seeds"]) == ("ok", [1])
+    assert any(fault.startswith("seed 2: step 3: loss nan") for fault in arms["mlm"]["failed"])
 
 
-def test_what_a_stopped_experiment_has_done_is_kept(params, trained, monkeypatch):
-    counted = ModelRows.train
+def test_stopped_ablation_resumes(
+    params: Params, trained: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(title: str) -> None:
+        if title == "electra-seed2":
+            raise Stopped(f"{title}: stopped by signal 15")
 
-    def stopped(self, config, run, *, log, launch):
-        if launch.title == "electra-seed2":
-            raise Stopped(f"{launch.title}: stopped by signal 15")
-        return counted(self, config, run, log=log, launch=launch)
-
-    monkeypatch.setattr(ModelRows, "train", stopped)
-    with pytest.raises(Stopped):
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        before_training(patch, stop)
         run("objectives", params)
     assert not Path("build/ablation/objectives/results.json").exists()
     assert trained == ["electra-seed1", "mlm-seed1"]
-    monkeypatch.setattr(ModelRows, "train", counted)
     run("objectives", params)
     assert trained == ["electra-seed1", "mlm-seed1", "electra-seed2", "mlm-seed2"]
 
 
-def test_what_other_code_has_finished_or_is_damaged_is_not_taken(
-    params: Params, tmp_path: Path
-) -> None:
-    (arm, *_) = ablation.plan_arms("weights", params, 100)
-    for point in ("0.5", "1"):
-        write_json(tmp_path / f"point-{point}" / "config.json", {})
-        write_manifest(
-            tmp_path / f"point-{point}", kind="network", model=arm.key, part=f"point-{point}"
-        )
+def test_arm_of_other_code_or_damaged_is_not_read(params: Params, tmp_path: Path) -> None:
+    arm = plan("weights", params)["published-seed1"]
+    for part in ("point-0.5", "point-1"):
+        write_json(tmp_path / part / "config.json", {})
+        write_manifest(tmp_path / part, kind="network", model=arm.key, part=part)
     record = {"code": [[0, "1a2b"], [2, digest_of(PRETRAINING)]], "steps": 10}
-    write_sealed(noted := tmp_path / "arm.json", record)
+    file = tmp_path / "arm.json"
+    write_sealed(file, record)
     assert ablation.read_finished(arm, tmp_path) == record
-    whole = noted.read_text()
-    noted.write_text(whole.replace("10", "11"))
+    good = file.read_text()
+    file.write_text(good.replace("10", "11"))
     assert ablation.read_finished(arm, tmp_path) is None
-    write_sealed(noted, {**record, "code": record["code"][:1]})
+    write_sealed(file, {**record, "code": record["code"][:1]})
     assert ablation.read_finished(arm, tmp_path) is None
-    noted.write_text(whole)
+    file.write_text(good)
     write_json(tmp_path / "point-0.5" / "config.json", {"damaged": True})
     assert ablation.read_finished(arm, tmp_path) is None
 
 
-def test_two_experiments_do_not_train_one_arm_at_once(
+def test_two_ablations_do_not_train_one_arm_at_once(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (arm, *_) = ablation.plan_arms("weights", params, 100)
+    arm = plan("weights", params)["published-seed1"]
     entered = threading.Event()
-
-    def train(*_: object) -> dict[str, str]:
-        entered.set()
-        return {}
-
-    monkeypatch.setattr(ablation, "train", train)
-    waiting = threading.Thread(target=ablation.run_arm, args=(arm, SCORING, params), daemon=True)
+    monkeypatch.setattr(ablation, "train", lambda *_: entered.set() or {})
+    scoring = ablation.Scoring({}, Path(), ())
+    waiting = threading.Thread(target=ablation.run_arm, args=(arm, scoring, params), daemon=True)
     with lock_folder(ablation.arm_folder(arm, params)):
         waiting.start()
         assert not entered.wait(0.5)
