@@ -140,7 +140,7 @@ def _model(reader: Reader, name: str, params: Any) -> ModelResults:
         name=name,
         data=_label(source, params, subset=any(row.subset for row in tasks)),
         sample=params.tasks[source].kind == "sample",
-        own=params.tasks[source].kind == "own",
+        own=params.tasks[source].kind == "custom",
         model=model,
         corpus=params.tokens[config.tokens].corpus if config else "",
         tasks_source=source,

@@ -135,13 +135,16 @@ class ModelCard:
             use = "trying the method; it knows no real text"
         facts = {"Intended use": use, **self.facts}
         facts |= {"Licence of the data": terms, "Made by": f"`{command}`"}
+        heads: dict[str, None] = {}
+        for *_, beside in self.scores:
+            heads |= dict.fromkeys(beside)
         return (
             environment()
             .get_template("card.md")
             .render(
                 card=self,
                 facts=facts,
-                heads=dict.fromkeys(head for *_, beside in self.scores for head in beside),
+                heads=heads,
                 points=_points,
                 architecture=architecture,
                 example=json.dumps(self.example[0] if self.example else "a text"),
@@ -208,17 +211,14 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
     if kind == "discriminator":
         task = "token-classification"
         if "disc_auc" in results:
-            rate, majority = results["replaced_rate"], results["disc_majority"]
+            rate = results["replaced_rate"]
+            majority = results["disc_majority"]
+            accuracy = results["disc_accuracy"]
             scores = [
                 ("roc_auc", "AUC of replaced tokens", results["disc_auc"], 0.5),
                 ("precision", "precision on replaced tokens", results["disc_precision"], rate),
                 ("recall", "recall of replaced tokens", results["disc_recall"], None),
-                (
-                    "accuracy",
-                    "accuracy, chance: all original",
-                    results["disc_accuracy"],
-                    majority,
-                ),
+                ("accuracy", "accuracy, chance: all original", accuracy, majority),
             ]
     elif kind != "encoder":
         task = "fill-mask"
@@ -228,12 +228,16 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
     counts = " and ".join(
         f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows
     )
-    label, steps = results["label"], results["steps"]
+    label = results["label"]
+    steps = results["steps"]
     begins = (
         "another pre-training, gone on with"
         if config.pretrain.init_from
         else "none, from random weights"
     )
+    example: Sequence[str] = ()
+    if any(source.kind == "sample" for source in corpus.sources):
+        example = _held_out(MODELS / name, 2 if kind == "encoder" else 1)
     return ModelCard(
         title=f"ELECTRA {name}: {kind} ({label})",
         facts={
@@ -256,9 +260,7 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         task=task,
         data={"name": f"{label}, held-out text", "type": config.tokens, "split": "validation"},
         weakness=results.get("weakness", ""),
-        example=_held_out(MODELS / name, 2 if kind == "encoder" else 1)
-        if any(source.kind == "sample" for source in corpus.sources)
-        else (),
+        example=example,
     )
 
 
@@ -312,9 +314,13 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     failed = [
         f"; failed: {fault}" for fault in facts[arm]["failed"] if fault.startswith(f"seed {seed}:")
     ]
-    tagging = (
+    solves = "text-classification"
+    if squad:
+        solves = "question-answering"
+    elif (
         facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
-    )
+    ):
+        solves = "token-classification"
     origin = "pre-trained here" if base else "published weights"
     return ModelCard(
         title=f"ELECTRA {name}, fine-tuned: {called}",
@@ -332,7 +338,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
         sources=[*sources, rows],
         languages=languages,
         scores=compare_scores(facts, arm, int(seed)),
-        task="question-answering" if squad else f"{'token' if tagging else 'text'}-classification",
+        task=solves,
         data={
             "name": called,
             "type": getattr(rows, "dataset", config.tasks),

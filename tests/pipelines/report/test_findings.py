@@ -75,7 +75,7 @@ def test_published_weights_are_compared_before_and_after_further_pre_training(wr
 def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablations(tmp_path):
     shipped = made_up.shipped()
     own = CustomTask(train="a", dev="b", labels=("no", "yes"))
-    tasks = {**shipped.tasks, "mine": CustomTasks(kind="own", tasks={"mine": own})}
+    tasks = {**shipped.tasks, "mine": CustomTasks(kind="custom", tasks={"mine": own})}
     finetuning = replace(shipped.finetunings["tiny"], tasks="mine", recipe="paper")
     finetunings = {**shipped.finetunings, "mine": finetuning}
     params = replace(shipped, tasks=tasks, finetunings=finetunings)
