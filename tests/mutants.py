@@ -1,8 +1,9 @@
 """Faults that the tests should see: `python -m tests.mutants --count 200 --seed 1`.
 
-A mutant is one fault in a copy of the project (tests/mutation.py). The quick tests run once, under coverage. Then each mutant meets
-the tests that ran its line, the nearest first, then the rest of its mirror file (coverage does not
-see into processes), golden digests last. A survivor lacks a test, or its code can go.
+A mutant is one fault in a copy of the project (tests/mutation.py). The quick tests run once, under
+coverage. Then each mutant meets the tests that ran its line, the nearest first, then the rest of
+its mirror file (coverage does not see into processes), golden digests last. A survivor lacks a
+test, or its code can go.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import queue
 import random
 import re
 import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +22,10 @@ from xml.etree import ElementTree
 from coverage import CoverageData
 
 from benchmarks.harness import ROOT, provenance, write_record
-from tests.mutation import Mutant, draw
+from tests.mutation import PYTEST, Mutant, draw, killer
 
 GOLDEN = "tests/test_golden.py"
 NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror file
-PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow and not lock"]
 COVERAGE = (
     "--cov=electra --cov=pipelines --cov-context=test --cov-report= --junitxml=tests.xml".split()
 )
@@ -71,20 +70,6 @@ def choose(mutant: Mutant, seconds: dict[str, float], runs: Runs) -> list[str]:
     return [*nearest, *sorted(mirrored.difference(nearest), key=rank), *sorted(golden)]
 
 
-def killer(folder: Path, mutant: Mutant, tests: list[str], seconds: float) -> str:
-    """Return the first of the tests that sees a mutant in a copy of the project, or "nothing"."""
-    name, _, text = mutant
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(text)
-    command = [*PYTEST, "--exitfirst", "--tb=no", f"--timeout={60 + 10 * seconds}", *tests]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    (folder / name).write_bytes(whole)
-    if not done.returncode or not tests:
-        return "nothing"
-    failed = re.search(r"^(?:FAILED|ERROR) ([^ [\n]+)", done.stdout, re.MULTILINE)
-    return failed[1] if failed else "no test starts"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
@@ -107,9 +92,8 @@ def main() -> None:
         seconds, runs = measure(folder, options.workers)
 
         def attack(mutant: Mutant) -> str:
-            tests = choose(mutant, seconds, runs)
             folder = folders.get()
-            test = killer(folder, mutant, tests, max((seconds[test] for test in tests), default=0))
+            test = killer(folder, mutant, choose(mutant, seconds, runs))
             folders.put(folder)
             return test
 
@@ -117,13 +101,11 @@ def main() -> None:
         for what, test in zip(mutants, pool.map(attack, mutants.values()), strict=True):
             killed_by[what] = test
             print(f"{test:60} {what}", flush=True)
-            survivors = [what for what, test in killed_by.items() if test == "nothing"]
-            golden = sum(test.startswith(GOLDEN) for test in killed_by.values())
-            counts = {"tried": len(killed_by), "survive": len(survivors), "golden": golden}
+            tests = list(killed_by.values())
             record = {
-                "seed": options.seed,
-                **counts,
-                "survivors": survivors,
+                "tried": len(tests),
+                "survivors": [what for what, test in killed_by.items() if test == "nothing"],
+                "golden": sum(test.startswith(GOLDEN) for test in tests),
                 "killed_by": killed_by,
             }
             write_record(options.output, record, origin)

@@ -1,14 +1,18 @@
-"""Draw a fault of a file of the project: a changed operator, constant or condition, swapped
-arguments, or a dropped statement.
+"""Draw a fault of a file of the project (a changed operator, constant or condition, swapped
+arguments, or a dropped statement), and find a test that sees it.
 """
 
 import ast
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT
 
+PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow and not lock"]
 OPERATORS = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
     ast.Pow: "*", ast.And: "or", ast.Or: "and", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=",
@@ -69,3 +73,17 @@ def draw(chance: random.Random) -> tuple[str, Mutant] | None:
     name = path.relative_to(ROOT)
     what = f"{name}:{node.lineno}: {ast.unparse(node)} -> {new}"
     return what, (name, range(first, last + 1), text)
+
+
+def killer(folder: Path, mutant: Mutant, tests: list[str]) -> str:
+    """Return the first of the tests that sees a mutant in a copy of the project, or "nothing"."""
+    name, _, text = mutant
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(text)
+    command = [*PYTEST, "--exitfirst", "--tb=no", "--timeout=300", *tests]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    (folder / name).write_bytes(whole)
+    if not done.returncode or not tests:
+        return "nothing"
+    failed = re.search(r"^(?:FAILED|ERROR) ([^ [\n]+)", done.stdout, re.MULTILINE)
+    return failed[1] if failed else "no test starts"
