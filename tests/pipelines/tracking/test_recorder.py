@@ -180,6 +180,13 @@ def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path,
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
 
 
+def test_points_after_a_batch_that_the_store_refuses_arrive(store, tmp_path, capsys):
+    refused = metric(1, **{"x" * 300: 1.0})
+    assert send(tmp_path / "log", opening(), refused, tags({"a": "b"}), metric(2, loss=1.0), CLOSE)
+    assert runs(store)["pretrain@tiny"].data.metrics == {"loss": 1.0}
+    assert capsys.readouterr().err.count("warning: tracking: left out") == 1
+
+
 def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path: Path) -> None:
     """As after an uploader was killed before it saved how far it got."""
     folder = tmp_path / "log"
