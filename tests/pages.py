@@ -127,6 +127,7 @@ def small_settings() -> dict[str, Any]:
     values["ablations"] = {
         name: {**shipped["ablations"][name], "base": base} for name in ("table5", "generator_size")
     }
+    values["protocols"] = {**shipped["protocols"], "tiny": {"tasks": ["cola"], "seeds": 1}}
     values["run"] = {"models": ["tiny"], "ablations": []}
     return values
 

@@ -206,6 +206,7 @@ def try_command(reader: Reader, command: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)
 def test_every_command_of_the_pages_works_as_it_stands(tmp_path: Path, network: list[str]) -> None:
     reader = Reader(clone(tmp_path / "electra"), network)
     done = set[str]()
