@@ -66,9 +66,9 @@ def first_scores(name: str, params: Params) -> list[str]:
         params,
     )
     machine = cost.this_machine()
-    took = cost.span(flops * len(settings.seeds), machine, small.hidden)
+    time = cost.span(flops * len(settings.seeds), machine, small.hidden)
     runs = f"{len(settings.seeds)} fine-tunings of electra-small (docs/published.md)"
-    lines.append(f"{runs}: {took} on {machine.name}, estimated")
+    lines.append(f"{runs}: {time} on {machine.name}, estimated")
     return lines
 
 
@@ -97,8 +97,8 @@ def interval(metric: str, predicted: Numbers, label: Numbers) -> tuple[float, fl
     if metric == "accuracy":
         from scipy.stats import binomtest
 
-        found = binomtest(int((predicted == label).sum()), len(label)).proportion_ci()
-        return 100 * float(found.low), 100 * float(found.high)
+        share = binomtest(int((predicted == label).sum()), len(label)).proportion_ci()
+        return 100 * float(share.low), 100 * float(share.high)
     draw = np.random.default_rng(0)
     scores = []
     for _ in range(RESAMPLES):

@@ -54,10 +54,16 @@ def card(
     output: Annotated[Path | None, typer.Option(help="a file instead of standard output")] = None,
 ) -> None:
     """Write a model's card for a hub, with the commit, date and minutes of its run here."""
+    from electra.errors import BadInput
     from electra.files import write_user_file
+    from electra.storage.manifest import CARD
     from pipelines.stages.cards import with_run
 
-    text = with_run(folder / "README.md")
+    if not all((folder / name).is_file() for name in (CARD, "config.json")):
+        raise BadInput(
+            f"{folder}: holds no model with a card; name the folder of a model in build/"
+        )
+    text = with_run(folder / CARD)
     if output:
         write_user_file(output, text)
     else:

@@ -104,14 +104,14 @@ class ModelResults:
 
     @property
     def main(self) -> Measured | None:
-        """What the page begins with: the mean of the tasks, else the only task, else SQuAD."""
+        """The score that the page begins with: the mean, else the only task, else SQuAD."""
         if self.average is None and len(self.tasks) == 1:
             return self.tasks[0]
         return self.average or next(iter(self.squad), None)
 
     @property
     def continued(self) -> bool:
-        """Whether its pre-training went on from published weights."""
+        """Whether pre-training started from published weights."""
         return self.config is not None and self.config.pretrain.init_from is not None
 
     @property

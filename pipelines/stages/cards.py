@@ -177,7 +177,7 @@ def with_run(path: Path) -> str:
     it is where runs/timings.json does not know them.
     """
     text = path.read_text(encoding="utf-8")
-    top, folder, name, *_ = Path(os.path.relpath(path)).parts
+    top, folder, name = (*Path(os.path.relpath(path)).parts, "", "")[:3]
     stage = {"models": "pretrain"}.get(folder, folder)
     run = read_notes(TIMINGS).get(f"{stage}-{name}")
     if run is None or top != "build":
@@ -307,7 +307,6 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
         corpus = params.corpora[params.tokens[base.tokens].corpus]
         sources = list(corpus.sources)
         languages = corpus.cleaning.language
-    origin = "pre-trained here" if base else "published weights"
     long = f"texts beyond {recipe.length} tokens are cut"
     if squad:
         long = f"contexts are read in windows of {recipe.length} tokens"

@@ -156,11 +156,11 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
     results file, and the cards of its models.
     """
-    from pipelines.stages.cards import with_run  # here, since importing torch takes seconds
-
     path = STAGES[stage].results(name)
     if stage not in WITH_SCORES or not path.is_file():
         return
+    from pipelines.stages.cards import with_run  # torch, which these stages alone have imported
+
     values = read_json(path)
     tracker.summary(stage_numbers(stage, values))
     numbers = dict(leaves(headline(stage, values), "/"))

@@ -18,7 +18,7 @@ from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PORTRAIT, PRAI
 from pipelines.sources.sample_world.world import Being, Fact, World, sentence, stream
 
 ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
-FIRST_HALF = 16  # of these at most before all is told again
+FIRST_HALF = 16  # words at most, before the second half repeats the facts
 SHORT = [*PORTRAIT, *3 * ["mood"]]  # what is told in few words
 CALLED = ("trade", "kind")  # what a being may be called by
 VERDICTS = (

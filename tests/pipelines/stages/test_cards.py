@@ -87,6 +87,16 @@ def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFi
     assert cards.with_run(COLA) == COLA.read_text(encoding="utf-8")
 
 
+def test_a_folder_without_a_model_has_no_card(
+    tmp_path: Path, params: Params, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "README.md").write_text("a project's")
+    for folder in (tmp_path, tmp_path / "absent", Path("build")):
+        assert main(["card", str(folder)]) == 65
+        assert "holds no model with a card" in capsys.readouterr().err
+    assert cards.with_run(tmp_path / "README.md") == "a project's", "of a folder elsewhere"
+
+
 def test_the_same_results_have_the_same_card(params: Params) -> None:
     first = COLA.read_bytes()
     cards.write("glue", "small", params)

@@ -19,7 +19,14 @@ from pipelines.stages.summarize import (
     summarize_ablation,
     summarize_model,
 )
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run
+
+WITHOUT_TORCH = """
+import sys
+from pipelines.stages.summarize import record_results
+record_results(sys.argv[1], "mine", None)
+assert "torch" not in sys.modules
+"""
 
 PRETRAIN = {"mlm_accuracy": 0.5, "disc_auc": 0.9, "disc_recall": None, "flops": 1e12, "loss": 3.0}
 GLUE = {
@@ -162,3 +169,10 @@ def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:
     leave("glue", spoilt)
     with pytest.raises(CorruptFile, match="is malformed"):
         summarize("smoke", load())
+
+
+@pytest.mark.parametrize("stage", ["corpus", "tokens", "report"])
+def test_a_stage_without_scores_does_not_import_torch(tmp_path: Path, stage: str) -> None:
+    (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
+    (tmp_path / "electra").symlink_to(ROOT / "electra")
+    run(tmp_path, "-c", WITHOUT_TORCH, stage)
