@@ -58,7 +58,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(
         words = [str(tmp_path / name), str(int(deterministic)), training, str(kill_at)]
         done = subprocess.run(
             [sys.executable, __file__, *words],
-            env=environment(ROOT),
+            env=os.environ | environment(ROOT),  # where CUDA is, and which device
             capture_output=True,
             text=True,
         )

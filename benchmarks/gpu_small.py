@@ -1,0 +1,96 @@
+"""Pre-train `small` for a few minutes of a GPU on local text, then fine-tune it:
+
+    python benchmarks/gpu_small.py --steps 20000    # build/models/gpu_small, the record
+    python benchmarks/gpu_small.py --finetune       # adds dev scores; a CPU will do
+
+The rows are those of `local_wiki` in benchmarks/real_text.yaml, which are built if they are missing.
+The rate is the median over logged intervals; seconds are wall time, with compilation, evaluations
+and checkpoints.
+"""
+
+import dataclasses
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from benchmarks.harness import arguments, local_params, provenance, run_stages, write_record
+from electra.files import read_json
+from pipelines.config.params import Params
+from pipelines.stages import BUILD, STAGES
+from pipelines.tracking import Tracker
+
+MODEL = "gpu_small"
+
+
+class Points(Tracker):
+    """Keeps the numbers of each logged step."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.points: list[dict[str, Any]] = []
+
+    def metrics(self, step: int | None, values: Mapping[str, Any]) -> None:
+        self.points.append({"step": step, **values})
+
+
+def pretrain(params: Params, steps: int) -> dict[str, Any]:
+    """Pre-train for `steps`, and return what the record says of it."""
+    model = params.models[MODEL]
+    if not (BUILD / "tokens" / model.tokens).is_dir():
+        run_stages(params, corpus=params.tokens[model.tokens].corpus, tokens=model.tokens)
+    model = dataclasses.replace(model, pretrain=dataclasses.replace(model.pretrain, steps=steps))
+    params = dataclasses.replace(params, models={**params.models, MODEL: model})
+    log = Points()
+    started = time.perf_counter()
+    STAGES["pretrain"].run(MODEL, params, log)
+    seconds = time.perf_counter() - started
+    rates = [
+        point["train/tokens_per_second"]
+        for point in log.points
+        if "train/tokens_per_second" in point
+    ]
+    return {
+        "gpu": torch.cuda.get_device_name(),
+        "steps": steps,
+        "seconds": round(seconds, 1),
+        "tokens per second": round(statistics.median(rates)),
+        "peak bytes": torch.cuda.max_memory_allocated(),
+        "curve": [point for point in log.points if "valid/loss" in point],
+        "results": read_json(STAGES["pretrain"].results(MODEL)),
+    }
+
+
+def finetune(params: Params) -> dict[str, Any]:
+    """Fine-tune on each task, and return the scores on dev and the seconds."""
+    started = time.perf_counter()
+    run_stages(params, glue=MODEL)
+    seconds = round(time.perf_counter() - started, 1)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    tasks = read_json(STAGES["glue"].results(MODEL))["tasks"]
+    return {"device": device, "seconds": seconds, "tasks": tasks}
+
+
+def main() -> None:
+    parser = arguments(__doc__, "gpu-small.json")
+    parser.add_argument("--steps", type=int, help="steps of pre-training")
+    parser.add_argument("--finetune", action="store_true", help="fine-tune the model of the record")
+    options = parser.parse_args()
+    params = local_params()
+    origin = provenance("torch")
+    if options.steps:
+        write_record(options.output, pretrain(params, options.steps), origin)
+    if options.finetune:
+        record = read_json(options.output)
+        scores = {"finetuning": {**origin, **finetune(params)}}
+        write_record(options.output, scores, record)
+
+
+if __name__ == "__main__":
+    main()
