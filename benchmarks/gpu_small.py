@@ -3,7 +3,7 @@
     python benchmarks/gpu_small.py --steps 20000    # build/models/gpu_small, the record
     python benchmarks/gpu_small.py --finetune       # adds dev scores; a CPU will do
 
-The rows are those of `local_wiki` in benchmarks/real_text.yaml, which are built if they are missing.
+The rows are `local_wiki` of benchmarks/real_text.yaml, which are built if they are missing.
 The rate is the median over logged intervals; seconds are wall time, with compilation, evaluations
 and checkpoints.
 """
