@@ -53,7 +53,7 @@ STAGES = {"objective__sharing": "none", "generator__width": 1.0}
 def test_a_killed_run_ends_as_an_undisturbed_one(
     deterministic: bool, training: str, tmp_path: Path
 ) -> None:
-    runs = [("whole", 0, 0), ("killed", 11, -signal.SIGKILL), ("killed", 0, 0)]
+    runs = [("whole", -1, 0), ("killed", 11, -signal.SIGKILL), ("killed", -1, 0)]
     for name, kill_at, code in runs:
         words = [str(tmp_path / name), str(int(deterministic)), training, str(kill_at)]
         done = subprocess.run(
@@ -73,7 +73,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(
 
 
 def main(folder: str, deterministic: str, training: str, kill_at: str) -> None:
-    """Train on the GPU; the process kills itself after the step `kill_at`."""
+    """Train on the GPU; the process kills itself after the step `kill_at`, if any."""
 
     def log(step: int, numbers: dict[str, float]) -> None:
         if step == int(kill_at):
