@@ -295,22 +295,44 @@ def without_cola() -> str:
     return f"{', '.join(cells[:-1])} and {cells[-1]}"
 
 
+def gpu_speed() -> str:
+    """Return the table of a pre-training step on a GPU: rates, ratios, memory, a whole run."""
+    lines = [
+        "| model, rows of a step | tokens per second | transformers takes | with logits at masked "
+        "positions only | memory, ours and transformers' | a whole pre-training |",
+        "|---|---|---|---|---|---|",
+    ]
+    models = record("pretrain-step-h200")["models"]
+    for name in ("small", "base", "modern-base"):
+        arms = models[name]["arms"]
+        ours = arms["ours-bf16"]
+        settings = models[name]["settings"]["pretrain"]
+        seconds = settings["steps"] * settings["batch"] * settings["length"]
+        seconds /= ours["tokens per second"]
+        cells = [f"{name}, {models[name]['rows']}", f"{ours['tokens per second']:,.0f}"]
+        for arm in ("peer", "expert"):
+            ratio = models[name]["ratios"].get(f"{arm}-bf16 / ours-bf16")
+            cells.append(f"{ratio['wall']['median']:.1f} times as long" if ratio else "")
+        memory = [f"{ours['peak bytes'] / 1e9:.1f}"]
+        if "peer-bf16" in arms:
+            memory.append(f"{arms['peer-bf16']['peak bytes'] / 1e9:.1f}")
+        days = seconds / 86_400
+        span = f"{days:.1f} days" if days > 1 else f"{24 * days:.1f} hours"
+        cells += [f"{' and '.join(memory)} GB", span]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
 def gpu_hour() -> str:
-    """Return the share of ELECTRA-Small's pre-training that an H100 does in an hour, with the
-    paper's scores for similar shares.
+    """Return the share of ELECTRA-Small's pre-training that a GPU does in an hour, with the paper's
+    scores for similar shares.
     """
-    small = params().models["small"]
-    config = small.electra()
-    flops = training_flops(config, vocabulary(small), "matmul")
-    card = cost_of.CARDS["h100"]
-    most, least = (
-        3600 * card.flops * share / flops
-        for share in cost_of.utilisation(card, config.encoder.hidden)
-    )
+    small = record("pretrain-step-h200")["models"]["small"]
+    steps = 3600 / small["arms"]["ours-bf16"]["seconds"]["median"]
     scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
     near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    share = f"{100 * least:.0f} to {100 * most:.0f} % of `small`'s pre-training"
-    return f"{share}, and the paper reports {' and '.join(near)}"
+    share = f"{100 * steps / small['settings']['pretrain']['steps']:.0f} % of `small`'s"
+    return f"{share} pre-training, and the paper reports {' and '.join(near)}"
 
 
 def blimp() -> str:
@@ -468,6 +490,7 @@ WRITERS = {
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
     "GPU hour": gpu_hour,
+    "GPU speed": gpu_speed,
     "BLiMP": blimp,
     "claims": claims,
     "main claim": main_claim,
