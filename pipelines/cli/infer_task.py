@@ -61,6 +61,7 @@ class Column:
         if isinstance(value, str):
             self.texts += 1
             self.characters += len(value)
+            value = value.strip()
         number = as_number(value)
         if number is not None:
             self.largest = max(self.largest, abs(number))
@@ -97,6 +98,8 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
     if column.empty or column.values.keys() - labels_of(column).keys():
         notes.append("rows with the label null, '' or '-' are skipped: they have none")
+    if "-1" in map(str, kind.get("labels", ())):
+        notes.append("-1 is a class here; remove its rows if it means that a row has no label")
     unread = [name for name in columns if name not in chosen.values()]
     if unread:
         notes.append(f"not read: {', '.join(unread)}; --a, --b and --label choose other columns")

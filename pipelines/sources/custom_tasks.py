@@ -131,6 +131,8 @@ def make_row(
             return Rejected(where, f"no text in {column!r}", shown(text))
     if isinstance(label, list | dict):
         return Rejected(where, f"several labels, {shown(label)}: a row has one class")
+    if isinstance(label, str):
+        label = label.strip()  # also of a no-break space, as spreadsheets leave
     label, fault = read_label(label, task.labels)
     if labelled and fault:
         return Rejected(where, fault)

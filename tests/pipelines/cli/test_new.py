@@ -359,6 +359,9 @@ def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) 
         ([{"text": "a", "label": ("good", "bad", "-", None)[n % 4]} for n in range(8)],
          {"labels": ("bad", "good")}),
         ([{"text": "a", "label": "+-"[n % 2]} for n in range(8)], {"labels": ("+", "-")}),
+        ([{"text": "a", "label": ("b", "a", "a\xa0")[n % 3]} for n in range(8)],
+         {"labels": ("a", "b")}),
+        ([{"text": "a", "label": n % 3 - 1} for n in range(8)], {"labels": ("-1", "0", "1")}),
     ],
 )  # fmt: skip
 def test_new_infers_a_task_from_its_rows(
@@ -369,6 +372,7 @@ def test_new_infers_a_task_from_its_rows(
     task = load().tasks["t"].tasks["t"]
     assert {key: getattr(task, key) for key in settings} == settings
     assert ("not read: idx" in report) == ("idx" in records[0])
+    assert ("-1 is a class here" in report) == ("-1" in settings.get("labels", ()))
     assert ("are skipped" in report) == (None in {record.get("label", "") for record in records})
 
 

@@ -117,6 +117,7 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path:
     ([0, 1], [1, "0", 0.0, 1.0], ["1", "0", "0", "1"]),
     (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
     (["-", "+"], ["-"], ["-"]),
+    (["a", "b"], ["a ", "\xa0b"], ["a", "b"]),
     ([-1, 1], [-1], ["-1"]),
 ])  # fmt: skip
 def test_classes_may_be_numbers_booleans_and_signs(
