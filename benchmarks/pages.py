@@ -335,6 +335,17 @@ def gpu_hour() -> str:
     return f"{share} pre-training, and the paper reports {' and '.join(near)}"
 
 
+def gpu_small() -> str:
+    """Return what the short pre-training of `small` on a GPU gave."""
+    run = record("gpu-small")
+    auc = {point["step"]: point["valid/disc_auc"] for point in run["curve"]}
+    return (
+        f"{run['steps']:,} steps of `small` took {run['seconds']:.0f} seconds, with compilation, "
+        f"evaluations and saving: {run['tokens per second'] / 1e6:.1f} million tokens per second. "
+        f"Held-out AUC: {auc[5000]:.2f} after 5,000 steps, {auc[run['steps']]:.2f} at the end"
+    )
+
+
 def blimp() -> str:
     """Return the mean over BLiMP's paradigms of the discriminator and the generator."""
     models = record("blimp")["models"]
@@ -490,6 +501,7 @@ WRITERS = {
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
     "GPU hour": gpu_hour,
+    "GPU small": gpu_small,
     "GPU speed": gpu_speed,
     "BLiMP": blimp,
     "claims": claims,
