@@ -281,7 +281,7 @@ def add_task(
     """Add a task and its fine-tuning, by the rows of the first file and the model's width."""
     if len(files) not in {2, 3}:
         raise BadConfig(
-            f"--task: names {len(files)} files; give two or three: train, dev and perhaps test"
+            f"--task: takes two or three files (train, dev and perhaps test); got {len(files)}"
         )
     task, rows, task_notes = infer_task(files[0], columns)
     notes += task_notes

@@ -29,5 +29,5 @@ def run(name: str, params: Any, tracker: "Tracker") -> None:
     headlines = [f"{model.name}: {findings.headline(model)}" for model in inputs.models]
     if headlines:
         tracker.tags({NOTE: "\n".join(headlines)})
-    missing = f" ({len(inputs.missing)} things missing)" if inputs.missing else ""
+    missing = " (it lists what failed or is missing)" if inputs.missing else ""
     print("\n".join([*headlines, f"report: {out / 'index.html'}{missing}"]))
