@@ -121,7 +121,7 @@ def explain(command: str, error: BaseException) -> UserError | None:
     if isinstance(error, UserError):
         return error
     if isinstance(error, typer.TyperException):
-        return BadConfig(" ".join(error.format_message().split()))
+        return BadConfig(" ".join(error.format_message().replace("Value error, ", "").split()))
     if isinstance(error, Interrupted):
         return Stopped(f"{command}: {error}")
     if isinstance(error, OSError | MemoryError):

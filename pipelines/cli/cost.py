@@ -98,7 +98,8 @@ def span(flops: float, card: Card, hidden: int) -> str:
     if first == last:
         return last
     number, unit = first.split()
-    return f"{number if last.endswith(unit) else first} to {last}"
+    same = unit.rstrip("s") == last.split()[1].rstrip("s")
+    return f"{number if same else first} to {last}"
 
 
 @functools.cache

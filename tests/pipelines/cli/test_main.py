@@ -101,6 +101,7 @@ def test_a_bare_call_is_help(run_command: Command) -> None:
         (["train", "smoke"], "No such command 'train'. Did you mean 'pretrain'?"),
         (["pretrain"], "Missing argument 'name'"),
         (["pretrain", "smoke", "--nproc-per-node", "0"], "greater than or equal to 1"),
+        (["flow", "train", "smoke"], "Invalid value for 'flow': 'train' is not one of"),
         (["play", "--port", "70000"], "less than or equal to 65535"),
     ],
 )
