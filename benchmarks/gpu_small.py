@@ -1,7 +1,6 @@
-"""Pre-train `small` for a few minutes of a GPU on local text, then fine-tune it:
+"""Pre-train `small` for a few minutes of a GPU on local text:
 
-    python benchmarks/gpu_small.py --steps 20000    # build/models/gpu_small, the record
-    python benchmarks/gpu_small.py --finetune       # adds dev scores; a CPU will do
+    python benchmarks/gpu_small.py --steps 20000    # build/models/gpu_small
 
 The rows are `local_wiki` of benchmarks/real_text.yaml, which are built if they are missing.
 The rate is the median over logged intervals; seconds are wall time, with compilation, evaluations
@@ -67,29 +66,12 @@ def pretrain(params: Params, steps: int) -> dict[str, Any]:
     }
 
 
-def finetune(params: Params) -> dict[str, Any]:
-    """Fine-tune on each task, and return the scores on dev and the seconds."""
-    started = time.perf_counter()
-    run_stages(params, glue=MODEL)
-    seconds = round(time.perf_counter() - started, 1)
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
-    tasks = read_json(STAGES["glue"].results(MODEL))["tasks"]
-    return {"device": device, "seconds": seconds, "tasks": tasks}
-
-
 def main() -> None:
     parser = arguments(__doc__, "gpu-small.json")
-    parser.add_argument("--steps", type=int, help="steps of pre-training")
-    parser.add_argument("--finetune", action="store_true", help="fine-tune the model of the record")
+    parser.add_argument("--steps", type=int, required=True, help="steps of pre-training")
     options = parser.parse_args()
-    params = local_params()
     origin = provenance("torch")
-    if options.steps:
-        write_record(options.output, pretrain(params, options.steps), origin)
-    if options.finetune:
-        record = read_json(options.output)
-        scores = {"finetuning": {**origin, **finetune(params)}}
-        write_record(options.output, scores, record)
+    write_record(options.output, pretrain(local_params(), options.steps), origin)
 
 
 if __name__ == "__main__":
