@@ -104,14 +104,14 @@ class ModelResults:
 
     @property
     def main(self) -> Measured | None:
-        """The score that the page begins with: the mean, else the only task, else SQuAD."""
+        """Return the score that opens the page: the mean, else the only task, else SQuAD."""
         if self.average is None and len(self.tasks) == 1:
             return self.tasks[0]
         return self.average or next(iter(self.squad), None)
 
     @property
     def continued(self) -> bool:
-        """Whether pre-training started from published weights."""
+        """Return whether pre-training continued from published weights."""
         return self.config is not None and self.config.pretrain.init_from is not None
 
     @property

@@ -132,7 +132,7 @@ def make_row(
     if isinstance(label, list | dict):
         return Rejected(where, f"several labels, {shown(label)}: a row has one class")
     if isinstance(label, str):
-        label = label.strip()  # also of a no-break space, as spreadsheets leave
+        label = label.strip()  # spreadsheets leave no-break spaces
     label, fault = read_label(label, task.labels)
     if labelled and fault:
         return Rejected(where, fault)

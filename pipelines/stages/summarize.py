@@ -159,7 +159,7 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     path = STAGES[stage].results(name)
     if stage not in WITH_SCORES or not path.is_file():
         return
-    from pipelines.stages.cards import with_run  # torch, which these stages alone have imported
+    from pipelines.stages.cards import with_run  # imports torch, as stages with scores have
 
     values = read_json(path)
     tracker.summary(stage_numbers(stage, values))

@@ -58,7 +58,7 @@ def test_a_killed_run_ends_as_an_undisturbed_one(
         words = [str(tmp_path / name), str(int(deterministic)), training, str(kill_at)]
         done = subprocess.run(
             [sys.executable, __file__, *words],
-            env=os.environ | environment(ROOT),  # where CUDA is, and which device
+            env=os.environ | environment(ROOT),  # keeps LD_LIBRARY_PATH and CUDA_VISIBLE_DEVICES
             capture_output=True,
             text=True,
         )
