@@ -295,6 +295,34 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     git(server.folder, "checkout", "--quiet", "deploy")
 
 
+@pytest.mark.slow
+def test_a_crashed_run_is_given_away_once(server: Server) -> None:
+    """Prefect's worker ends when it is given a run that it is already starting."""
+    file = server.folder / "deploy/automations/crashed-runs-go-on.yaml"
+    file.write_text(file.read_text().replace("within: 30", "within: 10"))
+    server.deploy()
+    known = server.ask("/deployments/name/pretrain/electra-smoke")
+    path = f"/deployments/{known['id']}/create_flow_run"
+    states = {
+        "taken": ("PENDING", "CRASHED", "PENDING"),
+        "left": ("PENDING", "CRASHED"),
+    }
+    runs = {
+        name: server.ask(path, {"state": {"type": "CANCELLING"}, "work_queue_name": "nobody"})["id"]
+        for name in states
+    }
+    for name, run in runs.items():
+        give_away(server, run, *states[name])
+
+    def state_of(name: str) -> str:
+        return str(server.ask(f"/flow_runs/{runs[name]}")["state"]["name"])
+
+    server.until(lambda: state_of("left") == "AwaitingRetry", 60)
+    time.sleep(5)
+    assert state_of("taken") == "Pending"
+    git(server.folder, "checkout", "--quiet", "deploy")
+
+
 def commit_without_finetunings(server: Server, folder: Path, branch: str) -> None:
     """Commit settings to a branch by which a team has nothing to do after pre-training."""
     git(server.folder, "worktree", "add", "--quiet", "-b", branch, str(folder))
