@@ -77,7 +77,7 @@ def corrupt(
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
-    ((_, [text]),) = check_texts([text])
+    check_texts([text])
     tokenizer = model.tokenizer
     ids, offsets_T2 = encode(text, tokenizer)
     ids_BT = _row(model, _shortened(model, ids, "corrupted"))
@@ -112,7 +112,7 @@ def propose(
     """
     model = _generator(generator, "propose()")
     tokenizer = model.tokenizer
-    ((_, [text]),) = check_texts([text])
+    check_texts([text])
     ids, offsets_T2 = encode(text, tokenizer)
     tokens = tokenizer.spell(ids, begins=True)
     read = _shortened(model, ids, "read")

@@ -20,6 +20,7 @@ from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
 from electra.storage.run_dir import identity
+from electra.storage.tensors import require_fit
 
 
 @dataclass
@@ -90,23 +91,14 @@ class State:
         if theirs != self.fingerprint:
             changes = describe(differences(theirs or {}, self.fingerprint))
             raise CorruptFile(f"{self.run}: holds a checkpoint of another run ({changes})")
-        self.check_shapes(groups)
+        self.require_fit(groups)
 
-    def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Raise CorruptFile for a checkpoint with tensors of other names or shapes than these
+    def require_fit(self, groups: checkpoint.Groups) -> None:
+        """Raise BadInput for a checkpoint with tensors of other names or shapes than these
         networks'.
         """
         for file, tensors in self._tensors().items():
-            expected = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-            saved = {name: tuple(tensor.shape) for name, tensor in groups.get(file, {}).items()}
-            for name in sorted(expected.keys() | saved.keys()):
-                theirs = saved.get(name)
-                ours = expected.get(name)
-                if theirs != ours:
-                    raise CorruptFile(
-                        f"{self.run}: holds a checkpoint with {name} of shape {theirs}, not "
-                        f"{ours}, as the settings say"
-                    )
+            require_fit(tensors, groups.get(file, {}), self.run, "change the settings back")
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""

@@ -156,7 +156,7 @@ def pretrain(
         # ── resume ──
 
         def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-            state.check_shapes(groups)
+            state.require_fit(groups)
             step: int = progress["step"]
             stage: str = progress["stage"]
             if step >= steps or stage != stage_of(config, step, steps):
