@@ -178,7 +178,6 @@ def pretrain(
         else:
             progress = {"step": 0, "history": [], "continued": []}
         first: int = progress["step"]
-        state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued = progress["continued"]
         code = run_dir.versions(progress)
