@@ -18,7 +18,6 @@ from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
-from electra.storage.run_dir import identity
 from electra.storage.tensors import require_fit
 
 
@@ -70,10 +69,10 @@ class State:
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Raise CorruptFile for a checkpoint of another run."""
-        theirs = identity(progress)
-        if theirs != self.fingerprint:
-            changes = describe(differences(theirs or {}, self.fingerprint))
-            raise CorruptFile(f"{self.run}: holds a checkpoint of another run ({changes})")
+        changes = differences(progress["fingerprint"], self.fingerprint)
+        if changes:
+            sentence = f"holds a checkpoint of another run ({describe(changes)})"
+            raise CorruptFile(f"{self.run}: {sentence}")
         self.require_fit(groups)
 
     def require_fit(self, groups: checkpoint.Groups) -> None:

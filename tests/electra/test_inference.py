@@ -20,7 +20,6 @@ import electra
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinite
 from electra.finetuning.tasks import GLUE
 from electra.inference import as_row, input_schema
-from electra.nn import huggingface
 from electra.storage.tensors import read_tensors, write_tensors
 from tests.conftest import ROOT, run
 from tests.electra.made_up_models import MOOD, SEEN
@@ -343,28 +342,6 @@ def test_the_library_imports_neither_the_workflow_nor_the_compiler(models: Path)
     assert result.stdout == "[] []\n"
     with pytest.raises(AttributeError, match="module 'electra' has no attribute 'lode'"):
         _ = electra.lode
-
-
-@pytest.mark.parametrize("name", ASKED)
-def test_hooks_on_layers_fire_wherever_a_model_reads(models: Path, name: str) -> None:
-    model = electra.load(models / name)
-    fired: set[int] = set()
-    for number, layer in enumerate(model.encoder.layers):
-        layer.register_forward_hook(lambda *call, number=number: fired.add(number))
-    ASKED[name](model)
-    assert fired == set(range(len(model.encoder.layers)))
-
-
-def test_a_folder_is_read_once(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights are a gigabyte for large."""
-    reads: list[Path] = []
-    original = huggingface.read_file
-    counted = lambda path, do: (reads.append(path), original(path, do))[1]  # noqa: E731
-    monkeypatch.setattr(huggingface, "read_file", counted)
-    names = ("discriminator", "generator", "encoder", "cola")
-    for name in names:
-        electra.load(models / name)
-    assert reads == [models / name / "model.safetensors" for name in names]
 
 
 def test_half_precision_is_close_and_is_not_the_same(models: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from electra.config import digest
 from electra.errors import BadInput, CorruptFile, UserError
-from electra.files import read_json, write_json
 from electra.pretraining.config import fingerprinted_settings
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
@@ -226,17 +225,6 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
         (run / "step-4" / "progress.json").write_text("{")
         train(run)
     assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
-
-
-def test_checkpoints_without_a_fingerprint_are_kept_and_not_taken(run, capsys):
-    for step in (2, 4):
-        progress = read_json(run / f"step-{step}" / "progress.json")
-        del progress["fingerprint"]
-        write_json(run / f"step-{step}" / "progress.json", progress)
-        write_manifest(run / f"step-{step}", step=step)
-    train(run)
-    assert names(run, "*step-*") == ["foreign-step-2", "foreign-step-4", "step-2", "step-4"]
-    assert "it has no fingerprint" in capsys.readouterr().err
 
 
 def test_what_killed_processes_left_is_swept(run):
