@@ -141,7 +141,7 @@ def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> 
 def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
     with pytest.raises(BadConfig, match="did you mean smoke"):
         summarize("smokey", load())
-    with pytest.raises(UserError, match=r"build/glue/smoke.*python -m pipelines glue smoke"):
+    with pytest.raises(UserError, match=r"build/glue/smoke.*electra glue smoke"):
         summarize("smoke", load())
     assert not Path("results").exists()
 
