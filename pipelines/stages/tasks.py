@@ -7,7 +7,7 @@ split.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,16 +137,30 @@ def read_split(
             bad.append(asdict(row))
         elif not isinstance(row, Skipped):
             kept.append(row)
-    count = len(kept) + len(bad)
-    tolerated = config.tolerated(count)
-    if len(bad) > tolerated or (bad and not kept):
-        first = f"the first of {len(bad):,} bad rows of {count:,} in {task} {split}"
-        fault = f"{bad[0]['reason']} ({first}); expected at most {tolerated:,}"
-        advice = "fix the file, or raise `quarantine` to leave such rows out"
-        raise BadInput(f"{bad[0]['where']}: {fault}; {advice}")
+    rows_read = len(kept) + len(bad)
+    refuse_bad_rows(bad[:1], len(bad), rows_read, config, f" in {task} {split}")
     if not kept:
         raise BadInput(f"{where}: has no rows in {task} {split}")
     return kept, bad
+
+
+def refuse_bad_rows(
+    firsts: Sequence[Mapping[str, Any]],
+    bad: int,
+    rows: int,
+    config: QuarantineConfig,
+    place: str = "",
+) -> None:
+    """Raise BadInput when more rows are bad than the quarantine tolerates, or all are, with the
+    first of each file.
+    """
+    tolerated = config.tolerated(rows)
+    if bad > tolerated or (bad and bad == rows):
+        first, *others = firsts
+        fault = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,}{place})"
+        fault += "".join(f", {other['where']}: {other['reason']}" for other in others)
+        advice = "fix the input, or raise `quarantine` to leave such rows out"
+        raise BadInput(f"{first['where']}: {fault}; expected at most {tolerated:,}; {advice}")
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
