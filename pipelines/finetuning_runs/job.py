@@ -36,6 +36,8 @@ from electra.storage.tensors import read_tensors
 MODEL = "model"
 CANDIDATES = "dev-candidates.safetensors"
 Record = dict[str, Any]
+# settings that have no bearing on the numbers of a single run
+ABOVE_RUNS = ("arms", "seeds", "keep_models", "ensemble", "scratch", "predict_test")
 NOT_FINITE = "the loss or the outputs stopped being finite"
 
 
