@@ -174,8 +174,7 @@ def solve(job: Job) -> Solved:
             finite = training.finite and result.finite
             record["failed"] = result.fault if finite else NOT_FINITE
     if kind.scores_training:
-        result = judge(train_sample, examples_of_sample, labelled=True)
-        record["train_metrics"] = result.scores
+        record["train_metrics"] = judge(train_sample, examples_of_sample, labelled=True).scores
     widen()
     return Solved(record, files, network)
 
