@@ -241,7 +241,7 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     source = CustomTasks(kind="custom", tasks={"mine": task(**files)})
     counts = gather(source, "tasks.own", tmp_path / "out")
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
-    warning = "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
+    warning = "warning: tasks.own: 1 rows of mine dev are training rows, too"
     assert warning in capsys.readouterr().err
     facts = find(tmp_path / "out/mine", "mine")
     expected = (("bad", "good"), ("accuracy",), ("text",))

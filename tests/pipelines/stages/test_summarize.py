@@ -14,10 +14,9 @@ from electra.storage.manifest import write_manifest
 from pipelines.config.params import PublishedConfig, load
 from pipelines.stages.summarize import (
     find_before,
+    headline,
     stage_numbers,
     summarize,
-    summarize_ablation,
-    summarize_model,
 )
 from tests.conftest import ROOT, run
 
@@ -42,7 +41,7 @@ FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")
 
 
 def test_a_models_numbers() -> None:
-    assert summarize_model(PRETRAIN, GLUE, SQUAD) == {
+    assert headline({"pretrain": PRETRAIN, "glue": GLUE, "squad": SQUAD}) == {
         "mlm_accuracy": 0.5,
         "disc_auc": 0.9,
         "flops": 1e12,
@@ -79,7 +78,7 @@ def test_an_arm_that_failed_has_no_number() -> None:
         "mlm": {"status": "failed: x", "average": None},
         "other": {},
     }
-    assert summarize_ablation({"arms": arms}) == {"electra": 1.5}
+    assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
 def leave(stage: str, values: Any) -> Path:
