@@ -16,7 +16,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,9 @@ def read_rows(
     label = task.label if labelled else None
     wanted = [column for column in (*task.columns, label, settings.id) if column]
     seconds = [second for first, second in PAIRS if first == settings.a and second != task.label]
-    rows = records(path, wanted, (task.label, *seconds), (task.columns[0], task.label))
+    also = (task.label, *seconds)
+    labels = None if task.tagging else task.labels
+    rows = records(path, wanted, also, (task.columns[0], task.label), labels)
     for number, (where, record) in enumerate(rows):
         if isinstance(record, Rejected):
             yield record
@@ -177,13 +179,14 @@ def records(
     wanted: Sequence[str] = (),
     also: Sequence[str] | None = None,
     tags: tuple[str, str] = ("words", "tags"),
+    labels: Collection[str] | None = None,
 ) -> Iterator[Record]:
     """Yield (where, columns) of each record of a file, by its kind. Raise BadInput when it lacks a
     wanted column.
     """
     suffix = plain_suffix(path)
     if suffix == ".parquet":
-        yield from parquet(path, wanted, also)
+        yield from parquet(path, wanted, also, labels)
         return
     lines = decoded_lines(FileRange(path))
     if suffix in JSON_SUFFIXES:
@@ -339,32 +342,47 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
 
 
 def parquet(
-    path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
+    path: Path,
+    wanted: Sequence[str] = (),
+    also: Sequence[str] | None = None,
+    labels: Collection[str] | None = None,
 ) -> Iterator[Record]:
-    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all)."""
+    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all).
+
+    Numbers of classes become names, unless `labels` are such numbers or the task has none.
+    """
     with open_parquet(FileRange(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
         columns = [name for name in names if also is None or name in {*wanted, *also}]
-        tag_names = _tag_names(file.schema_arrow.metadata or {})
+        class_names = _class_names(file.schema_arrow.metadata or {}, labels)
         batches = (
             batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns)
         )
         for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
-            for column, known in tag_names.items():
-                if isinstance(tags := record.get(column), list):
-                    record[column] = [known.get(tag, tag) for tag in tags]
+            for column, known in class_names.items():
+                value = record.get(column)
+                if isinstance(value, list):
+                    record[column] = [known.get(tag, tag) for tag in value]
+                elif column in record:
+                    record[column] = known.get(value, value)
             yield f"{path}:{number}", record
 
 
-def _tag_names(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
-    """Return the names of the numbers in each column of lists, as `datasets` writes them."""
+def _class_names(
+    metadata: Mapping[bytes, bytes], labels: Collection[str] | None
+) -> dict[str, dict[int, str]]:
+    """Return the names of the numbers in each column of classes or of lists of them, as `datasets`
+    writes them.
+    """
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     result = {}
     for column, feature in features.items():
-        inner = feature[0] if isinstance(feature, list) else feature.get("feature")
+        inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-            result[column] = dict(enumerate(inner["names"]))
+            known = dict(enumerate(inner["names"]))
+            if labels is None or not set(labels) <= set(map(str, known)):
+                result[column] = known
     return result
 
 
