@@ -217,12 +217,14 @@ def test_a_line_of_csv_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
     ("t.csv", 'text,stars\n"nice,good\nb,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("t.csv", 'text,stars\n"nice,good\nb "x" y,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("w.conll", "1\tthe\tB-NP\n2\tcat\tO\n\n", r"w\.conll:1: its first column numbers the words"),
+    ("t.conll", "the B-NP\n", r"t\.conll: has no column 'id' among 'text', 'stars'"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_whole_file_is_one_sentence(
     tmp_path: Path, name: str, content: str, sentence: str
 ) -> None:
     with pytest.raises(BadInput, match=sentence):
-        read(tmp_path / name, content, TAGS if name == "w.conll" else task())
+        settings = {"w.conll": TAGS, "t.conll": task(id="id")}.get(name, task())
+        read(tmp_path / name, content, settings)
 
 
 @pytest.mark.parametrize("line", ["a, " * 100_000, 'a\r"b, c', "x" * 200_000])
