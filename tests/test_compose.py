@@ -102,6 +102,8 @@ def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team):
     assert [name for name, service in services.items() if "build" in service] == ["worker"], (
         "each service that builds an image replaces the containers of the others"
     )
+    pages = {services[name]["environment"]["PREFECT_UI_URL"] for name in ("prefect", "lead")}
+    assert pages == {"http://127.0.0.1:4200"}, "links in notices, logs and MLflow"
     settings = tomllib.loads((ROOT / "prefect.toml").read_text(encoding="utf-8"))["server"][
         "events"
     ]
