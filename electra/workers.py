@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -40,21 +40,17 @@ def rank() -> tuple[int, int]:
 
     A RANK left over in the environment is not a launch: torchrun also sets WORLD_SIZE.
     """
-    variables = {
-        name: os.environ.get(name, "")
-        for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT")
-    }
-    if variables["WORLD_SIZE"] in {"", "1"}:
+    size = os.environ.get("WORLD_SIZE", "")
+    if size in {"", "1"}:
         return 0, 1
-    numbers = variables["WORLD_SIZE"].isdecimal() and variables["RANK"].isdecimal()
-    complete = numbers and all(variables.values())
-    if not complete or int(variables["RANK"]) >= int(variables["WORLD_SIZE"]):
-        given = ", ".join(f"{name}={value}" for name, value in variables.items() if value)
-        needed = "RANK below WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun sets them"
+    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
         raise BadConfig(
-            f"environment: holds {given} instead of {needed}; unset them to train in one process"
+            f"environment: has WORLD_SIZE={size} without {', '.join(missing)}; start by torchrun, "
+            "which sets them, or unset it to train in one process"
         )
-    return int(variables["RANK"]), int(variables["WORLD_SIZE"])
+    return int(os.environ["RANK"]), int(size)
 
 
 def run_units(
@@ -83,7 +79,14 @@ def run_units(
         min(workers, len(units)), mp_context=context, initializer=_prepare_worker
     )
     try:
-        futures = _submit(pool, function, units)
+        try:
+            # a request to stop waits until all have started: a half-started worker would fail with
+            # a traceback
+            with StopRequest():
+                futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
+        except (EOFError, ConnectionError) as error:
+            # the process that forks them was killed, or one as it began
+            raise BrokenProcessPool from error
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool:
@@ -96,22 +99,6 @@ def run_units(
             process.terminate()
         for process in processes:
             process.join()
-
-
-def _submit(
-    pool: ProcessPoolExecutor, function: Callable[[Unit], Result], units: Sequence[Unit]
-) -> dict[Future[Result], int]:
-    """Return the results to come, by unit, and start workers for them.
-
-    A request to stop waits until they have started: a half-started worker would fail with a
-    traceback.
-    """
-    try:
-        with StopRequest():
-            return {pool.submit(function, unit): index for index, unit in enumerate(units)}
-    # the process that forks them was killed, or one as it began
-    except (EOFError, ConnectionError) as error:
-        raise BrokenProcessPool from error
 
 
 def _prepare_worker() -> None:

@@ -181,10 +181,11 @@ def pretrain(
         state.begin_history(progress["history"])
         continued = progress["continued"]
         code: run_dir.Versions = progress["code"]
-        if code and launch.code and code[-1][1] != launch.code:
-            notify(f"the code has changed at step {first:,}; `--restart` would start over")
-        if launch.code and (not code or code[-1][1] != launch.code):
+        code_before = code[-1][1] if code else ""
+        if launch.code and launch.code != code_before:
             code = [*code, [first, launch.code]]
+            if code_before:
+                notify(f"the code has changed at step {first:,}; `--restart` would start over")
 
         # ── the step ──
 

@@ -125,29 +125,23 @@ def verify_manifest(
     """
     manifest = read_manifest(folder, do, **fields)
     for name in manifest["files"] if only is None else only:
-        check_file(folder, name, manifest, do)
+        path = folder / name
+        with read_errors(path, do):
+            if path.parent != folder:
+                safe_join(folder, str(Path(name).parent), do)
+            if name not in manifest["files"]:
+                raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
+            if not path.is_file():  # a link, as DVC makes, is one
+                raise CorruptFile(f"{path}: is missing; {do}")
+            expected = manifest["files"][name]
+            size = path.stat().st_size
+            if size != expected["bytes"]:
+                raise CorruptFile(f"{path}: has {size} bytes instead of {expected['bytes']}; {do}")
+            digest = sha256_once(path)
+            if digest != expected["sha256"]:
+                fault = f"has sha256 {digest} instead of {expected['sha256']}"
+                raise CorruptFile(f"{path}: {fault}; {do}")
     return manifest
-
-
-def check_file(folder: Path, name: str, manifest: dict[str, Any], do: str = AGAIN) -> None:
-    """Check one file of a folder against the manifest that was read there. It may be a link, as DVC
-    makes. No folder on the way may.
-    """
-    path = folder / name
-    with read_errors(path, do):
-        if path.parent != folder:
-            safe_join(folder, str(Path(name).parent), do)
-        if name not in manifest["files"]:
-            raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
-        if not path.is_file():
-            raise CorruptFile(f"{path}: is missing; {do}")
-        expected = manifest["files"][name]
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise CorruptFile(f"{path}: has {size} bytes instead of {expected['bytes']}; {do}")
-        digest = sha256_once(path)
-        if digest != expected["sha256"]:
-            raise CorruptFile(f"{path}: has sha256 {digest} instead of {expected['sha256']}; {do}")
 
 
 def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:

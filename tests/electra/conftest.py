@@ -1,8 +1,5 @@
 """Models that several tests load and none changes."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,7 +7,7 @@ from tests.electra.made_up_models import write_finetuned, write_pretrained
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
+def one_thread():
     """Bytes go by the number of threads, and some tests ask for two."""
     torch.set_num_threads(1)
     yield
@@ -18,7 +15,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def models(tmp_path_factory):
     """A folder with discriminator, generator, encoder and a fine-tuned model of each kind."""
     root = tmp_path_factory.mktemp("made-up")
     write_pretrained(root)

@@ -2,15 +2,10 @@
 second.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 
-from electra.card import Use, model_card
+from electra.card import model_card
 from electra.data import tokenizer as tokenizers
-from electra.data.tokenizer import Tokenizer
 from electra.finetuning.folder import write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
@@ -48,13 +43,13 @@ SEEN = 48  # positions that pre-training is said to have used
 
 
 def write_encoder(
-    config: Any,
-    root: Path,
-    tokenizer: Tokenizer,
-    folder: str = "encoder",
-    seed: int = 7,
-    **fields: str,
-) -> Path:
+    config,
+    root,
+    tokenizer,
+    folder="encoder",
+    seed=7,
+    **fields,
+):
     """Write a tokenizer and the folder of an untrained encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
     files = tokenizers.read_files(root / "tokenizer", config.positions)
@@ -64,16 +59,14 @@ def write_encoder(
     return root / folder
 
 
-def write_base(
-    root: Path, words: Sequence[str], positions: int, folder: str = "base", **fields: str
-) -> None:
+def write_base(root, words, positions, folder="base", **fields):
     """Write the same of one layer, with a tokenizer of these words."""
     tokenizer = tokenizers.from_pieces([*tokenizers.SPECIALS, *words])
     config = BertConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16, positions=positions)
     write_encoder(config, root, tokenizer, folder, 1, **fields)
 
 
-def write_pretrained(root: Path) -> None:
+def write_pretrained(root):
     """Write discriminator, generator and encoder, as pre-training leaves them. No weight is where
     it started.
     """
@@ -84,7 +77,7 @@ def write_pretrained(root: Path) -> None:
     files = tokenizers.read_files(root / "tokenizer", SEEN)
     size = tokenizer.vocab_size
 
-    def write(name: str, tensors: Any, architecture: str, use: Use) -> None:
+    def write(name, tensors, architecture, use):
         settings = config_json(ENCODER, size, architecture, trained_positions=SEEN)
         card = model_card(name, use, {})
         write_folder(root / name, tensors, settings, files, card, part=name)
@@ -99,13 +92,13 @@ def write_pretrained(root: Path) -> None:
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter) * 0.1)
         tensors = network_tensors(network.encoder, network.head)
-        use: Use = "replaced" if name == "discriminator" else "corrupt"
+        use = "replaced" if name == "discriminator" else "corrupt"
         write(name, tensors, architecture_of(network.head), use)
     encoder = encoder_tensors(networks["discriminator"].encoder, "")
     write("encoder", encoder, "ElectraModel", "embed")
 
 
-def write_finetuned(root: Path) -> None:
+def write_finetuned(root):
     """Write one model a kind of task, of the encoder that `write_pretrained` has written."""
     base = root / "encoder"
     config = FinetuneConfig(length=40)

@@ -22,7 +22,7 @@ SAYS = {
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_the_card_runs(name: str, models: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_the_card_runs(name, models, monkeypatch, capsys):
     monkeypatch.chdir(models / name)
     (code,) = re.findall(
         r"```python\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S
@@ -31,7 +31,7 @@ def test_the_card_runs(name: str, models: Path, monkeypatch: pytest.MonkeyPatch,
     assert re.fullmatch(SAYS[name], capsys.readouterr().out)
 
 
-def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere() -> None:
+def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere():
     card = model_card("A title", "embed", {"b": 1, "a": {"é": 0.5}, "task": {"train_rows": 8551}})
     assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n")
     (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)

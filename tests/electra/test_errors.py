@@ -25,22 +25,22 @@ from electra.errors import BadInput, hidden
         ),
     ],
 )
-def test_secrets_of_urls_are_hidden_in_sentences(text: str, shown: str) -> None:
+def test_secrets_of_urls_are_hidden_in_sentences(text, shown):
     assert hidden(text) == shown
     assert str(BadInput(f"a.txt: {text}")) == f"a.txt: {shown}"
 
 
-def test_a_terminal_obeys_nothing_in_a_sentence() -> None:
+def test_a_terminal_obeys_nothing_in_a_sentence():
     error = BadInput("a\x1b[2J: is ü\u202e 字\n\t; \udcff\r")
     assert str(error) == "a\\x1b[2J: is ü\\u202e 字\n\t; \\udcff\\r"
 
 
-def test_an_error_of_a_worker_keeps_its_sentence() -> None:
+def test_an_error_of_a_worker_keeps_its_sentence():
     error = pickle.loads(pickle.dumps(BadInput("a: 'x', https://me:word@host")))
     assert type(error) is BadInput and str(error) == "a: 'x', https://***@host"
 
 
-def test_a_long_list_is_cut_in_a_sentence() -> None:
+def test_a_long_list_is_cut_in_a_sentence():
     labels = ", ".join(map(str, range(50_000)))
     sentence = str(BadInput(f"a:1: 'x' is none of 0, {labels}"))
     assert sentence == "a:1: 'x' is none of 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, … and 49,991 more"

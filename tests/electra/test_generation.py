@@ -1,7 +1,5 @@
 """What a generator samples and proposes, written into a text that reads as its tokens say."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from electra.generation import write
 TEXT = "The chef cooked the meal, and the Dog ate Bread near the zoo."
 
 
-def test_the_text_and_its_tokens_say_the_same(models: Path) -> None:
+def test_the_text_and_its_tokens_say_the_same(models):
     generator = electra.load(models / "generator")
     ids = generator.tokenizer.encode_lines([TEXT])[0]
     plain = [generator.tokenizer.raw.id_to_token(number) for number in ids]
@@ -32,7 +30,7 @@ def test_the_text_and_its_tokens_say_the_same(models: Path) -> None:
     assert 0.2 < changed / 40 / len(plain) <= 0.35
 
 
-def test_the_same_seed_gives_the_same_text(models: Path) -> None:
+def test_the_same_seed_gives_the_same_text(models):
     first, again, other = [
         electra.corrupt(TEXT, models / "generator", seed=seed).text for seed in (3, 3, 4)
     ]
@@ -55,9 +53,9 @@ WRITTEN = [  # the text's pieces, what they are replaced with, and the text that
 
 
 @pytest.mark.parametrize(("text", "pieces", "changes", "written"), WRITTEN)
-def test_pieces_are_written_as_words(text: str, pieces: str, changes: str, written: str) -> None:
-    offsets = list[tuple[int, int]]()
-    tokens = list[str]()
+def test_pieces_are_written_as_words(text, pieces, changes, written):
+    offsets = []
+    tokens = []
     for piece, change in zip(pieces.split(), changes.split(), strict=True):
         start = text.index(piece, offsets[-1][0] if offsets else 0)
         offsets.append((start, start + len(piece)))
@@ -70,13 +68,13 @@ def test_pieces_are_written_as_words(text: str, pieces: str, changes: str, writt
         assert there == token.removeprefix("##") if new else text[slice(*old)].endswith(there)
 
 
-def test_a_mark_goes_with_its_letter(models: Path) -> None:
+def test_a_mark_goes_with_its_letter(models):
     """Also where the accent is a character of its own, which the rules for letters remove."""
     (proposed,) = electra.propose("the cafe\u0301 cat", models / "generator", hide=[4], count=3)
     assert not any("\u0301" in text for text in proposed.texts)
 
 
-def test_a_long_text_is_cut_with_a_warning_and_an_empty_one_stays(models: Path) -> None:
+def test_a_long_text_is_cut_with_a_warning_and_an_empty_one_stays(models):
     sentence = "generator: only the first 48 tokens of a text are corrupted"
     with pytest.warns(UserWarning, match=sentence) as caught:
         result = electra.corrupt("cat " * 60, models / "generator")
@@ -87,7 +85,7 @@ def test_a_long_text_is_cut_with_a_warning_and_an_empty_one_stays(models: Path) 
         electra.corrupt("a", models / "generator", mask_rate=2)
 
 
-def test_proposals_are_what_transformers_says(models: Path) -> None:
+def test_proposals_are_what_transformers_says(models):
     network = transformers.ElectraForMaskedLM.from_pretrained(models / "generator").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(models / "generator")
     ids = tokenizer(TEXT, return_tensors="pt")["input_ids"]
@@ -104,7 +102,7 @@ def test_proposals_are_what_transformers_says(models: Path) -> None:
     assert proposed[0].original == pytest.approx(share[0][vocabulary["cooked"]], abs=1e-6)
 
 
-def test_a_typed_mask_hides_the_token_that_hide_numbers(models: Path) -> None:
+def test_a_typed_mask_hides_the_token_that_hide_numbers(models):
     generator = electra.load(models / "generator")
     (by_number,) = electra.propose(TEXT, generator, hide=[2])
     (typed,) = electra.propose(TEXT.replace("cooked", "[MASK]"), generator)
@@ -118,7 +116,7 @@ def test_a_typed_mask_hides_the_token_that_hide_numbers(models: Path) -> None:
         assert text == f"The{word} cooked the [MASK]."
 
 
-def test_a_typed_mask_is_one_hidden_token_everywhere(models: Path) -> None:
+def test_a_typed_mask_is_one_hidden_token_everywhere(models):
     text = TEXT.replace("cooked", "[MASK]")
     count = len(electra.corrupt(TEXT, models / "generator").tokens)
     for seed in range(10):
@@ -130,7 +128,7 @@ def test_a_typed_mask_is_one_hidden_token_everywhere(models: Path) -> None:
     assert text[slice(*judged.offsets[2])] == judged.tokens[2] == "[MASK]"
 
 
-def test_what_cannot_be_proposed_is_refused(models: Path) -> None:
+def test_what_cannot_be_proposed_is_refused(models):
     generator = electra.load(models / "generator")
     with pytest.raises(BadInput, match=r"the text hides nothing; write .MASK."):
         electra.propose(TEXT, generator)

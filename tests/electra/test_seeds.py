@@ -8,7 +8,7 @@ import pytest
 from electra.seeds import derive, permute
 
 
-def test_a_number_depends_on_seed_stream_and_every_index() -> None:
+def test_a_number_depends_on_seed_stream_and_every_index():
     asked = [(1, "mask", 2), (2, "mask", 2), (1, "order", 2), (1, "mask", 3), (1, "mask")]
     asked += [(1, "mask", 2, 0), (12, "mask")]
     assert len({derive(*each) for each in asked}) == len(asked)
@@ -17,7 +17,7 @@ def test_a_number_depends_on_seed_stream_and_every_index() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 16, 17, 1000])
-def test_a_permutation_has_every_place_once(size: int) -> None:
+def test_a_permutation_has_every_place_once(size):
     images = permute(np.arange(size), size, key=7)
     assert sorted(images) == list(range(size))
     # a place's image is its own affair

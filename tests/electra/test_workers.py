@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,17 +15,17 @@ from electra.workers import VARIABLE, rank, run_units, worker_count
 from tests.conftest import ROOT, environment, run, until
 
 
-def square(number: int) -> int:
+def square(number):
     return number * number
 
 
-def fail(number: int) -> int:
+def fail(number):
     if number == 3:
         raise BadInput("file:3: is bad")
     return number
 
 
-def die(number: int) -> int:
+def die(number):
     if number == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.1)
@@ -34,17 +33,17 @@ def die(number: int) -> int:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_unit_is_done_once(workers: int) -> None:
+def test_every_unit_is_done_once(workers):
     assert sorted(run_units(square, range(7), workers)) == [(i, i * i) for i in range(7)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_error_of_a_unit_comes_back_whole(workers: int) -> None:
+def test_the_error_of_a_unit_comes_back_whole(workers):
     with pytest.raises(BadInput, match="file:3: is bad"):
         list(run_units(fail, range(6), workers))
 
 
-def test_a_killed_worker_is_a_sentence() -> None:
+def test_a_killed_worker_is_a_sentence():
     with pytest.raises(Stopped, match="killed from outside"):
         list(run_units(die, range(6), 2))
 
@@ -63,7 +62,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_die_with_their_parent(tmp_path: Path) -> None:
+def test_workers_die_with_their_parent(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(tmp_path / "program.py")]
     with subprocess.Popen(
@@ -103,7 +102,7 @@ if __name__ == "__main__":
         ),
     ],
 )
-def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, sentence: str) -> None:
+def test_a_stop_while_workers_start_is_quiet(tmp_path, who, sentence):
     (tmp_path / "program.py").write_text(STOPPED.replace("WHO", who))
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.6)\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
@@ -111,13 +110,13 @@ def test_a_stop_while_workers_start_is_quiet(tmp_path: Path, who: str, sentence:
     assert done.stdout.startswith(sentence) and not done.stderr, done
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     with contextlib.suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
 
 
-def test_the_number_of_workers_is_the_machines_business(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers_is_the_machines_business(monkeypatch):
     monkeypatch.setenv(VARIABLE, "3")
     assert worker_count() == 3
     monkeypatch.delenv(VARIABLE)
@@ -134,14 +133,8 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert rank() == (0, 1)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(
-        BadConfig, match=r"holds WORLD_SIZE=2, RANK=1 instead of .*MASTER_ADDR.*; unset them"
-    ):
+    with pytest.raises(BadConfig, match="has WORLD_SIZE=2 without MASTER_ADDR, MASTER_PORT; start"):
         rank()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert rank() == (1, 2)
-    for name, value in (("RANK", "2"), ("RANK", "one"), ("WORLD_SIZE", "many")):
-        with monkeypatch.context() as patch, pytest.raises(BadConfig):
-            patch.setenv(name, value)
-            rank()

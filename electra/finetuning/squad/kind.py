@@ -1,7 +1,6 @@
 """SQuAD as a kind of task: windows, the span head, answers and the official figures."""
 
 import dataclasses
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,14 +93,14 @@ class QuestionAnswering(TaskKind):
         self, candidates: spans.Candidates, encoded: windows.EncodedQuestions, config: SquadConfig
     ) -> SplitResult:
         """Return every official figure and file of the candidates."""
-        answers = spans.choose(encoded, candidates, config)
         ids = [row["id"] for row in encoded.rows]
-        best = dict(zip(ids, [answer.best for answer in answers], strict=True))
-        null = dict(zip(ids, [answer.null for answer in answers], strict=True))
-        given = dict(zip(ids, self._given(answers, config), strict=True))
+        answers = dict(zip(ids, spans.choose(encoded, candidates, config), strict=True))
+        best = {key: answer.best for key, answer in answers.items()}
+        null = {key: answer.null for key, answer in answers.items()}
+        given = {key: self._given(answer, config) for key, answer in answers.items()}
         n_best = {
             key: [[span.text, span.score] for span in answer.spans]
-            for key, answer in zip(ids, answers, strict=True)
+            for key, answer in answers.items()
         }
         files = {".json": given, "-null-odds.json": null, "-nbest.json": n_best}
         scores = official.evaluate(encoded.rows, best, null, self.version, config.null_threshold)
@@ -110,21 +109,20 @@ class QuestionAnswering(TaskKind):
             fault = f"{given[ids[0]]!r} was the answer to every question"
         return SplitResult(files, scores, fault)
 
-    def _given(self, answers: Sequence[spans.Answer], config: SquadConfig) -> list[str]:
-        """Return the answers as handed in: version 2.0 leaves a question unanswered if its null
+    def _given(self, answer: spans.Answer, config: SquadConfig) -> str:
+        """Return the answer as handed in: version 2.0 leaves a question unanswered if its null
         score is above the threshold, 1.1 never does.
         """
-        threshold = config.null_threshold if self.version == "2.0" else math.inf
-        return [answer.best if answer.null <= threshold else "" for answer in answers]
+        blank = self.version == "2.0" and answer.null > config.null_threshold
+        return "" if blank else answer.best
 
     def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
         candidates = spans.candidates(encoded, outputs, config)
         answers = spans.choose(encoded, candidates, config)
-        given = self._given(answers, config)
-        for row, answer, text in zip(encoded.rows, answers, given, strict=True):
+        for row, answer in zip(encoded.rows, answers, strict=True):
             yield {
                 "id": row["id"],
-                "prediction": text,
+                "prediction": self._given(answer, config),
                 "best": answer.best,
                 "start": answer.spans[0].begin if answer.spans else None,
                 "null_score": answer.null,

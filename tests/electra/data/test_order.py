@@ -5,7 +5,7 @@ import numpy as np
 from electra.data.order import row_indices
 
 
-def test_every_epoch_visits_every_row_once_and_in_another_order() -> None:
+def test_every_epoch_visits_every_row_once_and_in_another_order():
     rows, batch = 97, 10
     rows_read = np.concatenate([row_indices(3, step, batch, rows) for step in range(30)])
     epochs = [rows_read[start : start + rows] for start in range(0, 3 * rows, rows)]
@@ -14,7 +14,7 @@ def test_every_epoch_visits_every_row_once_and_in_another_order() -> None:
     assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
 
 
-def test_a_step_is_a_function_of_seed_and_step() -> None:
+def test_a_step_is_a_function_of_seed_and_step():
     assert (row_indices(1, 12345, 32, 1000) == row_indices(1, 12345, 32, 1000)).all()
     assert (row_indices(1, 5, 32, 1000) != row_indices(2, 5, 32, 1000)).any()
     # golden: a library's change must not reorder anybody's resumed run

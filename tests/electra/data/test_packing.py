@@ -9,29 +9,29 @@ import pytest
 
 from electra.config import build
 from electra.data.packing import Packer, PackingConfig, TokensConfig
-from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces
+from electra.data.tokenizer import SPECIALS, from_pieces
 from electra.errors import BadConfig
 
 CLS, SEP, PAD = 2, 3, 0
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
+def tokenizer():
     return from_pieces([*SPECIALS, *(f"w{i}" for i in range(300))])
 
 
-def documents(seed: int, count: int = 40, longest: int = 90) -> list[list[list[int]]]:
+def documents(seed, count=40, longest=90):
     """Return documents of lines of ids that are no special tokens."""
     rng = random.Random(seed)
 
-    def line() -> list[int]:
+    def line():
         length = rng.choice([0, 1, 3, rng.randrange(1, longest)])
         return [rng.randrange(5, 305) for _ in range(length)]
 
     return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(count)]
 
 
-def pack(tokenizer: Tokenizer, texts, length: int, config: PackingConfig, seed: int = 7):
+def pack(tokenizer, texts, length, config, seed=7):
     packer = Packer(length, tokenizer, config, seed)
     for lines in texts:
         for line in lines:
@@ -42,16 +42,16 @@ def pack(tokenizer: Tokenizer, texts, length: int, config: PackingConfig, seed: 
     return ids, bounds, packer.counts
 
 
-def literal_rule(texts, length: int, seed: int) -> list[list[int]]:
+def literal_rule(texts, length, seed):
     """The rule of the original, written out once more with lists of ids and one example at a time."""
     draw = random.Random(seed).random
     rows, held, target = [], [], length
 
-    def example() -> None:
+    def example():
         nonlocal held, target
         goal = 100_000 if draw() < 0.1 else (target - 3) // 2
-        a: list[int] = []
-        b: list[int] = []
+        a = []
+        b = []
         for line in held:
             if (
                 len(a) == 0
@@ -79,7 +79,7 @@ def literal_rule(texts, length: int, seed: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("length", [8, 32, 128])
-def test_rows_are_those_of_the_literal_rule(tokenizer: Tokenizer, length: int) -> None:
+def test_rows_are_those_of_the_literal_rule(tokenizer, length):
     texts = documents(length, count=200)
     ids, bounds, _ = pack(tokenizer, texts, length, PackingConfig(), seed=11)
     expected = literal_rule(texts, length, seed=11)
@@ -96,14 +96,12 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("config", SETTINGS, ids=str)
-def test_no_token_is_invented_and_every_loss_is_counted(
-    tokenizer: Tokenizer, config: PackingConfig
-) -> None:
+def test_no_token_is_invented_and_every_loss_is_counted(tokenizer, config):
     for seed, length in enumerate([8, 9, 17, 64, 128, 512]):
         check_rows(tokenizer, config, documents(seed), length, seed)
 
 
-def check_rows(tokenizer: Tokenizer, config: PackingConfig, texts, length: int, seed: int) -> None:
+def check_rows(tokenizer, config, texts, length, seed):
     ids, bounds, counts = pack(tokenizer, texts, length, config, seed)
     given = np.bincount([i for lines in texts for line in lines for i in line], minlength=305)
     kept = np.bincount(ids[ids > 4].ravel(), minlength=305)
@@ -127,7 +125,7 @@ def check_rows(tokenizer: Tokenizer, config: PackingConfig, texts, length: int, 
             assert [SEP, SEP] not in [real[i : i + 2] for i in range(total)] and real[1] != SEP
 
 
-def test_impossible_settings_name_the_key() -> None:
+def test_impossible_settings_name_the_key():
     values = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": "v.txt"}}
     for change, key in (
         ({"lengths": [128, 128]}, "lengths: is"),
@@ -140,12 +138,12 @@ def test_impossible_settings_name_the_key() -> None:
             build(TokensConfig, {**values, **change}, "tokens.x")
 
 
-def test_packed_rows_are_full_but_for_the_last(tokenizer: Tokenizer) -> None:
+def test_packed_rows_are_full_but_for_the_last(tokenizer):
     _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
     assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
 
 
-def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokenizer) -> None:
+def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer):
     line = [5 + i for i in range(250)]
     config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
     ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
@@ -154,7 +152,7 @@ def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer: Tokeniz
     ] == line
 
 
-def test_a_row_never_spans_two_documents(tokenizer: Tokenizer) -> None:
+def test_a_row_never_spans_two_documents(tokenizer):
     texts = [[[5 + d] * 7] * 9 for d in range(200)]
     ids, _, _ = pack(tokenizer, texts, 32, PackingConfig(overflow="carry"))
     assert all(len(set(row[row > 4].tolist())) == 1 for row in ids)

@@ -1,23 +1,21 @@
 """Rows on disk: written, found again, and refused when a single bit differs."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from electra.data.shards import Rows, RowWriter, seal
-from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces
+from electra.data.tokenizer import SPECIALS, from_pieces
 from electra.errors import BadInput, CorruptFile
 from electra.storage.manifest import write_manifest
 
 LENGTH = 12
 
 
-def tokenizer_of(size: int) -> Tokenizer:
+def tokenizer_of(size):
     return from_pieces([*SPECIALS, *(f"w{i}" for i in range(size - 5))])
 
 
-def write(folder: Path, tokenizer: Tokenizer, rows: int = 40) -> tuple[np.ndarray, np.ndarray]:
+def write(folder, tokenizer, rows=40):
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.random.default_rng(0)
     ids = numbers.integers(0, tokenizer.vocab_size, (rows, LENGTH))
@@ -33,7 +31,7 @@ def write(folder: Path, tokenizer: Tokenizer, rows: int = 40) -> tuple[np.ndarra
 
 
 @pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, "<u2"), (65_537, "<u4")])
-def test_rows_come_back(tmp_path: Path, vocabulary: int, dtype: str) -> None:
+def test_rows_come_back(tmp_path, vocabulary, dtype):
     tokenizer = tokenizer_of(vocabulary)
     ids, bounds = write(tmp_path, tokenizer)
     rows = Rows.open(tmp_path, "train", tokenizer=tokenizer.identity)
@@ -44,7 +42,7 @@ def test_rows_come_back(tmp_path: Path, vocabulary: int, dtype: str) -> None:
         rows.ids[0, 0] = 1
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
+def test_damage_is_found(tmp_path):
     tokenizer = tokenizer_of(300)
     write(tmp_path, tokenizer)
     for name in ("train-00000.ids", "train-00000.bounds"):
@@ -61,7 +59,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
     Rows.open(tmp_path, "train")
 
 
-def test_wrong_uses_have_their_sentences(tmp_path: Path) -> None:
+def test_wrong_uses_have_their_sentences(tmp_path):
     tokenizer = tokenizer_of(300)
     write(tmp_path / "rows", tokenizer)
     with pytest.raises(BadInput, match="was made with tokenizer"):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from electra.data import tokenizer as wordpiece
-from electra.data.tokenizer import SPECIALS, Tokenizer, from_pieces, train_wordpiece
+from electra.data.tokenizer import SPECIALS, from_pieces, train_wordpiece
 from electra.errors import BadInput
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
@@ -46,7 +46,7 @@ SCRIPTS = [
 ]
 
 
-def made_up_lines(seed: int, count: int = 300) -> list[str]:
+def made_up_lines(seed, count=300):
     rng = random.Random(seed)
     return [
         " ".join(rng.choices(TEXT.split(), k=rng.randrange(0, 14)))
@@ -55,7 +55,7 @@ def made_up_lines(seed: int, count: int = 300) -> list[str]:
     ]
 
 
-def require_one_encoding(tokenizer: Tokenizer, lines: list[str]) -> None:
+def require_one_encoding(tokenizer, lines):
     """All ways of reading give the same ids."""
     expected = tokenizer.encode_lines(lines)
     encoded = [np.frombuffer(line, tokenizer.dtype) for line in tokenizer.encode_bytes(lines)]
@@ -64,12 +64,12 @@ def require_one_encoding(tokenizer: Tokenizer, lines: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained() -> Tokenizer:
+def trained():
     return train_wordpiece(made_up_lines(1), 120)
 
 
 @pytest.fixture(scope="module")
-def reference(trained: Tokenizer, tmp_path_factory: pytest.TempPathFactory):
+def reference(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
     wordpiece.save(trained, folder)
     return transformers.BertTokenizerFast.from_pretrained(str(folder), split_special_tokens=True)
@@ -85,16 +85,14 @@ ALPHABET = st.one_of(
 
 @settings(max_examples=250, deadline=None)
 @given(st.lists(st.text(ALPHABET, max_size=40), max_size=4))
-def test_ids_equal_those_of_transformers_on_any_text(
-    trained: Tokenizer, reference, lines: list[str]
-) -> None:
+def test_ids_equal_those_of_transformers_on_any_text(trained, reference, lines):
     expected = [reference(line, add_special_tokens=False)["input_ids"] for line in lines]
     assert trained.encode_lines(lines) == expected
     require_one_encoding(trained, lines)
 
 
 @pytest.mark.parametrize("strip_accents", [True, False])
-def test_spans_cover_the_marks_of_many_scripts(strip_accents: bool) -> None:
+def test_spans_cover_the_marks_of_many_scripts(strip_accents):
     tokenizer = train_wordpiece(SCRIPTS, 2000, strip_accents=strip_accents)
     for form in ("NFC", "NFD"):
         for text in (unicodedata.normalize(form, line) for line in SCRIPTS):
@@ -114,7 +112,7 @@ def test_spans_cover_the_marks_of_many_scripts(strip_accents: bool) -> None:
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])
-def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path: Path, form) -> None:
+def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path, form):
     text = unicodedata.normalize(form, "möchte schön café Việt ﬁx हैं")
     original = train_wordpiece([text] * 9, 200, lowercase=False, strip_accents=False, form=form)
     wordpiece.save(original, tmp_path)
@@ -136,16 +134,14 @@ def test_the_normal_form_of_the_training_text_is_in_the_files(tmp_path: Path, fo
         )
 
 
-def test_special_tokens_in_a_text_are_text(trained: Tokenizer) -> None:
+def test_special_tokens_in_a_text_are_text(trained):
     special = {trained.pad_id, trained.cls_id, trained.sep_id, trained.mask_id}
     lines = [f"fox {token} fox" for token in SPECIALS]
     assert not special & {number for ids in trained.encode_lines(lines) for number in ids}
     require_one_encoding(trained, lines)
 
 
-def test_added_tokens_are_read_as_transformers_reads_them(
-    trained: Tokenizer, tmp_path: Path
-) -> None:
+def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
     wordpiece.save(trained, tmp_path)
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     peer.add_tokens(["😀", "covid-19", "New York"])
@@ -160,7 +156,7 @@ def test_added_tokens_are_read_as_transformers_reads_them(
     require_one_encoding(tokenizer, lines)
 
 
-def test_training_is_the_same_in_every_process() -> None:
+def test_training_is_the_same_in_every_process():
     code = (
         "from electra.data.tokenizer import train_wordpiece\n"
         "print(train_wordpiece(LINES, 200).identity)"
@@ -173,7 +169,7 @@ def test_training_is_the_same_in_every_process() -> None:
     assert other.stdout == train_wordpiece(lines, 200).identity + "\n"
 
 
-def test_case_and_accents_are_settings() -> None:
+def test_case_and_accents_are_settings():
     for lowercase, strip_accents, piece in (
         (True, None, "cafe"), (True, False, "café"), (False, None, "Café"), (False, True, "Cafe"),
     ):  # fmt: skip
@@ -183,7 +179,7 @@ def test_case_and_accents_are_settings() -> None:
         assert [tokenizer.pieces()[i] for i in tokenizer.encode_lines(["Café"])[0]] == [piece]
 
 
-def test_a_saved_tokenizer_is_the_same(trained: Tokenizer, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_is_the_same(trained, tmp_path):
     wordpiece.save(trained, tmp_path)
     for path in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "vocab.txt"):
         assert wordpiece.load(path).identity == trained.identity
@@ -202,13 +198,13 @@ def test_a_saved_tokenizer_is_the_same(trained: Tokenizer, tmp_path: Path) -> No
     (b"", r"has no \[PAD\]"),
     ("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n▁the\nfox\n".encode(), "the pieces of SentencePiece"),
 ])  # fmt: skip
-def test_a_bad_vocabulary_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
+def test_a_bad_vocabulary_is_refused(tmp_path, content, sentence):
     (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(BadInput, match=sentence):
         wordpiece.load(tmp_path / "vocab.txt")
 
 
-def test_missing_and_broken_files_are_refused(tmp_path: Path) -> None:
+def test_missing_and_broken_files_are_refused(tmp_path):
     sentence = "there is no such file; a tokenizer is a tokenizer.json or a vocab.txt"
     for path in (tmp_path, tmp_path / "no.json", tmp_path / "vocab.txt", Path("/dev/null")):
         with pytest.raises(BadInput, match=sentence):  # /dev/zero would never end
@@ -236,7 +232,7 @@ SPLIT = {
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
     ({"post_processor": None}, r"its post_processor puts no \[CLS\] before a text"),
 ])  # fmt: skip
-def test_other_rules_of_a_published_json_are_refused(tmp_path: Path, changes, sentence) -> None:
+def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence):
     rules = json.loads(from_pieces([*SPECIALS, "a"]).rules.to_str())
     for key, value in changes.items():
         (rules if key in rules else rules["model"])[key] = value
@@ -245,7 +241,7 @@ def test_other_rules_of_a_published_json_are_refused(tmp_path: Path, changes, se
         wordpiece.load(tmp_path)
 
 
-def test_the_options_of_a_published_folder_are_followed(tmp_path: Path) -> None:
+def test_the_options_of_a_published_folder_are_followed(tmp_path):
     pieces = [*SPECIALS, "a", "##b", "A", "日本", "日", "本", "##本", "é", "e"]
     original = from_pieces(pieces)
     for options in (
@@ -272,7 +268,7 @@ def test_the_options_of_a_published_folder_are_followed(tmp_path: Path) -> None:
     ({"do_lower_case": "no"}, "do_lower_case is 'no'"),
     ({"strip_accents": 1}, "strip_accents is 1"),
 ])  # fmt: skip
-def test_options_that_cannot_be_followed_are_refused(tmp_path: Path, option, sentence) -> None:
+def test_options_that_cannot_be_followed_are_refused(tmp_path, option, sentence):
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in [*SPECIALS, "a"]))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(option))
     with pytest.raises(BadInput, match=sentence):
@@ -284,12 +280,12 @@ def test_options_that_cannot_be_followed_are_refused(tmp_path: Path, option, sen
     (["ก" * 101, "ข" * 300], 100, "all of its 2 words are longer than 100 characters"),
     (["abcdefghijklmnopqrstuvwxyz"], 40, "the 26 letters of the text alone need 57"),
 ])  # fmt: skip
-def test_text_that_teaches_no_vocabulary_is_refused(lines, size: int, sentence: str) -> None:
+def test_text_that_teaches_no_vocabulary_is_refused(lines, size, sentence):
     with pytest.raises(BadInput, match=sentence):
         train_wordpiece(lines, size)
 
 
-def test_long_words_teach_nothing_and_are_counted() -> None:
+def test_long_words_teach_nothing_and_are_counted():
     """The time of training goes by the square of the longest word: one of a megabyte would take
     days.
     """
@@ -302,13 +298,13 @@ def test_long_words_teach_nothing_and_are_counted() -> None:
     assert longest.pieces()[-1].startswith("x") and counts == {"long_words": 3}
 
 
-def test_unknown_characters_are_counted_not_only_words(trained: Tokenizer) -> None:
+def test_unknown_characters_are_counted_not_only_words(trained):
     lines = ["fox \u4fff fox", "fox" * 1000 + " fox", "the fox", "", "\u4fff\u4ffe fox"]
     assert trained.unknown_characters(lines, trained.encode_bytes(lines)) == 1 + 3000 + 2
     assert trained.unknown_characters(["the fox"], trained.encode_bytes(["the fox"])) == 0
 
 
-def test_rare_letters_do_not_fill_the_vocabulary() -> None:
+def test_rare_letters_do_not_fill_the_vocabulary():
     lines = ["fox dog"] * 50 + [chr(0x4E00 + i) for i in range(500)]
     tokenizer = train_wordpiece(lines, 60, alphabet=20)
     assert tokenizer.vocab_size <= 60

@@ -4,7 +4,6 @@ under a second.
 
 import dataclasses
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -47,27 +46,27 @@ def tokenizer():
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory, tokenizer) -> Path:
+def model(tmp_path_factory, tokenizer):
     return write_encoder(CONFIG, tmp_path_factory.mktemp("model"), tokenizer)
 
 
 @pytest.fixture(scope="session")
-def modern_model(tmp_path_factory, tokenizer) -> Path:
+def modern_model(tmp_path_factory, tokenizer):
     return write_encoder(MODERN, tmp_path_factory.mktemp("modern"), tokenizer)
 
 
-def sentence(draw: random.Random, words: int) -> str:
+def sentence(draw, words):
     return " ".join(draw.choice(WORDS) for _ in range(words)) + "."
 
 
-def glue_rows(task: str, count: int, seed: int) -> list[dict]:
+def glue_rows(task, count, seed):
     """Labels that follow from a word: learnable, and every class occurs."""
     draw, facts = random.Random(seed), GLUE[task]
     rows = []
     for number in range(count):
         a, b = sentence(draw, draw.randint(3, 14)), sentence(draw, draw.randint(3, 14))
         if facts.regression:
-            label: object = float(a.split().count("the") + number % 5) % 5
+            label = float(a.split().count("the") + number % 5) % 5
         else:
             label = facts.labels[number % len(facts.labels)]
             a = f"{WORDS[facts.labels.index(label)]} {a}"
@@ -76,7 +75,7 @@ def glue_rows(task: str, count: int, seed: int) -> list[dict]:
     return rows
 
 
-def squad_rows(count: int, seed: int, *, impossible: bool) -> list[dict]:
+def squad_rows(count, seed, *, impossible):
     draw = random.Random(seed)
     rows = []
     for number in range(count):
@@ -105,7 +104,7 @@ def examples(tokenizer):
 
 
 @pytest.fixture(scope="session")
-def task_rows(tmp_path_factory) -> Path:
+def task_rows(tmp_path_factory):
     """A folder as the tasks stage leaves it."""
     folder = tmp_path_factory.mktemp("tasks")
     for name, task in GLUE.items():
@@ -130,7 +129,7 @@ CHUNKS = Task(
 )
 
 
-def tagged_rows(count: int, seed: int) -> list[dict]:
+def tagged_rows(count, seed):
     """Animals are NP, verbs are VP."""
     draw = random.Random(seed)
     types = dict.fromkeys(("cat", "dog", "bird", "fish"), "NP")

@@ -12,7 +12,7 @@ from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import GLUE
 
 
-def row(**values) -> dict:
+def row(**values):
     return {"id": "7", "a": "the cat", "b": None, "label": "1", **values}
 
 

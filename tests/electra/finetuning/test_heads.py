@@ -36,7 +36,7 @@ def align(text, other):
 
 def test_pooling_reads_each_rows_own_tokens(encoder, examples):
     batch = examples.batch(np.arange(4))
-    expected: dict[str, list] = {name: [] for name in ("cls", "mean", "max", "pair", "align")}
+    expected = {name: [] for name in ("cls", "mean", "max", "pair", "align")}
     for row, length in enumerate(batch.lengths_B):
         segments = batch.segments_BT[row, :length]
         hidden = encoder(batch.ids_BT[row : row + 1, :length], segments[None])[0]

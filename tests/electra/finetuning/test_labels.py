@@ -19,7 +19,7 @@ from electra.finetuning.labels import (
 from electra.finetuning.tasks import Task
 
 
-def test_a_label_that_can_be_meant_is_read() -> None:
+def test_a_label_that_can_be_meant_is_read():
     for value, labels, expected in (
         ("good", ("bad", "good"), "good"),
         (1, ("0", "1"), "1"),
@@ -33,7 +33,7 @@ def test_a_label_that_can_be_meant_is_read() -> None:
         assert read_label(value, labels) == (expected, "")
 
 
-def test_any_other_label_is_named() -> None:
+def test_any_other_label_is_named():
     for value, labels, sentence in (
         ("Good", ("bad", "good"), "unknown label 'Good', not one of bad, good"),
         (None, ("bad", "good"), "unknown label"),

@@ -23,7 +23,7 @@ CONFIG = FinetuneConfig(
 )
 
 
-def classifier(model, classes=2) -> Classifier:
+def classifier(model, classes=2):
     torch.manual_seed(3)
     return Classifier(load_encoder(model, dropout=0.0), classes, 0.0)
 
@@ -75,7 +75,7 @@ def test_training_equals_the_published_rules_written_out(
     train(ours, examples, config, seed=1, stream="t")
     extra = 1 if exponent == "published" else 0
     steps, layers = 8, 2
-    moments: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+    moments = {}
     order = training_order(60, 16, 1, "t")
     for step in range(steps):
         batch = examples.batch(next(order))

@@ -16,7 +16,7 @@ SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
 NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
 
 
-def query_and_key(layer: BertLayer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def query_and_key(layer):
     query, key, _ = layer.attention.qkv.weight.detach().chunk(3)
     size = len(query) // layer.attention.heads
     return list(zip(query.split(size), key.split(size), strict=True))

@@ -3,8 +3,6 @@ reason.
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,27 +45,27 @@ MODERN = {
 }
 
 
-def write_vocab(folder: Path, **options: Any) -> None:
+def write_vocab(folder, **options):
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
     values = {"tokenizer_class": "ElectraTokenizer", **options}
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
 
 
-def write_tokenizer(folder: Path, **options: Any) -> None:
+def write_tokenizer(folder, **options):
     write_vocab(folder, **options)
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
 
 
 def write_published(
-    folder: Path,
-    cls: str = "ElectraModel",
-    tokenizer: Any = write_tokenizer,
-    options: dict[str, Any] | None = None,
-    add: dict[str, Any] | None = None,
-    dtype: torch.dtype = torch.float32,
-    shard: str = "1GB",
-    **settings: Any,
-) -> None:
+    folder,
+    cls="ElectraModel",
+    tokenizer=write_tokenizer,
+    options=None,
+    add=None,
+    dtype=torch.float32,
+    shard="1GB",
+    **settings,
+):
     """Save a model with random weights as its authors would."""
     torch.manual_seed(0)
     kind = transformers.ElectraConfig if "Electra" in cls else transformers.ModernBertConfig
@@ -85,10 +83,10 @@ def write_published(
     network.to(dtype).save_pretrained(folder, max_shard_size=shard)
 
 
-def change(name: str, **values: Any) -> Any:
+def change(name, **values):
     """Return a function that changes a JSON file of a folder, or removes keys that are None."""
 
-    def apply(folder: Path) -> None:
+    def apply(folder):
         content = {**json.loads((folder / name).read_text()), **values}
         kept = {key: value for key, value in content.items() if value is not ...}
         (folder / name).write_text(json.dumps(kept))
@@ -96,17 +94,17 @@ def change(name: str, **values: Any) -> Any:
     return apply
 
 
-def add_adapter(folder: Path) -> None:
+def add_adapter(folder):
     (folder / "adapter_config.json").write_text("{}")
 
 
-def remove(*names: str) -> Any:
+def remove(*names):
     return lambda folder: [(folder / name).unlink() for name in names]
 
 
 OLD = {"layer_types": ..., "rope_parameters": ..., "global_attn_every_n_layers": 2}
 TAGS = {0: "I-PER", 1: "O", 2: "B-PER", 3: "U-LOC"}
-ACCEPTED: dict[str, tuple[dict[str, Any], Any]] = {
+ACCEPTED = {
     "encoder": ({}, None),
     "discriminator": ({"cls": "ElectraForPreTraining"}, None),
     "generator": ({"cls": "ElectraForMaskedLM"}, None),
@@ -163,7 +161,7 @@ def test_hidden_states_of_a_published_folder_are_those_of_transformers(name, tmp
 ROPE = "rope_parameters is .*; it should be full_attention and sliding_attention"
 LAYERS = "layer_types is .*; it should have a kind for each layer"
 CLASSES = {"cls": "ElectraForSequenceClassification", "num_labels": 3}
-REFUSED: list[tuple[dict[str, Any], Any, str]] = [
+REFUSED = [
     ({"hidden_act": "relu"}, None, "hidden_act is 'relu'; only 'gelu' is supported"),
     ({}, change("config.json", position_embedding_type="relative_key"), "position_embedding_type"),
     ({"is_decoder": True}, None, "is_decoder is True"),

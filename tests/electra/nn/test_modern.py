@@ -23,7 +23,7 @@ def test_the_residual_stream_is_fp32_in_bf16_too(embedding):
     )
     encoder = make_encoder(settings, PIECES)
     ids = torch.randint(5, PIECES, (2, 8))
-    dtypes = list[torch.dtype]()
+    dtypes = []
     for layer in encoder.layers:
         layer.register_forward_pre_hook(lambda _, inputs: dtypes.append(inputs[0].dtype))
     with torch.autocast("cpu", torch.bfloat16):

@@ -17,7 +17,7 @@ FACTS = {"kind": "model", "name": "ours", "shards": {10: 1, 9: 2}}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     folder = tmp_path / "folder"
     (folder / "inner").mkdir(parents=True)
     (folder / "weights").write_bytes(bytes(range(256)))
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_every_damage_is_named_with_its_file(folder: Path) -> None:
+def test_every_damage_is_named_with_its_file(folder):
     sentence = r"has sha256|bytes instead of|is (malformed|damaged|missing)|has no M"
     for name in ("weights", "inner/rows", f"inner/{MANIFEST}", MANIFEST):
         content = (folder / name).read_bytes()
@@ -41,12 +41,12 @@ def test_every_damage_is_named_with_its_file(folder: Path) -> None:
             (folder / name).write_bytes(content)
 
 
-def test_a_card_may_be_edited(folder: Path) -> None:
+def test_a_card_may_be_edited(folder):
     (folder / "inner/README.md").write_text("# A model\n")
     assert "inner/README.md" not in write_manifest(folder, **FACTS)["files"]
 
 
-def test_no_bit_of_the_manifest_can_change_what_it_says(folder: Path) -> None:
+def test_no_bit_of_the_manifest_can_change_what_it_says(folder):
     path = folder / MANIFEST
     good, text = verify_manifest(folder), path.read_bytes()
     for bit in range(8 * len(text)):
@@ -60,7 +60,7 @@ def test_no_bit_of_the_manifest_can_change_what_it_says(folder: Path) -> None:
         assert changed == good, (bit, data)  # a space
 
 
-def test_links_to_files_are_checked_and_links_to_folders_refused(folder: Path) -> None:
+def test_links_to_files_are_checked_and_links_to_folders_refused(folder):
     for name in ("weights", "inner/rows", MANIFEST):
         target = folder.parent / Path(name).name
         (folder / name).rename(target)
@@ -76,13 +76,13 @@ def test_links_to_files_are_checked_and_links_to_folders_refused(folder: Path) -
         verify_manifest(folder)
 
 
-def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_is_named(folder, monkeypatch):
     opened = Path.open
 
-    def refuse(path: Path, *arguments: object, **more: object) -> object:
+    def refuse(path, *arguments, **more):
         if path.name == "weights":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return opened(path, *arguments, **more)  # type: ignore[call-overload]
+        return opened(path, *arguments, **more)
 
     monkeypatch.setattr(Path, "open", refuse)
     for read, path in (
@@ -94,7 +94,7 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.M
             read(path)
 
 
-def test_whose_a_folder_is_and_what_it_lists(folder: Path) -> None:
+def test_whose_a_folder_is_and_what_it_lists(folder):
     assert verify_manifest(folder, kind="model", name="ours")["shards"] == {"10": 1, "9": 2}
     with pytest.raises(CorruptFile, match="says name 'ours' instead of 'theirs'"):
         verify_manifest(folder, name="theirs")
@@ -105,7 +105,7 @@ def test_whose_a_folder_is_and_what_it_lists(folder: Path) -> None:
         verify_manifest(folder, only=["added"])
 
 
-def test_a_manifest_of_nonsense_is_refused(folder: Path) -> None:
+def test_a_manifest_of_nonsense_is_refused(folder):
     unsigned = json.dumps({"files": {}, "kind": "model"})
     for text in ("[" * 100_000, "[]", '{"files": []}', "\ud800", unsigned):
         (folder / MANIFEST).write_text(text, errors="surrogatepass")
@@ -113,9 +113,7 @@ def test_a_manifest_of_nonsense_is_refused(folder: Path) -> None:
             verify_manifest(folder)
 
 
-def test_bytes_are_hashed_once_a_process_unless_the_file_changes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeypatch):
     path, hashed = folder / "weights", []
     monkeypatch.setattr(manifests, "_SETTLED", -1)
     real = manifests.sha256_file

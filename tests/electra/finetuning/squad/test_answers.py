@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from electra.finetuning.squad.answers import Answer, candidates, choose, mean
+from electra.finetuning.squad.answers import candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.squad.windows import encode
@@ -28,12 +28,12 @@ def reading(tokenizer):
     return encode([question()], tokenizer, CONFIG)
 
 
-def question(*answers: dict) -> dict:
+def question(*answers):
     row = {"id": "q", "question": "the?", "context": CONTEXT}
     return row | {"answers": [*answers], "impossible": not answers}
 
 
-def make_outputs(*starts: tuple[int, float, list[tuple[int, float]]], null: float = 0.0) -> dict:
+def make_outputs(*starts, null=0.0):
     """Make the head's outputs for two of (start, score, [(end, score), ...])."""
     return {
         "start": np.array([[start for start, _, _ in starts]]),
@@ -46,7 +46,7 @@ def make_outputs(*starts: tuple[int, float, list[tuple[int, float]]], null: floa
     }
 
 
-def find(reading, outputs, config=CONFIG) -> Answer:
+def find(reading, outputs, config=CONFIG):
     (answer,) = choose(reading, candidates(reading, outputs, config), config)
     return answer
 

@@ -12,7 +12,7 @@ from electra.finetuning.tasks import SQUAD_2, SquadConfig
 CONTEXT = "the red cat sleeps in the old house. the blue dog runs far."
 
 
-def row(**values) -> dict:
+def row(**values):
     start = CONTEXT.index("old house")
     answers = [{"text": "old house", "start": start}]
     base = {"id": "q", "title": "t", "question": "the cat?", "context": CONTEXT, "answers": answers}
@@ -43,7 +43,7 @@ def test_a_bad_row_is_named(rows, sentence, tmp_path):
         read_rows(tmp_path / "train.jsonl", SQUAD_2)
 
 
-def text_of(reading, number: int, start: int, end: int) -> str:
+def text_of(reading, number, start, end):
     window = reading.windows[number]
     places = reading.places[window.question]
     shift = window.first - window.offset
