@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from huggingface_hub import ModelCard
 
 import electra
@@ -27,19 +29,16 @@ from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
 from tests.conftest import SMOKE, copy_project, files_of
 
 BUDGET = 4.0e8  # operations: a few steps
-PRETRAIN = (
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
-)
-PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
-    f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2, precision: fp32}}",
-)
+FEW = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3"
+MORE = f"threads: 1, init_from: start, eval_batches: 2, precision: fp32, steps: {{flops: {BUDGET}}}"
+ENCODER = "encoder: smoke\n    "
+# the model `base` is called `more`, and starts from the folder `start`
 PARAMS = (
-    PARAMS.replace("model: base,", "model: more,")
+    SMOKE.replace("  base:\n", "  more:\n")
+    .replace("model: base,", "model: more,")
     .replace("tokens: absent", "tokens: smoke")
-    .replace(
-        "encoder: smoke\n    pretrain", "encoder: smoke\n    generator: {width: 0.5}\n    pretrain"
-    )
+    .replace(f"{FEW}}}", f"{FEW.replace('steps: 20, ', '')}, {MORE}}}")
+    .replace(f"{ENCODER}pretrain", f"{ENCODER}generator: {{width: 0.5}}\n    pretrain")
 )
 
 
@@ -97,9 +96,6 @@ def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(
 def test_transformers_loads_each_folder_whole(
     trained: Path, part: str, kind: str, use: str
 ) -> None:
-    import torch
-    import transformers
-
     logging.getLogger("transformers").setLevel(logging.ERROR)
     folder = Path("build/models/smoke") / part
     model, report = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)

@@ -73,11 +73,7 @@ def test_the_numbers_of_a_run_sort_by_task_and_metric() -> None:
 
 
 def test_an_arm_that_failed_has_no_number() -> None:
-    arms = {
-        "electra": {"average": {"mean": 1.5}},
-        "mlm": {"status": "failed: x", "average": None},
-        "other": {},
-    }
+    arms = {"electra": {"average": {"mean": 1.5}}, "mlm": {"average": None}, "other": {}}
     assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
@@ -103,19 +99,17 @@ def made(here: Path) -> None:
 @pytest.mark.usefixtures("made")
 def test_the_numbers_of_a_model_and_of_all_that_it_rests_on() -> None:
     summarize("smoke", load())
-    assert {path.stem for path in Path("results/smoke").iterdir()} == set(FOLDERS)
-    assert read_json(Path("results/smoke/glue.json")) == GLUE
-    assert read_json(Path("results/smoke/corpus.json")) == {"kind": "corpus"}
-    assert Path("results/curves/smoke.csv").read_text() == "step\n1\n"
-    assert read_json(Path("results/summary/smoke.json"))["disc_auc"] == 0.9
-
-
-@pytest.mark.usefixtures("made")
-def test_squad_that_has_not_run_is_left_out() -> None:
-    shutil.rmtree("build/squad")
+    results = Path("results")
+    assert {path.stem for path in (results / "smoke").iterdir()} == set(FOLDERS)
+    assert read_json(results / "smoke/glue.json") == GLUE
+    assert read_json(results / "smoke/corpus.json") == {"kind": "corpus"}
+    assert (results / "curves/smoke.csv").read_text() == "step\n1\n"
+    assert read_json(results / "summary/smoke.json")["disc_auc"] == 0.9
+    shutil.rmtree("build/squad")  # a source may have none
+    shutil.rmtree("results")
     summarize("smoke", load())
-    assert not Path("results/smoke/squad.json").exists()
-    assert "squad2.0_f1" not in read_json(Path("results/summary/smoke.json"))["pretrained"]
+    assert not (results / "smoke/squad.json").exists()
+    assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
 
 
 def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> None:
@@ -153,16 +147,7 @@ def test_damaged_numbers_are_not_copied() -> None:
         summarize("smoke", load())
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        "[]",
-        "3",
-        '{"tasks": 3}',
-        '{"tasks": {"cola": []}}',
-        '{"tasks": {}, "average": {"pretrained": {}}}',
-    ],
-)
+@pytest.mark.parametrize("spoilt", ["[]", '{"tasks": 3}', '{"tasks": {"cola": []}}'])
 @pytest.mark.usefixtures("made")
 def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:
     leave("glue", spoilt)
