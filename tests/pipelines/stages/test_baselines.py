@@ -40,9 +40,7 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
     ("mrpc", lambda a, b: "01"[len({*a} & {*b}) > 2], {"chance": 50, "word_overlap": 100}),
     ("stsb", lambda a, b: float(len({*a} & {*b})), {"majority": 0, "word_overlap": pytest.approx(90, 0.1)}),
 ])  # fmt: skip
-def test_each_finds_what_it_can_find(
-    tmp_path: Path, task: str, answer, expected: dict[str, float]
-) -> None:
+def test_each_finds_what_it_can_find(tmp_path, task, answer, expected):
     scores = baselines.score_baselines(GLUE[task], write(tmp_path, task, answer), FinetuneConfig())
     assert {name: scores[name] for name in expected} == expected
     assert ("word_overlap" in scores) == (task != "sst2")
@@ -51,7 +49,7 @@ def test_each_finds_what_it_can_find(
     assert (len(few), len(rest)) == (7, 200), "the rows that fine-tuning sees"
 
 
-def test_what_a_pair_has_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_pair_has_in_common(monkeypatch):
     # "the saw"
     assert baselines.count_in_order("the cat saw the dog".split(), "the dog saw a cat".split()) == 2
     assert baselines.split_words("Don't go, Ann-7!") == ["don", "t", "go", "ann", "7"]
@@ -67,7 +65,7 @@ def test_what_a_pair_has_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
     assert baselines.pair_features("a b c", "a b c")[20] == 2 / 3
 
 
-def test_words_that_training_never_had_count() -> None:
+def test_words_that_training_never_had_count():
     train = [{"a": "red cats run", "b": "red red dogs"}, {"a": "cats sleep", "b": "dogs run"}]
     dev = [{"a": "zebras doze", "b": "zebras doze"}, {"a": "zebras doze", "b": "lion roar"}]
     _, of_dev = baselines.tfidf(train, dev)
@@ -76,9 +74,7 @@ def test_words_that_training_never_had_count() -> None:
     assert baselines.overlap(empty, baselines.tfidf(empty, empty)[0])[0, -2:].tolist() == [0, 0]
 
 
-def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, monkeypatch):
     seen = list[int]()
 
     def fit(task, train, dev):
@@ -93,13 +89,13 @@ def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(
     assert seen == [50] and scores == {"chance": 50.0, "majority": 100.0}
 
 
-def test_what_has_no_baselines(tmp_path: Path) -> None:
+def test_what_has_no_baselines(tmp_path):
     tags = replace(GLUE["sst2"], name="tags", labels=("X",), metrics=("f1",), tagging=True)
     assert baselines.score_baselines(tags, tmp_path, FinetuneConfig()) == {}
     assert baselines.load_frozen(tmp_path) is None
 
 
-def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path: Path) -> None:
+def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
     model = tmp_path / "model"
     write_pretrained(model)
     folder = write(tmp_path / "rows", "mrpc", lambda a, b: "01"[a[0] < b[0]])

@@ -36,7 +36,7 @@ def params(small: Path) -> Params:
     return load()
 
 
-def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
+def test_a_card_is_of_its_own_rows_and_scores(params):
     found = read_json(TASKS / "results.json")["tasks"]
     text = COLA.read_text(encoding="utf-8")
     assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
@@ -69,7 +69,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
     assert COLA.read_bytes() == written and str(Path.cwd()).encode() not in written
 
 
-def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_for_a_hub_names_the_run(params, capsys):
     assert main(["card", str(COLA.parent.absolute())]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
@@ -82,9 +82,7 @@ def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFi
     assert cards.with_run(COLA) == COLA.read_text(encoding="utf-8")
 
 
-def test_a_folder_without_a_model_has_no_card(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_a_model_has_no_card(here, capsys):
     Path("README.md").write_text("a project's")
     for folder in (".", "absent"):
         assert main(["card", folder]) == 65
@@ -93,9 +91,7 @@ def test_a_folder_without_a_model_has_no_card(
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_transformers_is_named_where_it_loads_all_of_the_model(
-    params: Params, spoilt: bool, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, monkeypatch, capsys):
     logging.getLogger("transformers").setLevel(logging.ERROR)
     if spoilt:
         (COLA.parent / cards.POOLED).touch()

@@ -54,7 +54,7 @@ def run(tmp_path: Path, settings: CorpusConfig, name: str = "out") -> dict[str, 
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
-def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
+def test_documents_in_order_and_numbers_that_add_up(tmp_path):
     write(tmp_path / "text")
     (tmp_path / "text/0.jsonl").open("a").write('\n{"text": "  "}\n{"text": "no id"}\n[]')
     metrics = run(tmp_path, config(tmp_path))
@@ -76,8 +76,8 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path: Path) -> None:
 
 
 def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.undo()  # small files share a unit
     monkeypatch.setenv(VARIABLE, "1")
     calls = []
@@ -112,9 +112,7 @@ def delivered(folder: Path) -> list[dict[str, Any]]:
     return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]
 
 
-def test_the_same_documents_however_a_corpus_is_divided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_documents_however_a_corpus_is_divided(tmp_path, monkeypatch):
     write(tmp_path / "text", rows=80)
     text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
     sources = [text, *delivered(tmp_path / "delivered")]
@@ -133,9 +131,7 @@ def test_the_same_documents_however_a_corpus_is_divided(
         assert whole["shards"] == 10 and parts["shards"] > 20 and {**parts, "shards": 10} == whole
 
 
-def test_what_is_left_out_is_counted_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_left_out_is_counted_and_said(tmp_path, monkeypatch, capsys):
     cleaning = {"near_duplicates": "drop"}
     sources = delivered(tmp_path / "delivered")
     params = SimpleNamespace(corpora={"x": config(tmp_path, sources=sources, cleaning=cleaning)})
@@ -153,9 +149,7 @@ def test_what_is_left_out_is_counted_and_said(
     assert "8 left_out_type_multi (5.71%), 52 near_duplicates (37.14%); see build" in printed
 
 
-def test_repeated_documents_are_dropped_wherever_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_documents_are_dropped_wherever_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "PART_BYTES", 300)
     write(tmp_path / "text", files=3)
     (tmp_path / "text/9.jsonl").write_bytes((tmp_path / "text/1.jsonl").read_bytes())
@@ -168,9 +162,7 @@ def test_repeated_documents_are_dropped_wherever_they_are(
     assert dropped["dropped_lines"] == {"lines_of_documents": 80} and dropped["lines_read"] == 320
 
 
-def test_repeated_paragraphs_are_dropped_wherever_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "PART_BYTES", 300)
     monkeypatch.setattr(duplicates, "BUCKET", 6)
     boiler = "This paragraph stands on every page."
@@ -198,9 +190,7 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(
     assert metrics["lines_read"] == 127 and metrics["lines"] == 127 - 55
 
 
-def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(
-    tmp_path: Path,
-) -> None:
+def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(tmp_path):
     line = "This paragraph stands on every page."
     texts = [{"text": f"{line}\nShort."}, {"text": f"Short.\n{line}"}]
     write_jsonl(tmp_path / "text/0.jsonl", texts)
@@ -208,9 +198,7 @@ def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(
     assert run(tmp_path, config(tmp_path, cleaning=cleaning))["documents"] == 2
 
 
-def test_a_stopped_run_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
     calls: list[str] = []
@@ -231,7 +219,7 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert files_of(tmp_path / "out") == files_of(tmp_path / "whole")
 
 
-def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_another_run(tmp_path, monkeypatch):
     write(tmp_path / "text", files=2)
     with monkeypatch.context() as patch, pytest.raises(pytest.fail.Exception):
         patch.setattr(corpus, "collect", lambda *_: pytest.fail("collected"))
@@ -251,9 +239,7 @@ def test_a_changed_file_is_another_run(tmp_path: Path, monkeypatch: pytest.Monke
     (b'{"text": "a"}\n{', {"quarantine": {"min_tolerated": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
     (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
 ])  # fmt: skip
-def test_useless_input_is_a_sentence_and_leaves_nothing(
-    tmp_path: Path, content: bytes, settings: dict[str, Any], sentence: str
-) -> None:
+def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, settings, sentence):
     (tmp_path / "text").mkdir()
     (tmp_path / "text/0.jsonl").write_bytes(content)
     with pytest.raises(BadInput, match=sentence):
@@ -261,9 +247,7 @@ def test_useless_input_is_a_sentence_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_damaged_files_are_named_and_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_damaged_files_are_named_and_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
     write(tmp_path / "text")
     for number in (1, 2, 4):
@@ -281,9 +265,7 @@ def test_all_damaged_files_are_named_and_read_again(
     assert not (tmp_path / "out/quarantine.jsonl").read_bytes()
 
 
-def test_source_or_room_that_is_not_there_is_a_sentence_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_source_or_room_that_is_not_there_is_a_sentence_at_once(tmp_path, monkeypatch):
     sentence = r"corpora\.x\.sources\[0\]: no file matches .* its folder is not there"
     with pytest.raises(SourceUnreachable, match=sentence):
         run(tmp_path, config(tmp_path))
@@ -296,7 +278,7 @@ def test_source_or_room_that_is_not_there_is_a_sentence_at_once(
         config(tmp_path, sources=[])
 
 
-def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path):
     write(tmp_path / "text", rows=400)
     settings = config(tmp_path, cleaning={"duplicate_paragraphs": "drop"})
     whole = run(tmp_path, settings, "whole")

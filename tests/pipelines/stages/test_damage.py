@@ -43,7 +43,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
         HOW,
     ),
 )
-def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) -> None:
+def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys):
     path = Path("build") / name
     harm(path, how)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
@@ -75,7 +75,7 @@ def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "how"), each_with_some([*TOKENIZER, *(f"rows-16/{name}" for name in ROWS)], HOW)
 )
-def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys) -> None:
+def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys):
     path = Path("build/tokens/smoke") / name
     harm(path, how)
     refused(["pretrain", "smoke"], path, capsys)
@@ -85,7 +85,7 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
 @pytest.mark.parametrize(
     ("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
 )
-def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
+def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys):
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
     harm(path, how)
@@ -95,7 +95,7 @@ def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
     assert not Path("build/tokens").exists()
 
 
-def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:
+def test_what_belongs_to_another_name_is_refused(small, capsys):
     model = Path("build/models/small/encoder")
     (model / "MANIFEST.json").unlink()
     write_manifest(model, kind="network", model="other", part="encoder")
@@ -108,7 +108,7 @@ def test_what_belongs_to_another_name_is_refused(small, capsys) -> None:
     assert "test.jsonl: is not in MANIFEST.json" in refused(["glue", "small"], path, capsys)
 
 
-def test_rows_of_another_length_or_name_are_refused(copied) -> None:
+def test_rows_of_another_length_or_name_are_refused(copied):
     params = load()
     config = params.models["smoke"].electra()
     shutil.move("build/tokens/smoke/rows-16", "build/tokens/smoke/rows-17")

@@ -116,9 +116,7 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_sentence(
-    tmp_path: Path, processes: list["subprocess.Popen[bytes]"]
-) -> None:
+def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
     address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
     mark.write_text("here")
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
@@ -130,9 +128,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence(
         next(made)
 
 
-def test_no_scheduler_and_no_package_are_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(dask_cluster, "SECONDS", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         monkeypatch.setenv(dask_cluster.VARIABLE, address)

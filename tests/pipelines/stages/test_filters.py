@@ -92,9 +92,7 @@ def near_copies() -> Texts:
     return {id: texts[id] for id in shuffled}
 
 
-def test_near_duplicates_go_and_the_first_stays(
-    tmp_path: Path, near_copies: Texts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypatch):
     plain = {id: text.lower().rstrip("!") for id, text in near_copies.items()}
     expected, seen = [], list[str]()
     for id, text in plain.items():
@@ -120,7 +118,7 @@ def test_near_duplicates_go_and_the_first_stays(
     assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
 
 
-def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path: Path) -> None:
+def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path):
     chance = random.Random(1)
     first, shared = (
         " ".join(prose(chance)),
@@ -139,7 +137,7 @@ def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_p
     assert metrics["dropped_lines"] == {"lines_of_documents": 3} and metrics["lines"] == 3
 
 
-def test_small_documents_are_near_duplicates_of_the_same_words_alone(tmp_path: Path) -> None:
+def test_small_documents_are_near_duplicates_of_the_same_words_alone(tmp_path):
     texts = {
         "1": "One two.",
         "2": "one, TWO",
@@ -163,7 +161,7 @@ LANGUAGES = {
 }
 
 
-def test_documents_in_another_language_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_in_another_language_go(tmp_path, monkeypatch):
     metrics, kept = run(tmp_path, LANGUAGES, language="en")
     assert kept == ["en-1", "en-2", "numbers"] and metrics["dropped"]["other_language"] == 4
     assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == [
@@ -209,7 +207,7 @@ def spam(chance: random.Random) -> Texts:
     }
 
 
-def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path: Path) -> None:
+def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path):
     texts = spam(random.Random(3))
     _, kept = run(tmp_path, texts, quality="gopher")
     found = {row["id"]: row["reason"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")}
@@ -233,7 +231,7 @@ def mood(folder: Path, *splits: list[list[str]]) -> CustomTasks:
     )
 
 
-def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
+def test_documents_with_benchmark_texts_go(tmp_path):
     chance = random.Random(7)
     dev, test, train, pair = (prose(chance, SIZE + more) for more in (0, 9, 9, 3))
     tasks = mood(tmp_path, [train], [dev, pair[:5]], [test])
@@ -273,7 +271,7 @@ def test_documents_with_benchmark_texts_go(tmp_path: Path) -> None:
         run(tmp_path, texts, "unread", tasks=tasks, decontaminate={"tasks": "mine"})
 
 
-def test_without_filters_there_is_no_trace_of_them(tmp_path: Path, near_copies: Texts) -> None:
+def test_without_filters_there_is_no_trace_of_them(tmp_path, near_copies):
     metrics, _ = run(tmp_path, near_copies)
     assert "dropped_shares" not in metrics
     assert "dropped.jsonl" not in read_json(tmp_path / "out/MANIFEST.json")["files"]

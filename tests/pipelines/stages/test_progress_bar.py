@@ -30,7 +30,7 @@ def use_terminal(monkeypatch: pytest.MonkeyPatch, kind: str) -> Terminal:
     return stream
 
 
-def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock, capsys) -> None:
+def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock, capsys):
     with ProgressBar("tiny", 100, "steps") as bar:
         for step in range(1, 101):
             clock[0] += 0.125
@@ -44,9 +44,7 @@ def test_a_log_gets_a_line_every_few_seconds_and_a_last_one(clock, capsys) -> No
     assert lines[2].startswith("tiny  100%  100/100 steps  8/s")
 
 
-def test_a_terminal_gets_one_line_that_is_drawn_again_below_what_is_printed(
-    clock, monkeypatch
-) -> None:
+def test_a_terminal_gets_one_line_that_is_drawn_again_below_what_is_printed(clock, monkeypatch):
     terminal = use_terminal(monkeypatch, "xterm")
     with ProgressBar("tiny", 100, "steps") as bar:
         for step in range(1, 101):
@@ -61,21 +59,21 @@ def test_a_terminal_gets_one_line_that_is_drawn_again_below_what_is_printed(
     assert "100%  100/100 steps  9.99/s" in last
 
 
-def test_a_terminal_that_cannot_go_back_gets_lines(monkeypatch) -> None:
+def test_a_terminal_that_cannot_go_back_gets_lines(monkeypatch):
     terminal = use_terminal(monkeypatch, "dumb")
     with ProgressBar("tiny", 2, "steps") as bar:
         bar.update(2)
     assert terminal.getvalue() == "tiny  100%  2/2 steps\n"
 
 
-def test_a_resumed_task_measures_its_rate_from_where_it_began() -> None:
+def test_a_resumed_task_measures_its_rate_from_where_it_began():
     bar = ProgressBar("tiny", 1000, "steps")
     bar.update(900)
     bar.update(950)
     assert bar.words(10.0) == " 95%  950/1,000 steps  5/s  0:00:10 left"
 
 
-def test_an_unknown_total_shows_the_count() -> None:
+def test_an_unknown_total_shows_the_count():
     bar = ProgressBar("rows", 0, "rows")
     bar.update(0)
     bar.update(25_000, task="rte", seen=3_000_000)
@@ -90,8 +88,6 @@ def test_an_unknown_total_shows_the_count() -> None:
         (6, "warning: corpora.x: 6 of 100 rows (6.00%) cannot be read; see q.jsonl\n"),
     ],
 )
-def test_skipped_rows_are_one_line_and_a_warning_above_five_percent(
-    lost: int, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_skipped_rows_are_one_line_and_a_warning_above_five_percent(lost, line, capsys):
     print_left_out("corpora.x", lost, 100, "rows", "cannot be read", "see q.jsonl")
     assert capsys.readouterr().err == line

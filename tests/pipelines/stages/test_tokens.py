@@ -69,7 +69,7 @@ def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dic
     )
 
 
-def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
+def test_rows_hold_the_corpus_and_nothing_else(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     metrics = run(tmp_path, corpus, packing={"overflow": "carry"})
     tokenizer = wordpiece.load(tmp_path / "out")
@@ -92,7 +92,7 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path: Path) -> None:
     assert metrics["unknown_rate"] == 0 and metrics["tokenizer"] == tokenizer.identity
 
 
-def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
     """Paragraphs longer than a row, cut or split into sentences; and letters that the alphabet has
     no room for.
     """
@@ -123,9 +123,7 @@ def test_what_is_lost_is_counted_and_said(tmp_path: Path, monkeypatch, capsys) -
 
 
 @pytest.mark.parametrize("rule", ["electra", "packed"])
-def test_rows_that_are_mostly_padding_are_a_warning(
-    tmp_path: Path, monkeypatch, capsys, rule: str
-) -> None:
+def test_rows_that_are_mostly_padding_are_a_warning(tmp_path, monkeypatch, capsys, rule):
     """Short documents, one a row, as descriptions of packages are."""
     monkeypatch.chdir(tmp_path)
     write_corpus(Path("build/corpus/x"))
@@ -137,9 +135,7 @@ def test_rows_that_are_mostly_padding_are_a_warning(
     assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
 
 
-def test_the_same_bytes_from_one_and_three_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_bytes_from_one_and_three_workers(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path / "corpus")
     results = []
     for workers in (1, 3):
@@ -149,9 +145,7 @@ def test_the_same_bytes_from_one_and_three_workers(
     assert len(results[0][1]) == 5 + 2 * 5
 
 
-def test_finished_shards_are_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path / "corpus")
     made: list[int] = []
     pack = tokens.pack_shard
@@ -172,7 +166,7 @@ def test_finished_shards_are_not_made_again(
     assert made == [2, 3]
 
 
-def test_a_document_is_held_out_by_its_text_alone(tmp_path: Path) -> None:
+def test_a_document_is_held_out_by_its_text_alone(tmp_path):
     texts = [f"document {i}" for i in range(4000)]
     valid = {text for text in texts if split_of(text, 1, 0.05) == "valid"}
     assert 130 < len(valid) < 270
@@ -180,7 +174,7 @@ def test_a_document_is_held_out_by_its_text_alone(tmp_path: Path) -> None:
     assert valid != {text for text in texts if split_of(text, 2, 0.05) == "valid"}
 
 
-def test_weights_share_the_tokens(tmp_path: Path) -> None:
+def test_weights_share_the_tokens(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", shards=3, documents=60, weights=[1.0, 1.0])
     metrics = run(tmp_path, corpus, lengths=[32], valid_fraction=0.05)
     plain = write_corpus(tmp_path / "plain", shards=3, documents=60, weights=[None, None])
@@ -195,7 +189,7 @@ def test_weights_share_the_tokens(tmp_path: Path) -> None:
     assert source_copies({**manifest, "weights": [None] * 3}, kept) == [1.0] * 3
 
 
-def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path: Path) -> None:
+def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path):
     folders = [tmp_path / name for name in ("one", "two")]
     bounds = np.full((20, 2), 2, np.uint16)
     for number, folder in enumerate(folders):
@@ -213,7 +207,7 @@ def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path: Path) -
     assert len(first) + len(second) == 20 and first != second
 
 
-def test_a_published_vocabulary(tmp_path: Path) -> None:
+def test_a_published_vocabulary(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     published = tmp_path / "published/vocab.txt"
     wordpiece.save(TOKENIZER, published.parent)
@@ -222,7 +216,7 @@ def test_a_published_vocabulary(tmp_path: Path) -> None:
     assert (tmp_path / "out/vocab.txt").read_bytes() == published.read_bytes()
 
 
-def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
+def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
     unknown = r"tokens\.x\.tokenizer: knows too little of the text: .*% of its tokens are \[UNK\]"
@@ -232,7 +226,7 @@ def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
+def test_a_corpus_too_small_is_a_sentence(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", shards=1, documents=12)
     sentence = r"tokens\.x: has 12 documents, none for valid; raise valid_fraction"
     with pytest.raises(BadInput, match=sentence):
@@ -241,7 +235,7 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path: Path) -> None:
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096])
 
 
-def test_a_vocabulary_beyond_two_bytes(tmp_path: Path) -> None:
+def test_a_vocabulary_beyond_two_bytes(tmp_path):
     """Ids above 65,535 reach the rows as they are, in four bytes."""
     corpus = write_corpus(tmp_path / "corpus", shards=1)
     letters = sorted({letter for word in WORDS for letter in word} | {"."})

@@ -4,8 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipelines.stages import work_units
 
 
@@ -19,7 +17,7 @@ def finish(work: Path, code: str = "c") -> list[dict[str, Any]]:
     return work_units.finish_units(work, made, make, range(5), "x", "made")
 
 
-def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_units_are_made_again(tmp_path, capsys):
     expected = finish(tmp_path)
     folders = [tmp_path / f"unit-0000{number}" for number in range(5)]
     times = [folder.stat().st_mtime_ns for folder in folders]
