@@ -69,10 +69,8 @@ class StepDone:
     captured: bool  # in CUDA graphs, or about to be
     phases: tuple[Phase, ...]
     phase: Phase
-    tokens: float  # of a step of this phase, padding apart
     phase_start: int  # steps done when this process started the phase
     done: int
-    last: int  # at which this launch ends
 
 
 Log = Callable[[int, dict[str, float]], None]
@@ -343,10 +341,8 @@ def pretrain(
                         captured=graphs is not None and not graphs.failed,
                         phases=phases,
                         phase=phase,
-                        tokens=tokens[phase],
                         phase_start=phase_start,
                         done=done,
-                        last=last,
                     )
                 )
             if save_due or log_due or device.type == "cpu":

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -53,7 +53,6 @@ class Plan:
     state: Path
     device: str = "cpu"
     before: Sequence[Job] = ()  # the jobs of the task that `config.init_from_task` names
-    keep: Literal["none", "first", "all"] | None = None  # wins over the config's
     code: Code = ""
 
     def jobs(self) -> list[Job]:
@@ -63,7 +62,7 @@ class Plan:
         beyond the model's positions.
         """
         config = self.config
-        keep = self.keep or config.keep_models
+        keep = config.keep_models
         encoder, vocab_size = read_config(self.model)
         task = find(self.rows, self.task)
         kind_of(task).check_config(config, encoder, keep)

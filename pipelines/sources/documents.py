@@ -72,11 +72,6 @@ class WorkUnit:
     pieces: tuple[FileRange, ...] = ()
     part: hub.HubFile | None = None
 
-    @property
-    def bytes(self) -> int:
-        """Return the stored size, 0 where unknown: for the progress bar."""
-        return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
-
     def read(self) -> Iterator[Document | Rejected | Skipped]:
         """Yield the documents of this unit."""
         if isinstance(self.config, LocalCorpus):

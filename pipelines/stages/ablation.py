@@ -17,6 +17,7 @@ arm.json, and the checkpoints are gone.
 import math
 import statistics
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +47,7 @@ from pipelines.config.params import Params, settings_digest
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import sd
 from pipelines.stages import BUILD, FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
-from pipelines.stages.announce import Announcer
+from pipelines.stages.announce import announce
 from pipelines.stages.pretrain import ModelRows, curve_csv
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
@@ -260,9 +261,10 @@ def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
+    started = time.time()
     try:
         use_own_gpu()
-        return run_arm(*unit)
+        return run_arm(*unit) | {"started": started, "ended": time.time()}
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):
@@ -320,7 +322,7 @@ def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
         print(f"{arm.title}: {why}; the old run is {held.archive()}", file=sys.stderr, flush=True)
     home = held.path
     run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
-    launch = Launch(title=arm.title, bar=ProgressBar, announce=Announcer())
+    launch = Launch(title=arm.title, bar=ProgressBar, announce=announce)
     trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
     for point in (END, *arm.points):
         export(arm, home, trained, rows, point)
@@ -443,7 +445,9 @@ def track(
     tracker: Any, name: str, by_seed: dict[int, Result], record: Result, settings: dict[str, Any]
 ) -> None:
     """Record an arm as one child run: all of its settings, the curves of its seeds, its scores."""
-    with tracker.child(name, {"arm": name, **settings}) as child:
+    started = min((result["started"] for result in by_seed.values()), default=None)
+    ended = max((result["ended"] for result in by_seed.values()), default=None)
+    with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
         for seed, result in by_seed.items():
             for point in result["history"]:
                 curve = {

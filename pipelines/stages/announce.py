@@ -1,10 +1,7 @@
-"""The line that a run says once its first steps are done: what it runs on, in which way, and how
-long it will take.
-"""
+"""The line that a run says once its first steps are done: what it runs on, and in which way."""
 
 import math
 import sys
-import time
 
 import torch
 
@@ -15,9 +12,6 @@ from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
 
 SETTLED = WARM_UP + 2  # steps of a GPU after which nothing is compiled or captured any more
-TIMED = 5  # steps that the estimate is made from
-
-
 UNITS = (
     ("minutes", 60.0, 90),
     ("hours", 3600.0, 72),
@@ -26,44 +20,25 @@ UNITS = (
 )
 
 
-class Announcer:
-    """Prints the line in each phase of a run, once its pace is known: the mean over `TIMED` steps
-    by the clock.
-    """
-
-    def __init__(self) -> None:
-        self._clock = 0.0
-
-    def __call__(self, step: StepDone) -> None:
-        """Take note of a step of this process."""
-        device = step.world.device
-        count = step.done - step.phase_start
-        settled = SETTLED if device.type == "cuda" else 1
-        if count not in {settled, settled + TIMED}:
-            return
-        if device.type == "cuda":  # the host runs ahead of it
-            torch.cuda.synchronize(device)
-        if count == settled:
-            self._clock = time.monotonic()
-            return
-        print(announce(step, (time.monotonic() - self._clock) / TIMED), file=sys.stderr, flush=True)
+def announce(step: StepDone) -> None:
+    """Print the line in each phase of a run, once it is known what became of the GPU's means."""
+    settled = SETTLED if step.world.device.type == "cuda" else 1
+    if step.done - step.phase_start == settled:
+        print(describe(step), file=sys.stderr, flush=True)
 
 
-def announce(step: StepDone, pace: float) -> str:
-    """Return the line. `pace` is seconds a step."""
+def describe(step: StepDone) -> str:
+    """Return the line."""
     settings = step.settings
-    phase = step.phase
     title = step.title
     if len(step.phases) > 1:
-        number = step.phases.index(phase) + 1
-        title += f", phase {number} of {len(step.phases)} (rows of {phase.length})"
+        number = step.phases.index(step.phase) + 1
+        title += f", phase {number} of {len(step.phases)} (rows of {step.phase.length})"
     parts = [_device(step), f"torch {torch.__version__}", step.precision]
     if step.world.device.type == "cuda":
         parts += [_compiled(settings), _captured(step)]
         parts += ["deterministic"] if settings.deterministic else []
-    left = min(phase.last, step.last) - step.done
-    speed = f"{step.tokens / pace:,.0f} tokens/s, {left:,} steps in about {duration(pace * left)}"
-    return f"{title}: {', '.join(parts)}; {speed}"
+    return f"{title}: {', '.join(parts)}"
 
 
 def duration(seconds: float) -> str:

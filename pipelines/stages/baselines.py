@@ -121,23 +121,19 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     """
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
-    sides = []  # of each side the texts of the training and of the dev rows
-    for side in "ab":
-        if any(row.get(side) is not None for row in (*train, *dev)):
-            sides.append([[text_of(row, side) for row in rows] for rows in (train, dev)])
-    train_texts = list(chain.from_iterable(side[0] for side in sides))
-    dev_texts = list(chain.from_iterable(side[1] for side in sides))
+    sides = [side for side in "ab" if any(row.get(side) is not None for row in (*train, *dev))]
+    train_texts = [[text_of(row, side) for row in train] for side in sides]
+    dev_texts = [[text_of(row, side) for row in dev] for side in sides]
     vectors: list[Any] = []
     dev_vectors: list[Any] = []
     for count in (
         CountVectorizer(analyzer=split_words),
         CountVectorizer(analyzer="char_wb", ngram_range=(2, 5)),
     ):
-        count.fit(train_texts + dev_texts)
-        weight = TfidfTransformer(sublinear_tf=True).fit(count.transform(train_texts))
-        for train_side, dev_side in sides:
-            vectors.append(weight.transform(count.transform(train_side)))
-            dev_vectors.append(weight.transform(count.transform(dev_side)))
+        count.fit(chain(*train_texts, *dev_texts))
+        weight = TfidfTransformer(sublinear_tf=True).fit(count.transform(chain(*train_texts)))
+        vectors += [weight.transform(count.transform(texts)) for texts in train_texts]
+        dev_vectors += [weight.transform(count.transform(texts)) for texts in dev_texts]
     return vectors, dev_vectors
 
 

@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -232,7 +233,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     """
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    firsts: dict[str, dict[str, Any]] = {}  # by file
+    first_bad: dict[str, Any] | None = None
     refused: dict[str, str] = {}  # by file, a sentence
     samples = Samples(UNIT_SAMPLES)
     parts = _PartWriter(folder)
@@ -245,7 +246,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             if isinstance(item, Rejected):
                 rejected = asdict(item)
                 quarantine.write(json.dumps(rejected, ensure_ascii=False) + "\n")
-                firsts.setdefault(item.where.rpartition(":")[0], rejected)
+                first_bad = first_bad or rejected
                 reasons[item.reason] += 1
                 counts["quarantined_lines"] += item.lines
                 continue
@@ -270,7 +271,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     return {
         **counts,
         "reasons": dict(reasons),
-        "first_bad": [*firsts.values()],
+        "first_bad": first_bad,
         "refused": refused,
     }
 
@@ -308,42 +309,35 @@ class _PartWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._count = 0
-        self._begin_part()
-
-    def _begin_part(self) -> None:
-        self._lines: list[bytes] = []
-        self._index: list[tuple[int, ...]] = []
-        self._paragraphs: list[int] = []
-        self._bands: list[Hashes] = []
+        self._part = 0
         self._size = 0
+        self._documents: list[tuple[bytes, tuple[int, ...], list[int], Hashes]] = []
 
     def add(self, id: str, text: str, paragraphs: list[int], bands: Hashes) -> None:
         """Add a document, with the keys of its paragraphs and those of its near-duplicates."""
         if self._size >= PART_BYTES:
             self.end_part()
         line = json.dumps({"id": id, "text": text}, ensure_ascii=False).encode() + b"\n"
+        row = (hash_text(text), text.count("\n") + 1, len(text.encode()), len(paragraphs))
+        self._documents.append((line, row, paragraphs, bands))
         self._size += len(line)
-        self._lines.append(line)
-        size = len(text.encode())
-        self._index.append((hash_text(text), text.count("\n") + 1, size, len(paragraphs)))
-        self._paragraphs += paragraphs
-        self._bands.append(bands)
 
     def end_part(self) -> None:
-        """Write the documents of a part."""
-        if not self._lines:
+        """Write the documents since the last part, if there are any."""
+        if not self._documents:
             return
-        path = self._folder / f"part-{self._count:05d}.jsonl"
-        path.write_bytes(b"".join(self._lines))
+        lines, rows, paragraphs, bands = zip(*self._documents, strict=True)
+        path = self._folder / f"part-{self._part:05d}.jsonl"
+        path.write_bytes(b"".join(lines))
         np.savez(
             path.with_suffix(".npz"),
-            index=np.array(self._index, INDEX),
-            paragraphs=np.array(self._paragraphs, np.uint64),
-            bands=np.concatenate(self._bands),
+            index=np.array(list(rows), INDEX),
+            paragraphs=np.array(list(chain.from_iterable(paragraphs)), np.uint64),
+            bands=np.concatenate(bands),
         )
-        self._count += 1
-        self._begin_part()
+        self._part += 1
+        self._size = 0
+        self._documents = []
 
 
 # Filters
@@ -419,13 +413,12 @@ def collect(
     """Join the finished units into the corpus folder, in order. Return the metrics."""
     total = Counter[str]()
     reasons = Counter[str]()
-    firsts = []
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
         reasons.update(count["reasons"])
-        firsts += count["first_bad"]
     bad = reasons.total()
-    refuse_bad_rows(firsts, bad, total["rows"], config.quarantine)
+    first_bad = next((count["first_bad"] for count in counts if count["first_bad"]), None)
+    refuse_bad_rows(first_bad, bad, total["rows"], config.quarantine)
     dropped = Counter[str](duplicate_documents=0)
     dropped.update({key: n for key, n in total.items() if n and key.startswith(TEXTS)})
     lines = Counter({key: total[key] for key in LINES if total[key]})

@@ -51,9 +51,9 @@ def run_units(
             file=sys.stderr,
             flush=True,
         )
-        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), _code())
+        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), code_here())
         futures = {
-            client.submit(_run, here, function, unit, pure=False): index
+            client.submit(run_unit, here, function, unit, pure=False): index
             for index, unit in enumerate(units)
         }
         try:
@@ -72,12 +72,14 @@ def run_units(
             client.cancel(list(futures), force=True)
 
 
-def _code() -> str:
+def code_here() -> str:
     """Return what the code was when this process first looked: it is hashed once a process."""
     return digest_of(("electra", "pipelines"))
 
 
-def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit) -> Result:
+def run_unit(
+    here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit
+) -> Result:
     """Make one unit in a worker, in the folder of the process that asks for it."""
     from distributed import get_worker
 
@@ -88,7 +90,7 @@ def _run(here: tuple[str, str, str, str], function: Callable[[Unit], Result], un
             f"worker {worker.address}: has {worker.state.nthreads} threads; "
             "start it with --nthreads 1"
         )
-    if _code() != code:
+    if code_here() != code:
         raise BadConfig(
             f"worker {worker.address}: runs other code; start it again in this checkout"
         )

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,7 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
 
 
 def plan_task(
-    task: str, config: FinetuneConfig, rows: Path, encoder: Path, **more: Any
+    task: str, config: FinetuneConfig, rows: Path, encoder: Path, before: Sequence[Job] = ()
 ) -> list[Job]:
     """Return the jobs of a task on this machine, by this code."""
     return Plan(
@@ -128,7 +129,7 @@ def plan_task(
         state=FINETUNING,
         device=device(),
         code=digest_of(CODE),
-        **more,
+        before=before,
     ).jobs()
 
 
@@ -138,8 +139,8 @@ def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) 
     jobs: list[Job] = []
     for task, config in configs.items():
         before = [job for job in jobs if job.task.name == config.init_from_task]
-        keep = "all" if task in starts else None
-        jobs += plan_task(task, config, rows, encoder, before=before, keep=keep)
+        kept = replace(config, keep_models="all") if task in starts else config
+        jobs += plan_task(task, kept, rows, encoder, before=before)
     return jobs
 
 

@@ -135,11 +135,10 @@ def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source")
     elif isinstance(source, CustomTasks):
         for task in source.tasks.values():
             find_files(tuple(filter(None, (task.train, task.dev, task.test))), where)
-    elif isinstance(source, HubCorpus | HubTasks):
-        datasets = [source]
-        if isinstance(source, HubTasks):
-            datasets = [source.glue, source.squad1, source.squad2]
-        for dataset in filter(None, datasets):
+    elif isinstance(source, HubCorpus):
+        hub.resolve(source.dataset, source.revision, where)
+    elif isinstance(source, HubTasks):
+        for dataset in filter(None, (source.glue, source.squad1, source.squad2)):
             hub.resolve(dataset.dataset, dataset.revision, where)
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import io
 import os
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_ru
 from pipelines import again
 from pipelines.config.params import Params
 from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
-from pipelines.stages.announce import Announcer
+from pipelines.stages.announce import announce
 from pipelines.stages.mirror import mirrored
 from pipelines.stages.out_of_memory import enough_memory
 from pipelines.stages.progress_bar import ProgressBar
@@ -61,7 +62,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         name_run(run, name, owner)
     source = find_origin(name, run, params)
     title = f"pretrain {name}"
-    launch = Launch(title=title, origin=source, bar=ProgressBar, announce=Announcer())
+    launch = Launch(title=title, origin=source, bar=ProgressBar, announce=announce)
     with mirrored(run, bring=source is None):
         trained = rows.train(config, run, log=tracker.metrics, launch=launch, owner=owner)
     if not is_main():
@@ -292,9 +293,9 @@ def write_model(
 
     def write(kind: str, tensors: Any, settings: Any, beside: Any) -> None:
         text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
-        folder = temporary / kind
+        target = temporary / kind
         hf.write_folder(
-            folder, tensors, settings, files, text, extra_files=beside, model=name, part=kind
+            target, tensors, settings, files, text, extra_files=beside, model=name, part=kind
         )
 
     with atomic_folder(folder) as temporary:
@@ -360,22 +361,21 @@ def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[di
         masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN
     )
     best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
-    ids_M = best.indices.tolist()
-    shares_M = best.values.tolist()
+    shape = (*masked.positions_BN.shape, PROPOSALS)
+    ids_BNP = best.indices.reshape(shape).tolist()
+    shares_BNP = best.values.reshape(shape).tolist()
     rows = []
-    per_row = masked.positions_BN.shape[1]
     for row, positions in enumerate(masked.positions_BN.tolist()):
         proposals = []
         for number, position in enumerate(positions):
             if masked.weights_BN[row, number]:
-                slot = row * per_row + number
                 proposal = {
                     "place": position,
-                    "pieces": [pieces[i] for i in ids_M[slot]],
-                    "probability": [round(share, 4) for share in shares_M[slot]],
+                    "pieces": [pieces[i] for i in ids_BNP[row][number]],
+                    "probability": [round(share, 4) for share in shares_BNP[row][number]],
                 }
                 proposals.append(proposal)
-        rows.append(sorted(proposals, key=lambda proposal: int(proposal["place"])))
+        rows.append(sorted(proposals, key=itemgetter("place")))
     return rows
 
 

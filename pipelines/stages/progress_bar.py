@@ -25,9 +25,9 @@ class ProgressBar(Bar):
     resumed task simply starts with a higher `done`, and rate and time left are measured from there.
     """
 
-    def __init__(self, title: str, total: int, unit: str, stream: TextIO | None = None) -> None:
+    def __init__(self, title: str, total: int, unit: str) -> None:
         super().__init__(title, total, unit)
-        self.stream = stream if stream is not None else sys.stderr
+        self.stream = sys.stderr  # rich puts another in its place while it draws
         self.bar = rich_bar(self.stream)
         self.done = 0
         self._numbers: dict[str, float | str] = {}

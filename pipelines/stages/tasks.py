@@ -7,7 +7,7 @@ split.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,27 +133,24 @@ def read_split(
         elif not isinstance(row, Skipped):
             kept.append(row)
     rows_read = len(kept) + len(bad)
-    refuse_bad_rows(bad[:1], len(bad), rows_read, config, f" in {task} {split}")
+    first = bad[0] if bad else None
+    refuse_bad_rows(first, len(bad), rows_read, config, f" in {task} {split}")
     if not kept:
         raise BadInput(f"{where}: has no rows in {task} {split}")
     return kept, bad
 
 
 def refuse_bad_rows(
-    firsts: Sequence[Mapping[str, Any]],
+    first: Mapping[str, Any] | None,
     bad: int,
     rows: int,
     config: QuarantineConfig,
     place: str = "",
 ) -> None:
-    """Raise BadInput when more rows are bad than the quarantine tolerates, or all are, with the
-    first of each file.
-    """
+    """Raise BadInput when more rows are bad than the quarantine tolerates, or all are."""
     tolerated = config.tolerated(rows)
-    if bad > tolerated or (bad and bad == rows):
-        first, *others = firsts
+    if first and (bad > tolerated or bad == rows):
         fault = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,}{place})"
-        fault += "".join(f", {other['where']}: {other['reason']}" for other in others)
         advice = "fix the input, or raise `quarantine` to leave such rows out"
         raise BadInput(f"{first['where']}: {fault}; expected at most {tolerated:,}; {advice}")
 

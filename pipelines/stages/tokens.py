@@ -18,7 +18,7 @@ import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -327,7 +327,7 @@ def collect(
             rows_folder.mkdir()
             splits = rows[str(length)] = {}
             for split in SPLITS:
-                parts = [count["rows"][f"{length}/{split}"] for count in counts]
+                parts = [Counter(count["rows"][f"{length}/{split}"]) for count in counts]
                 copies = [1.0] * len(manifest["weights"])
                 if split == "train":
                     copies = source_copies(manifest, parts)
@@ -339,12 +339,12 @@ def collect(
                             if shard["source"] == source
                         ]
                         append_rows(writer, folders, split, factor, config.seed, source)
-                read = sum(part.get("tokens_read", 0) for part in parts)
+                read = sum(part["tokens_read"] for part in parts)
                 splits[split] = {
                     "rows": writer.rows,
                     "tokens": writer.tokens,
                     "tokens_read": read,
-                    "tokens_discarded": read - sum(part.get("tokens_kept", 0) for part in parts),
+                    "tokens_discarded": read - sum(part["tokens_kept"] for part in parts),
                     "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
                 }
             written = {
@@ -372,7 +372,7 @@ def collect(
     return metrics
 
 
-def source_copies(manifest: dict[str, Any], parts: list[Counts]) -> list[float]:
+def source_copies(manifest: dict[str, Any], parts: Sequence[Mapping[str, int]]) -> list[float]:
     """Return how often each source's rows are taken, so that tokens are shared by weight: the most
     abundant's once.
     """
@@ -381,7 +381,7 @@ def source_copies(manifest: dict[str, Any], parts: list[Counts]) -> list[float]:
         return [1.0] * len(weights)
     tokens = [0] * len(weights)
     for shard, part in zip(manifest["shards"], parts, strict=True):
-        tokens[shard["source"]] += part.get("tokens_kept", 0)
+        tokens[shard["source"]] += part["tokens_kept"]
     ratios = [
         weight / count if count else 0.0 for weight, count in zip(weights, tokens, strict=True)
     ]

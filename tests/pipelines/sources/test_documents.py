@@ -45,7 +45,7 @@ def test_ranges_hold_the_same_documents(
     path = tmp_path / name
     path.write_text(content, newline="")
     units = units_of(tmp_path, path, **settings)
-    assert len(units) > 8 and sum(unit.bytes for unit in units) == path.stat().st_size
+    assert len(units) > 8 and sum(unit.pieces[0].size for unit in units) == path.stat().st_size
     items = [item for unit in units for item in unit.read()]
     expected = read(path, **settings)
     assert texts(items) == texts(expected)

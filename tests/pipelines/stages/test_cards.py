@@ -2,7 +2,6 @@
 model.
 """
 
-import json
 import logging
 import re
 from dataclasses import replace
@@ -12,6 +11,7 @@ import pytest
 import transformers
 from huggingface_hub import ModelCard
 
+from electra.files import read_json, read_jsonl
 from electra.finetuning.folder import load_model
 from electra.nn.huggingface import open_folder
 from pipelines.cli import main
@@ -21,9 +21,11 @@ from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
 from tests.pipelines.stages.conftest import change
 
-COLA, MNLI = (
-    Path(f"build/glue/small/{task}/pretrained-seed1/README.md") for task in ("cola", "mnli")
-)
+TASKS = Path("build/glue/small")
+COLA = TASKS / "cola/pretrained-seed1/README.md"
+MNLI = TASKS / "mnli/pretrained-seed1/README.md"
+TEXT = HubCorpus(kind="hub", dataset="org/text", revision="1")
+GERMAN = {"c": CorpusConfig(sources=(TEXT,), cleaning=CleaningConfig(language="de"))}
 
 
 @pytest.fixture
@@ -34,47 +36,40 @@ def params(small: Path) -> Params:
     return load()
 
 
-def test_a_card_is_of_its_own_rows_and_scores(params: Params) -> None:
-    found = json.loads(Path("build/glue/small/results.json").read_text(encoding="utf-8"))["tasks"]
+def test_a_card_is_of_its_own_rows_and_scores(params):
+    found = read_json(TASKS / "results.json")["tasks"]
     text = COLA.read_text(encoding="utf-8")
-    assert (
-        "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
-        and "8551" not in text
-    )
-    assert (
-        "**The sample world is made up**" in text
-        and "dvc repro pipelines/dvc.yaml:glue@small" in text
-    )
+    assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
+    assert "**The sample world is made up**" in text and "8551" not in text
+    assert "dvc repro pipelines/dvc.yaml:glue@small" in text
     data = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
     assert data.language == ["en"] and data.metrics == ["matthews_correlation", "accuracy"]
-    first = json.loads(Path("build/tasks/made_up/cola/dev.jsonl").read_text().splitlines()[0])
+    first = read_jsonl(Path("build/tasks/made_up/cola/dev.jsonl"))[0]
     assert f'model.predict(["{first["a"]}"])' in text, "a text of its own world"
-    counts, accuracy = data.eval_results
-    assert (counts.task_type, counts.dataset_name) == (
-        "text-classification",
-        "CoLA in the sample world",
-    )
     scores = found["cola"]["pretrained"]["all"]
-    assert (counts.metric_type, counts.metric_value) == (
-        "matthews_correlation",
-        round(scores["matthews"][0], 4),
-    )
-    assert (accuracy.metric_type, accuracy.metric_value) == (
-        "accuracy",
-        round(scores["accuracy"][0], 4),
-    )
+    measured = [(result.metric_type, result.metric_value) for result in data.eval_results]
+    assert measured == [
+        ("matthews_correlation", round(scores["matthews"][0], 4)),
+        ("accuracy", round(scores["accuracy"][0], 4)),
+    ]
+    assert data.eval_results[0].task_type == "text-classification"
+    assert data.eval_results[0].dataset_name == "CoLA in the sample world"
     head, _, first, second = re.findall(r"^\| (.*) \|$", MNLI.read_text(encoding="utf-8"), re.M)
-    ours, fresh = (found["mnli"][arm] for arm in ("pretrained", "scratch"))
+    ours = found["mnli"]["pretrained"]
     cells = dict(zip(head.split(" | ")[1:], first.split(" | ")[1:], strict=True))
     assert cells["this model"] == f"{ours['scores'][0]:.1f}"
     assert cells["mean of 2 fine-tunings, 95 % interval"].startswith(f"{ours['mean']:.1f} (")
-    assert cells["from scratch"] == f"{fresh['mean']:.1f}" and cells["chance"] == "33.3"
+    assert cells["from scratch"] == f"{found['mnli']['scratch']['mean']:.1f}"
+    assert cells["chance"] == "33.3"
     assert second.startswith("accuracy, mismatched | ") and second.endswith(" | – | – | – | –")
     load_model(open_folder(COLA.parent))  # the folder is whole with its new card
+    written = COLA.read_bytes()
+    cards.write("glue", "small", params)
+    assert COLA.read_bytes() == written and str(Path.cwd()).encode() not in written
 
 
-def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_for_a_hub_names_the_run(params, capsys):
     assert main(["card", str(COLA.parent.absolute())]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
@@ -87,26 +82,16 @@ def test_a_copy_for_a_hub_names_the_run(params: Params, capsys: pytest.CaptureFi
     assert cards.with_run(COLA) == COLA.read_text(encoding="utf-8")
 
 
-def test_a_folder_without_a_model_has_no_card(
-    tmp_path: Path, params: Params, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "README.md").write_text("a project's")
-    for folder in (tmp_path, tmp_path / "absent", Path("build")):
-        assert main(["card", str(folder)]) == 65
+def test_a_folder_without_a_model_has_no_card(here, capsys):
+    Path("README.md").write_text("a project's")
+    for folder in (".", "absent"):
+        assert main(["card", folder]) == 65
         assert "holds no model with a card" in capsys.readouterr().err
-    assert cards.with_run(tmp_path / "README.md") == "a project's", "of a folder elsewhere"
-
-
-def test_the_same_results_have_the_same_card(params: Params) -> None:
-    first = COLA.read_bytes()
-    cards.write("glue", "small", params)
-    assert COLA.read_bytes() == first and str(Path.cwd()).encode() not in first
+    assert cards.with_run(Path("README.md")) == "a project's", "of a folder elsewhere"
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_transformers_is_named_where_it_loads_all_of_the_model(
-    params: Params, spoilt: bool, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, monkeypatch, capsys):
     logging.getLogger("transformers").setLevel(logging.ERROR)
     if spoilt:
         (COLA.parent / cards.POOLED).touch()
@@ -137,28 +122,17 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(
     ],
 )
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
-    text = HubCorpus(kind="hub", dataset="org/text", revision="1")
-    corpus = CorpusConfig(sources=(text,), cleaning=CleaningConfig(language="de"))
-    cards.write(
-        "glue",
-        "small",
-        replace(params, tasks=params.tasks | {"made_up": tasks}, corpora={"c": corpus}),
-    )
+    cards.write("glue", "small", replace(params, tasks={"made_up": tasks}, corpora=GERMAN))
     written = COLA.read_text(encoding="utf-8")
     data = ModelCard(written).data
-    assert (
-        data.language == ["de"]
-        and data.license is None
-        and f"- Licence of the data: {said}.\n" in written
-    )
-    assert data.eval_results[0].dataset_type == hub and "sample world" not in written
+    assert data.language == ["de"] and data.license is None
+    assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
+    assert data.eval_results[0].dataset_type == hub
     assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written
 
 
 def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
-    text = HubCorpus(kind="hub", dataset="org/text", revision="1")
-    corpus = CorpusConfig(sources=(text,), cleaning=CleaningConfig(language="de"))
-    cards.write("glue", "small", replace(params, corpora={"c": corpus}))
+    cards.write("glue", "small", replace(params, corpora=GERMAN))
     written = COLA.read_text(encoding="utf-8")
     data = ModelCard(written).data
     assert data.license is None and data.language == ["de"]

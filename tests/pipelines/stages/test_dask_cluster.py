@@ -16,6 +16,7 @@ import pytest
 from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
 from electra.files import lock_folder
 from pipelines.stages import corpus, dask_cluster, work_units
+from pipelines.stages.work_units import MadeOf
 from tests.conftest import ROOT, environment, files_of, until
 from tests.pipelines.stages import test_corpus, test_tokens
 
@@ -43,14 +44,7 @@ def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
 
 def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
     with lock_folder(work):
-        return work_units.finish_units(
-            work,
-            work_units.MadeOf("f", "c"),
-            make,
-            jobs,
-            "x",
-            "made",
-        )
+        return work_units.finish_units(work, MadeOf("f", "c"), make, jobs, "x", "made")
 
 
 @pytest.fixture
@@ -122,9 +116,7 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_sentence(
-    tmp_path: Path, processes: list["subprocess.Popen[bytes]"]
-) -> None:
+def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
     address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
     mark.write_text("here")
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
@@ -136,9 +128,7 @@ def test_a_scheduler_that_goes_away_is_a_sentence(
         next(made)
 
 
-def test_no_scheduler_and_no_package_are_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(dask_cluster, "SECONDS", 0.5)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         monkeypatch.setenv(dask_cluster.VARIABLE, address)
@@ -151,19 +141,22 @@ def test_no_scheduler_and_no_package_are_a_sentence(
         finish(tmp_path, [0])
 
 
-@pytest.mark.parametrize("wrong", ["threads", "code", "folder", "file"])
-def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("threads", "has 2 threads; start it with --nthreads 1"),
+        ("code", "runs other code"),
+        ("folder", "does not see nowhere as it is"),
+        ("file", r"does not see \. as it is"),
+    ],
+)
+def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, wrong, said):
     state = SimpleNamespace(nthreads=2 if wrong == "threads" else 1)
-    monkeypatch.setattr(
-        "distributed.get_worker", lambda: SimpleNamespace(address="tcp://a:1", state=state)
-    )
+    worker = SimpleNamespace(address="tcp://a:1", state=state)
+    monkeypatch.setattr("distributed.get_worker", lambda: worker)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
-    folder = str(tmp_path / "nowhere" if wrong == "folder" else tmp_path)
-    here = (folder, ".lock", "pid 1 on this", "other" if wrong == "code" else dask_cluster._code())
-    expected = {"threads": "has 2 threads; start it with --nthreads 1", "code": "runs other code"}
-    with pytest.raises(
-        UserError,
-        match=f"worker tcp://a:1: {expected.get(wrong, f'does not see {folder} as it is')}",
-    ):
-        dask_cluster._run(here, abs, -1)
+    Path(".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
+    folder = "nowhere" if wrong == "folder" else "."
+    code = "other" if wrong == "code" else dask_cluster.code_here()
+    with pytest.raises(UserError, match=f"worker tcp://a:1: {said}"):
+        dask_cluster.run_unit((folder, ".lock", "pid 1 on this", code), abs, -1)

@@ -65,7 +65,7 @@ def save_and_send(run: Path, *steps: int, continued: Sequence[object] = ()) -> N
         mirror.send(run, step)
 
 
-def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, run: Path) -> None:
+def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path, run):
     save_and_send(run, 10, 20, 30)
     assert there() == whole(20, 30)
     assert bring(tmp_path / "another") == [30]
@@ -79,7 +79,7 @@ def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path: Path, run: 
     assert not (tmp_path / "third").exists()
 
 
-def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, run: Path) -> None:
+def test_a_machine_that_is_behind_takes_nothing_away(tmp_path, run):
     save_and_send(run, 20, 30)
     behind = tmp_path / "behind"
     save_and_send(behind / "runs/x", 10)
@@ -87,9 +87,7 @@ def test_a_machine_that_is_behind_takes_nothing_away(tmp_path: Path, run: Path) 
     assert bring(behind) == [10, 30]
 
 
-def test_a_run_that_is_restarted_does_not_meet_its_old_checkpoints(
-    tmp_path: Path, run: Path
-) -> None:
+def test_a_run_that_is_restarted_does_not_meet_its_old_checkpoints(tmp_path, run):
     save_and_send(run, 50)
     archive(run)
     mirror.bring_newest(run)
@@ -105,7 +103,7 @@ def test_a_login_in_the_mirrors_address_is_not_printed(run, monkeypatch, capsys)
     assert "unknown://***@host" in (printed := capsys.readouterr().err) and "s3cret" not in printed
 
 
-def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(run: Path) -> None:
+def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(run):
     save_and_send(run, 20)
     (run / "step-20/model.safetensors").write_bytes(b"damaged")
     mirror.bring_newest(run)
@@ -113,7 +111,7 @@ def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(run: P
     assert checkpoint.load(run / "step-20")[0] == 20
 
 
-def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path: Path, run: Path) -> None:
+def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path, run):
     save_and_send(run, 30)
     other = tmp_path / "another/runs/x"
     save_and_send(other, 10, 20, continued=[{"step": 5}])
@@ -145,9 +143,7 @@ def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
     assert not list((tmp_path / "another").rglob(".*tmp*"))
 
 
-def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(
-    tmp_path: Path, run: Path, s3: S3
-) -> None:
+def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path, run, s3):
     save_and_send(run, 20)
     save(run, 30)
     s3.faults[f"PUT {mirror.url_of(run).removeprefix('s3:/')}/step-30/progress.json"] = "denied"

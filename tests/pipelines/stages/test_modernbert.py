@@ -2,7 +2,6 @@
 fine-tuned, asked.
 """
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 import transformers
 
 import electra
-from electra.errors import BadInput
 from pipelines.cli import main
 from tests.conftest import SMOKE, copy_project
 from tests.electra.byte_level import write_byte_level
@@ -106,20 +104,3 @@ def test_it_is_fine_tuned_and_a_text_is_read_as_transformers_reads_it(project):
     with torch.no_grad():
         states = peer.eval()(**pieces(TEXT, return_tensors="pt")).last_hidden_state
     np.testing.assert_allclose(electra.load(folder).embed([TEXT])[0], states[0].mean(0), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "head", ["SequenceClassification", "TokenClassification", "QuestionAnswering"]
-)
-def test_a_head_of_transformers_is_refused_and_not_passed_over(project, head):
-    theirs, folder = Path("theirs/masked_lm"), Path("tuned") / head
-    values = transformers.ModernBertConfig.from_pretrained(
-        theirs, num_labels=2 if head == "QuestionAnswering" else 3
-    )
-    getattr(transformers, f"ModernBertFor{head}")(values).save_pretrained(folder)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(theirs / name, folder)
-    with pytest.raises(
-        BadInput, match=f"is a ModernBertFor{head} of transformers, whose head is not read"
-    ):
-        electra.load(folder)

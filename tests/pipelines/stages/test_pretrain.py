@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import transformers
 from huggingface_hub import ModelCard
 
 import electra
@@ -27,19 +29,16 @@ from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
 from tests.conftest import SMOKE, copy_project, files_of
 
 BUDGET = 4.0e8  # operations: a few steps
-PRETRAIN = (
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3, threads: 1,"
-)
-PARAMS = SMOKE.replace("  base:\n", "  more:\n").replace(
-    "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3}",
-    f"{PRETRAIN.replace('20', f'{{flops: {BUDGET}}}')} init_from: start, eval_batches: 2, precision: fp32}}",
-)
+FEW = "pretrain: {length: 16, batch: 8, steps: 20, warmup: 2, learning_rate: 1.0e-3"
+MORE = f"threads: 1, init_from: start, eval_batches: 2, precision: fp32, steps: {{flops: {BUDGET}}}"
+ENCODER = "encoder: smoke\n    "
+# the model `base` is called `more`, and starts from the folder `start`
 PARAMS = (
-    PARAMS.replace("model: base,", "model: more,")
+    SMOKE.replace("  base:\n", "  more:\n")
+    .replace("model: base,", "model: more,")
     .replace("tokens: absent", "tokens: smoke")
-    .replace(
-        "encoder: smoke\n    pretrain", "encoder: smoke\n    generator: {width: 0.5}\n    pretrain"
-    )
+    .replace(f"{FEW}}}", f"{FEW.replace('steps: 20, ', '')}, {MORE}}}")
+    .replace(f"{ENCODER}pretrain", f"{ENCODER}generator: {{width: 0.5}}\n    pretrain")
 )
 
 
@@ -60,7 +59,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
+def test_examples_compile_nothing_for_their_few_rows(trained):
     params, compiled = load(), []
     config = params.models["smoke"].electra()
     rows = ModelRows(params, "smoke", config)
@@ -71,9 +70,7 @@ def test_examples_compile_nothing_for_their_few_rows(trained: Path) -> None:
     assert show_examples(model, config, rows) and not compiled
 
 
-def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(
-    trained: Path,
-) -> None:
+def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(trained):
     rows = read_json(Path("build/models/smoke/examples.json"))
     assert any(any(row["replaced"]) for row in rows)
     for row in rows:
@@ -94,12 +91,7 @@ def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(
         ("generator", "ElectraForMaskedLM", "electra.corrupt"),
     ],
 )
-def test_transformers_loads_each_folder_whole(
-    trained: Path, part: str, kind: str, use: str
-) -> None:
-    import torch
-    import transformers
-
+def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     logging.getLogger("transformers").setLevel(logging.ERROR)
     folder = Path("build/models/smoke") / part
     model, report = getattr(transformers, kind).from_pretrained(folder, output_loading_info=True)
@@ -128,7 +120,7 @@ def bytes_below(run: Path) -> dict[str, bytes]:
     return {name: data for name, data in files_of(run).items() if not name.endswith(".lock")}
 
 
-def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained: Path) -> None:
+def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained):
     before = results("smoke")
     assert main(["pretrain", "more"]) == 0
     after = results("more")
@@ -145,9 +137,7 @@ def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trai
 PHASES = "phases: [{length: 12, steps: 6}, {length: 16, steps: 4, batch: 4}], batch: 8"
 
 
-def test_run_of_two_lengths_says_so_wherever_it_is_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_two_lengths_says_so_wherever_it_is_read(project, monkeypatch):
     monkeypatch.chdir(project)
     text = SMOKE.replace("length: 16, batch: 8, steps: 20", PHASES, 1)
     Path("params.yaml").write_text(text)
@@ -175,7 +165,7 @@ def test_run_of_two_lengths_says_so_wherever_it_is_read(
     assert owner["phases"] == {"12": short.digest} and owner["train"] == long.digest
 
 
-def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) -> None:
+def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained):
     params = load()
     config = params.models["more"].electra()
     rows = ModelRows(params, "smoke", config)
@@ -192,9 +182,7 @@ def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained: Path) 
         path.write_bytes(good)
 
 
-def test_weights_that_do_not_fit_are_one_sentence(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_do_not_fit_are_one_sentence(trained, capsys):
     def refuse() -> str:
         assert main(["pretrain", "more"]) == 65
         return capsys.readouterr().err
@@ -221,9 +209,7 @@ def test_weights_that_do_not_fit_are_one_sentence(
     assert "start/discriminator: there is no such folder" in refuse()
 
 
-def test_settings_have_runs_of_their_own_and_find_them_again(
-    trained: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_have_runs_of_their_own_and_find_them_again(trained, capsys):
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0

@@ -40,7 +40,7 @@ FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")
 }
 
 
-def test_a_models_numbers() -> None:
+def test_a_models_numbers():
     assert headline({"pretrain": PRETRAIN, "glue": GLUE, "squad": SQUAD}) == {
         "mlm_accuracy": 0.5,
         "disc_auc": 0.9,
@@ -50,7 +50,7 @@ def test_a_models_numbers() -> None:
     }
 
 
-def test_the_numbers_of_a_run_sort_by_task_and_metric() -> None:
+def test_the_numbers_of_a_run_sort_by_task_and_metric():
     arm = {"scores": [82.0, 80.0], "all": {"matthews": [82.0, 80.0], "accuracy": [91.0, 90.0]}}
     task = {"metric": "matthews", "pretrained": arm, "baselines": {"chance": 0.0}}
     average = {"name": "mean", "pretrained": {"scores": [82.0, 80.0]}}
@@ -72,12 +72,8 @@ def test_the_numbers_of_a_run_sort_by_task_and_metric() -> None:
     assert numbers == {"mlm": {"average": 10.0, "cola": 10.0}}
 
 
-def test_an_arm_that_failed_has_no_number() -> None:
-    arms = {
-        "electra": {"average": {"mean": 1.5}},
-        "mlm": {"status": "failed: x", "average": None},
-        "other": {},
-    }
+def test_an_arm_that_failed_has_no_number():
+    arms = {"electra": {"average": {"mean": 1.5}}, "mlm": {"average": None}, "other": {}}
     assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
@@ -101,24 +97,22 @@ def made(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("made")
-def test_the_numbers_of_a_model_and_of_all_that_it_rests_on() -> None:
+def test_the_numbers_of_a_model_and_of_all_that_it_rests_on():
     summarize("smoke", load())
-    assert {path.stem for path in Path("results/smoke").iterdir()} == set(FOLDERS)
-    assert read_json(Path("results/smoke/glue.json")) == GLUE
-    assert read_json(Path("results/smoke/corpus.json")) == {"kind": "corpus"}
-    assert Path("results/curves/smoke.csv").read_text() == "step\n1\n"
-    assert read_json(Path("results/summary/smoke.json"))["disc_auc"] == 0.9
-
-
-@pytest.mark.usefixtures("made")
-def test_squad_that_has_not_run_is_left_out() -> None:
-    shutil.rmtree("build/squad")
+    results = Path("results")
+    assert {path.stem for path in (results / "smoke").iterdir()} == set(FOLDERS)
+    assert read_json(results / "smoke/glue.json") == GLUE
+    assert read_json(results / "smoke/corpus.json") == {"kind": "corpus"}
+    assert (results / "curves/smoke.csv").read_text() == "step\n1\n"
+    assert read_json(results / "summary/smoke.json")["disc_auc"] == 0.9
+    shutil.rmtree("build/squad")  # a source may have none
+    shutil.rmtree("results")
     summarize("smoke", load())
-    assert not Path("results/smoke/squad.json").exists()
-    assert "squad2.0_f1" not in read_json(Path("results/summary/smoke.json"))["pretrained"]
+    assert not (results / "smoke/squad.json").exists()
+    assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
 
 
-def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> None:
+def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder():
     params = load(ROOT / "params.yaml")
     tiny = params.models["tiny"]
     begins = replace(tiny.pretrain, init_from="published/tiny")
@@ -137,7 +131,7 @@ def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> 
     assert find_before("mini", params) == find_before("electra_bert", params) == ""
 
 
-def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
+def test_a_name_or_a_folder_that_is_not_there(here):
     with pytest.raises(BadConfig, match="did you mean smoke"):
         summarize("smokey", load())
     with pytest.raises(UserError, match=r"build/glue/smoke.*electra glue smoke"):
@@ -146,32 +140,23 @@ def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
 
 
 @pytest.mark.usefixtures("made")
-def test_damaged_numbers_are_not_copied() -> None:
+def test_damaged_numbers_are_not_copied():
     path = Path("build/squad/smoke/results.json")
     path.write_bytes(path.read_bytes().replace(b"70", b"71"))
     with pytest.raises(CorruptFile, match=r"build/squad/smoke/results\.json: has sha256"):
         summarize("smoke", load())
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        "[]",
-        "3",
-        '{"tasks": 3}',
-        '{"tasks": {"cola": []}}',
-        '{"tasks": {}, "average": {"pretrained": {}}}',
-    ],
-)
+@pytest.mark.parametrize("spoilt", ["[]", '{"tasks": 3}', '{"tasks": {"cola": []}}'])
 @pytest.mark.usefixtures("made")
-def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt: str) -> None:
+def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt):
     leave("glue", spoilt)
     with pytest.raises(CorruptFile, match="is malformed"):
         summarize("smoke", load())
 
 
 @pytest.mark.parametrize("stage", ["corpus", "tokens", "report"])
-def test_a_stage_without_scores_does_not_import_torch(tmp_path: Path, stage: str) -> None:
+def test_a_stage_without_scores_does_not_import_torch(tmp_path, stage):
     (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
     (tmp_path / "electra").symlink_to(ROOT / "electra")
     run(tmp_path, "-c", WITHOUT_TORCH, stage)

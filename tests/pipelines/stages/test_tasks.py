@@ -32,7 +32,7 @@ OFFICIAL = {
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the published files are not here")
-def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) -> None:
+def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path):
     none_bad = QuarantineConfig(min_tolerated=0, fraction=0.0)
     source = LocalTasks(
         kind="local", glue=str(DATA / "glue"), squad=str(DATA / "squad"), quarantine=none_bad
@@ -45,7 +45,7 @@ def test_rows_of_the_real_files_are_as_many_as_their_owners_say(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> None:
+def test_the_sample_world_goes_through_its_official_files(tmp_path):
     first = gather(SampleTasks(kind="sample", seed=1), "tasks.s", tmp_path / "a")
     assert set(first["tasks"]) == set(OFFICIAL) and first["quarantined"] == 0
     official = tmp_path / "a/official"
@@ -56,7 +56,7 @@ def test_the_sample_world_goes_through_its_official_files(tmp_path: Path) -> Non
     verify_manifest(tmp_path / "a")
 
 
-def test_a_handful_of_bad_rows_is_quarantined_and_counted_and_more_stop(tmp_path: Path) -> None:
+def test_a_handful_of_bad_rows_is_quarantined_and_counted_and_more_stop(tmp_path):
     metrics = gather(rte(tmp_path / "glue", bad=5), "tasks.x", tmp_path / "out")
     assert (
         metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5}
@@ -72,7 +72,7 @@ def test_a_handful_of_bad_rows_is_quarantined_and_counted_and_more_stop(tmp_path
     assert {path.name for path in tmp_path.iterdir()} == {"glue", "out"}
 
 
-def test_a_wrong_layout_or_an_empty_split_stops(tmp_path: Path) -> None:
+def test_a_wrong_layout_or_an_empty_split_stops(tmp_path):
     source = rte(tmp_path / "glue")
     rte(tmp_path / "glue", rows=0, split="dev")
     for change, error, sentence in (
@@ -98,7 +98,7 @@ def test_a_wrong_layout_or_an_empty_split_stops(tmp_path: Path) -> None:
             gather(source, "tasks.x", tmp_path / "out")
 
 
-def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path: Path) -> None:
+def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path):
     header = "index\tsentence1\tsentence2\n"
     for name in ("MNLI/test_matched.tsv", "diagnostic/diagnostic.tsv"):
         (tmp_path / "glue" / name).parent.mkdir(parents=True)

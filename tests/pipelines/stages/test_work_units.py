@@ -4,8 +4,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipelines.stages import work_units
 
 
@@ -15,25 +13,23 @@ def make(job: int, folder: Path) -> dict[str, Any]:
 
 
 def finish(work: Path, code: str = "c") -> list[dict[str, Any]]:
-    made, jobs = work_units.MadeOf("f", code), list(range(5))
-    return work_units.finish_units(work, made, make, jobs, "x", "made")
+    made = work_units.MadeOf("f", code)
+    return work_units.finish_units(work, made, make, range(5), "x", "made")
 
 
-def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_units_are_made_again(tmp_path, capsys):
     expected = finish(tmp_path)
-    times = {index: (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns for index in range(5)}
-    (tmp_path / "unit-00001/file").write_text("unit 9")
-    (tmp_path / "unit-00003/MANIFEST.json").unlink()
+    folders = [tmp_path / f"unit-0000{number}" for number in range(5)]
+    times = [folder.stat().st_mtime_ns for folder in folders]
+    (folders[1] / "file").write_text("unit 9")
+    (folders[3] / "MANIFEST.json").unlink()
     (tmp_path / ".unit-00002.tmp-999999999").mkdir()
     assert finish(tmp_path) == expected
-    changed = {
-        index
-        for index in range(5)
-        if (tmp_path / f"unit-{index:05d}").stat().st_mtime_ns != times[index]
-    }
-    assert changed == {1, 3} and sorted(path.name for path in tmp_path.iterdir()) == [
-        f"unit-0000{i}" for i in range(5)
+    is_new = [
+        folder.stat().st_mtime_ns != time for folder, time in zip(folders, times, strict=True)
     ]
+    assert is_new == [False, True, False, True, False]
+    assert sorted(tmp_path.iterdir()) == folders
     warnings = capsys.readouterr().err
     assert warnings.count("it is made again") == 2 and "unit-00001/file: has sha256" in warnings
 
