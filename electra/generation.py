@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.config import build
-from electra.data.byte_level import CONTINUATION
 from electra.data.tokenizer import MASK
+from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
 from electra.inference import Model, check_texts, encode, load, require_finite
 from electra.optim.precision import autocast

@@ -5,6 +5,7 @@ The main process reads and writes, so a checkpoint does not depend on the number
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from electra.errors import CorruptFile
+from electra.errors import CorruptFile, OutOfRoom
 from electra.files import write_atomic, write_errors
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
@@ -49,6 +50,22 @@ class State:
         if self.world.main:
             with write_errors(path), path.open("a", encoding="utf-8") as file:
                 file.write(_line(record))
+
+    def require_room(self, keep: int) -> None:
+        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while
+        one is written.
+        """
+        if not self.world.main:
+            return
+        # weights and two moments
+        size = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3
+        missing = keep + 1 - len(checkpoint.steps(self.run))
+        free = shutil.disk_usage(self.run).free
+        if free < missing * size:
+            raise OutOfRoom(
+                f"{self.run}: has {free:,} bytes free, and {missing} checkpoints take "
+                f"{missing * size:,}: free some space, or move the project"
+            )
 
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""

@@ -176,6 +176,7 @@ def pretrain(
         else:
             progress = {"step": 0, "history": [], "continued": [], "code": []}
         first: int = progress["step"]
+        state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued = progress["continued"]
         code: run_dir.Versions = progress["code"]

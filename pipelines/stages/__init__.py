@@ -139,6 +139,7 @@ def _ablation_inputs(params: "Params", name: str) -> tuple[str, ...]:
 TOKENIZER = (
     "electra/data/byte_level.py",
     "electra/data/tokenizer.py",
+    "electra/data/word_cache.py",
 )
 NETWORKS = ("electra/nn", "electra/seeds.py")
 # What a pre-training run and a fine-tuning run compute with; a stage's module only exports their

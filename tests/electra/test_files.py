@@ -99,8 +99,8 @@ def test_a_write_is_durable_before_its_name_is(tmp_path, monkeypatch):
 
 def test_only_a_full_disk_is_said_to_be_full(tmp_path):
     for number, advice in (
-        (errno.EACCES, "check its permissions"),
-        (errno.ENOSPC, "free some space"),
+        (errno.EACCES, "check the disk and its permissions"),
+        (errno.ENOSPC, r"bytes free\); free some space"),
     ):
         with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a"):
             raise OSError(number, os.strerror(number))
@@ -154,7 +154,7 @@ def test_what_is_in_the_way_is_a_sentence(tmp_path, name):
     (tmp_path / "file").write_text("")
     if not name.startswith("file"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(OutOfRoom, match=r"cannot be written .*; move it away"):
+    with pytest.raises(OutOfRoom, match=r"is in the way .*; move it away"):
         if name.endswith(".lock"):
             with lock_folder(tmp_path / "run"):
                 pass

@@ -283,7 +283,7 @@ def test_no_space_left_is_a_sentence_and_the_next_run_goes_on(tmp_path):
     settings = config(tmp_path, cleaning={"duplicate_paragraphs": "drop"})
     whole = run(tmp_path, settings, "whole")
     for most in (500, 3000, 12_000):
-        sentence = r"cannot be written \(File too large\); free some space"
+        sentence = r"cannot be written \(File too large, [\d,]+ bytes free\)"
         with largest_file(most), pytest.raises(OutOfRoom, match=sentence):
             run(tmp_path, settings)
         assert not (tmp_path / "out").exists() and not list(tmp_path.rglob(".*tmp-*"))
