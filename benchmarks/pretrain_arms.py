@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.made_up_rows import SPECIAL, MadeUpRows
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
@@ -18,7 +19,6 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
-from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
 from electra.pretraining.step import Graphs, Step, keep_freed_memory

@@ -42,9 +42,8 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     discriminator = open_folder(folder / "discriminator")
     encoder, vocab_size = discriminator.encoder_settings
     sizes = {size: params.models[size] for size in SIZES if size in params.models}
-    same = [size for size in sizes if shape_of(sizes[size].encoder) == shape_of(encoder)]
-    nearest = sorted(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden))
-    like = (same or nearest or [""])[0]
+    like = min(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden), default="")
+    same = like and shape_of(sizes[like].encoder) == shape_of(encoder)
     entries: Entries = {
         "tokenizers": {name: tokenizer_of(discriminator.path, vocab_size)},
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
@@ -98,29 +97,22 @@ def generator_of(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str,
         settings["depth"] = round(theirs.layers / discriminator.layers, 5)
     ours = build(GeneratorConfig, settings, "generator").encoder(discriminator)
     if shape_of(ours) != shape_of(theirs):
-        differ = [
-            f"{key} {getattr(theirs, key)} instead of {value}"
-            for key, value in dataclasses.asdict(shape_of(ours)).items()
-            if getattr(shape_of(theirs), key) != value
-        ]
-        raise BadInput(
-            f"{folder.path}: no generator.width gives its shapes: it has {', '.join(differ)}"
-        )
+        raise BadInput(f"{folder.path}: no generator.width gives its shapes; leave it out")
     return settings
 
 
 def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool:
     """Return whether two networks have the same embeddings, as those that were trained together."""
-    tables = [
+    ours, theirs = (
         {
             bare(key): value
             for key, value in folder.tensors.items()
             if of_encoder(key) and bare(key).startswith("embeddings.")
         }
         for folder in (discriminator, generator)
-    ]
-    return tables[0].keys() == tables[1].keys() and all(
-        torch.equal(value, tables[1][key]) for key, value in tables[0].items()
+    )
+    return ours.keys() == theirs.keys() and all(
+        torch.equal(value, theirs[key]) for key, value in ours.items()
     )
 
 
@@ -130,10 +122,8 @@ def tokenizer_of(folder: Path, vocab_size: int) -> dict[str, Any]:
     """
     tokenizer = wordpiece.load(folder)
     if tokenizer.vocab_size != vocab_size:
-        raise BadInput(
-            f"{folder}: has a tokenizer of {tokenizer.vocab_size:,} pieces "
-            f"and weights for {vocab_size:,}"
-        )
+        pieces = f"has a tokenizer of {tokenizer.vocab_size:,} pieces"
+        raise BadInput(f"{folder}: {pieces} and weights for {vocab_size:,}")
     if (folder / "tokenizer.json").is_file():
         return {"kind": "vocab", "file": str(folder / "tokenizer.json")}
     rules = tokenizer.raw.normalizer

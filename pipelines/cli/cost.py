@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch.utils.benchmark import Timer
+from torch.utils.benchmark.utils.timer import timer as default_timer
 
 from electra.data.tokenizer import HubTokenizer, TrainTokenizer, VocabTokenizer
 from electra.nn.config import EncoderConfig
@@ -58,23 +59,25 @@ CARDS = {
 
 
 def this_machine() -> Card:
-    """Return the GPU here, as far as CARDS has it, else the CPU cores by a product that is timed
+    """Return the GPU here by its maker's figures, else what is here by a product that is timed
     now.
     """
+    count = worker_count()
+    name = f"{count} CPU cores"
+    device = "cpu"
+    clock = time.process_time  # so that other work on the machine does not count
     if torch.cuda.is_available():
+        count = 1
         name = torch.cuda.get_device_name()
+        device = "cuda"
+        clock = default_timer
         for card in CARDS.values():
             if card.name.removeprefix("RTX ") in name:
                 return replace(card, name=f"this machine's {card.name}")
-    left = torch.ones(2048, 256)
-    right = torch.ones(256, 512)
-    seconds = (
-        Timer("left @ right", timer=time.process_time, globals={"left": left, "right": right})
-        .timeit(20)
-        .mean
-    )
-    cores = worker_count()  # process time, so that other work on the machine does not count
-    return Card(f"this machine's {cores} CPU cores", cores * 2 * left.numel() * 512 / seconds, 0)
+    values = {"left": torch.ones(2048, 256, device=device)}
+    values["right"] = torch.ones(256, 512, device=device)
+    seconds = Timer("left @ right", timer=clock, globals=values).timeit(20).mean
+    return Card(f"this machine's {name}", count * 2 * 2048 * 256 * 512 / seconds, 0)
 
 
 def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int:

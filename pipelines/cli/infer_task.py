@@ -1,26 +1,24 @@
 """Which columns of labelled rows are texts and label, and what kind of task the labels show: for
 `electra new --task`.
 
-Every row of the file is read once, so the labels are known wherever they are in it. Nothing is
-chosen in silence: what was chosen and what stays unread is returned as notes.
+All rows of the file are read, so the labels are known wherever they are in it. Nothing is chosen in
+silence: what was chosen and what stays unread is returned as notes.
 """
 
-import math
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, shown
-from electra.finetuning.labels import label_name
+from electra.finetuning.labels import label_name, read_label
 from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
 
 # with more distinct numbers than this, a label is a score rather than a class
 MOST_CLASSES = 50
-REMEMBERED = 10_000  # distinct values of a column
-SHOWN = 5  # tags in a message
+MOST_LABELS = 10_000
 LABELS = (
     "label",
     "labels",
@@ -33,51 +31,7 @@ LABELS = (
     "score",
 )
 TAG = re.compile(r"O|[BIES]-.+")
-
-
-@dataclass
-class Column:
-    """What all rows show of one column."""
-
-    characters: int = 0  # of text
-    texts: int = 0  # rows with text
-    lists: int = 0  # rows with a list
-    largest: float = 0.0  # of the absolute numbers
-    empty: int = 0  # rows with null
-    values: dict[str, Any] = field(default_factory=dict)  # distinct ones, by their names as labels
-    repeats: bool = False  # whether one of these stands in two rows
-    items: dict[str, Any] = field(default_factory=dict)  # distinct items of lists
-
-    def add(self, value: Any) -> None:
-        """Take note of one row's value."""
-        if isinstance(value, list):
-            self.lists += 1
-            self.characters += sum(len(str(item)) for item in value)
-            self.items |= {label_name(item): item for item in value}
-            return
-        if value is None:
-            self.empty += 1
-            return
-        if isinstance(value, str):
-            self.texts += 1
-            self.characters += len(value)
-            value = value.strip()
-        number = as_number(value)
-        if number is not None:
-            self.largest = max(self.largest, abs(number))
-        name = label_name(value)
-        self.repeats = self.repeats or name in self.values
-        if len(self.values) <= REMEMBERED:
-            self.values[name] = value
-
-
-def as_number(value: Any) -> float | None:
-    """Return a finite number, also of text; None for anything else."""
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+Columns = dict[str, list[Any]]  # the values of all rows that have one
 
 
 def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int, list[str]]:
@@ -89,14 +43,14 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     """
     columns, rows = read_columns(file)
     chosen = choose_columns(file, columns, given, rows)
-    column = columns[chosen["label"]]
-    kind = infer_kind(f"{file}: the column {chosen['label']!r}", column)
+    values = columns[chosen["label"]]
+    kind = infer_kind(f"{file}: the column {chosen['label']!r}", values)
     if kind.get("kind") == "tagging":
         chosen.pop("b", None)
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
     notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
-    if column.empty or column.values.keys() - labels_of(column).keys():
+    if None in values or distinct(values).keys() - labels_of(values).keys():
         notes.append("rows with the label null, '' or '-' are skipped: they have none")
     if "-1" in map(str, kind.get("labels", ())):
         notes.append("-1 is a class here; remove its rows if it means that a row has no label")
@@ -106,9 +60,9 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     return chosen | kind, rows, notes
 
 
-def read_columns(file: str) -> tuple[dict[str, Column], int]:
-    """Read all rows, and return what they show of each column, and their number."""
-    columns: dict[str, Column] = {}
+def read_columns(file: str) -> tuple[Columns, int]:
+    """Read all rows, and return their columns and their number."""
+    columns: Columns = {}
     rows = 0
     rejected: list[Rejected] = []
     for _, row in custom_tasks.records(Path(file)):
@@ -117,7 +71,7 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
             continue
         rows += 1
         for name, value in row.items():
-            columns.setdefault(name, Column()).add(value)
+            columns.setdefault(name, []).append(value)
     columns.pop("", None)  # as tables have over their row numbers
     if not columns and rejected:
         raise BadInput(f"{rejected[0].where}: {rejected[0].reason}; no row can be read")
@@ -132,44 +86,50 @@ def read_columns(file: str) -> tuple[dict[str, Column], int]:
 
 
 def choose_columns(
-    file: str, columns: Mapping[str, Column], given: Mapping[str, str], rows: int
+    file: str, columns: Columns, given: Mapping[str, str], rows: int
 ) -> dict[str, str]:
     """Return the columns of texts, label and id: as given, by their usual names, or by contents."""
-    names = list(columns)
     label = given.get("label") or guess_label(columns, rows)
-    others = [name for name in names if name != label]
+    others = [name for name in columns if name != label]
     pair = next((pair for pair in custom_tasks.PAIRS if set(pair) <= set(others)), ("", ""))
     if given.get("a") or given.get("b"):
         pair = ("", given.get("b", ""))
     texts = [name for name in others if name != pair[1]]
-    longest = max(texts, key=lambda name: columns[name].characters, default="")
+    longest = max(texts, key=lambda name: count_characters(columns[name]), default="")
     chosen = {"a": given.get("a") or pair[0] or longest, "b": pair[1], "label": label}
     for option, name in chosen.items():
-        if name not in names and (name or option != "b"):
-            listed = ", ".join(map(repr, names))
+        if name not in columns and (name or option != "b"):
+            listed = ", ".join(map(repr, columns))
             raise BadInput(
                 f"{file}: which of its columns ({listed}) is the {option}? Give --{option}"
             )
-    identity = columns.get("id", Column())
-    numbered = len(identity.values) == min(rows, REMEMBERED + 1) and not identity.repeats
-    plain = all(
-        isinstance(value, str | int) and not isinstance(value, bool)
-        for value in identity.values.values()
-    )
-    chosen["id"] = "id" if numbered and plain and "id" not in chosen.values() else ""
+    ids = columns.get("id", [])
+    are_ids = all(isinstance(value, str | int) and not isinstance(value, bool) for value in ids)
+    if are_ids and len(set(map(str, ids))) == rows and "id" not in chosen.values():
+        chosen["id"] = "id"
     return {key: name for key, name in chosen.items() if name}
 
 
-def guess_label(columns: Mapping[str, Column], rows: int) -> str:
+def count_characters(values: Sequence[Any]) -> int:
+    """Return the characters of all texts and words of a column."""
+    return sum(len(str(value)) for value in values if isinstance(value, str | list))
+
+
+def distinct(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the different values of a column by their names as labels."""
+    stripped = (value.strip() if isinstance(value, str) else value for value in values)
+    return {label_name(value): value for value in stripped if value is not None}
+
+
+def guess_label(columns: Columns, rows: int) -> str:
     """Return the column of the label by its name, or where clearly the fewest values are. Else
     "".
     """
     usual = [name for name in LABELS if name in columns]
     if usual:
         return usual[0]
-    by_count = sorted(
-        (len(column.values), name) for name, column in columns.items() if column.values
-    )
+    by_count = sorted((len(distinct(values)), name) for name, values in columns.items())
+    by_count = [(count, name) for count, name in by_count if count]
     if len(by_count) < 2:
         return ""
     (fewest, name), (following, _) = by_count[:2]
@@ -177,21 +137,22 @@ def guess_label(columns: Mapping[str, Column], rows: int) -> str:
     return name if is_clear else ""
 
 
-def infer_kind(where: str, column: Column) -> dict[str, Any]:
+def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return the kind of task that a column of labels shows: tagging, regression or
     classification.
     """
-    if column.lists:
-        return infer_spans(where, column)
-    labels = labels_of(column)
+    if any(isinstance(value, list) for value in values):
+        return infer_spans(where, values)
+    labels = labels_of(values)
     if odd := [value for value in labels.values() if not isinstance(value, str | int | float)]:
         raise BadInput(f"{where} holds {shown(odd[0])}; a label is text, a number, true or false")
-    numbers = [as_number(value) for value in labels.values()]
-    are_scores = len(labels) > MOST_CLASSES or any(number and number % 1 for number in numbers)
-    if labels and are_scores and None not in numbers:
-        return {"kind": "regression", "scale": max(1.0, column.largest)}
-    if len(labels) > REMEMBERED:
-        raise BadInput(f"{where} has more than {REMEMBERED:,} different labels; give --label")
+    numbers = [read_label(value, ())[0] for value in labels.values()]
+    sizes = [abs(number) for number in numbers if isinstance(number, float)]
+    are_scores = len(labels) > MOST_CLASSES or any(size % 1 for size in sizes)
+    if are_scores and len(sizes) == len(labels):
+        return {"kind": "regression", "scale": max(1.0, *sizes)}
+    if len(labels) > MOST_LABELS:
+        raise BadInput(f"{where} has more than {MOST_LABELS:,} different labels; give --label")
     if len(labels) < 2:
         only = ", ".join(map(shown, labels)) or "nothing"
         raise BadInput(f"{where} holds {only} in every row; a task needs two classes or more")
@@ -199,35 +160,35 @@ def infer_kind(where: str, column: Column) -> dict[str, Any]:
     return {"labels": sorted(classes, key=str)}
 
 
-def labels_of(column: Column) -> dict[str, Any]:
+def labels_of(values: Sequence[Any]) -> dict[str, Any]:
     """Return the labels of a column by their names, without what says that a row has none.
 
     `-` says so beside words, as in SNLI, and is a class of its own beside signs.
     """
-    labels = {name: value for name, value in column.values.items() if name}
+    labels = distinct(values)
+    labels.pop("", None)
     words = labels.keys() - {"-"}
     if len(words) > 1 and all(len(name) > 1 for name in words):
         labels.pop("-", None)
     return labels
 
 
-def infer_spans(where: str, column: Column) -> dict[str, Any]:
+def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return the types of spans that the tags of a column show."""
-    if column.values or column.empty:
+    if not all(isinstance(value, list) for value in values):
         raise BadInput(f"{where} holds lists in some rows only; give --label")
-    if numbers := [tag for tag in column.items.values() if not isinstance(tag, str)]:
-        listed = ", ".join(map(shown, numbers[:SHOWN]))
-        more = ", ..." if len(numbers) > SHOWN else ""
+    tags = list(itertools.chain.from_iterable(values))
+    if numbers := [tag for tag in tags if not isinstance(tag, str)]:
         do = "write the names of the tags, such as B-PER"
-        raise BadInput(f"{where} holds tags that are no text ({listed}{more}); {do}")
-    other = [tag for tag in column.items if not TAG.fullmatch(tag)]
-    if other or not column.items:
+        raise BadInput(f"{where} holds tags that are no text ({shown(numbers[0])}); {do}")
+    other = [tag for tag in tags if not TAG.fullmatch(tag)]
+    if other or not tags:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"
         raise BadInput(
             f"{where} {fault}, which is no tag such as B-PER; "
             "several classes for one row are not supported"
         )
-    spans = sorted({tag.partition("-")[2] for tag in column.items} - {""})
+    spans = sorted({tag.partition("-")[2] for tag in tags} - {""})
     if not spans:
         raise BadInput(f"{where} has no tag but O")
     return {"kind": "tagging", "labels": spans}

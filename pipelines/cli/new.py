@@ -5,11 +5,9 @@ the amount of text, and with `--from` networks, tokenizer and learning rate from
 (continue_from.py). Everything else keeps its default, and all of it can be edited afterwards.
 """
 
-import contextlib
 import copy
-import dataclasses
-import io
 import re
+import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,9 +21,8 @@ from electra.files import lock_folder, write_user_file
 from electra.nn.config import EncoderConfig
 from electra.nn.huggingface import read_config
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.dataloader import Data
-from electra.pretraining.made_up_rows import SPECIAL, MadeUpRows
-from electra.pretraining.trainer import pretrain as pretrain_model
+from electra.pretraining.flops import training_flops
+from pipelines.cli import cost
 from pipelines.cli.continue_from import continue_from
 from pipelines.cli.first_scores import first_scores
 from pipelines.cli.infer_task import infer_task
@@ -66,8 +63,6 @@ STEPS = 400
 EPOCHS = (3, 20)
 LENGTH = 128  # of rows
 EVALUATIONS = 20
-TIMED = 40  # steps
-WIDE_BATCH = 4  # rows of a timed step of a wide network, which takes seconds
 
 
 def add_entries(
@@ -85,7 +80,7 @@ def add_entries(
     """Add the entries, and return what was chosen and the commands to run next.
 
     `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for
-    at most `minutes` here, as a few steps take (0: 20, on a GPU no limit). `start` is a folder
+    at most `minutes` here, as estimated (0: 20, on a GPU no limit). `start` is a folder
     of published weights to go on from instead. `model` is what is fine-tuned on the files of
     `task` if there is no text. `columns` are those of `a`, `b` and `label`, "" where they are
     to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
@@ -129,9 +124,11 @@ def add_entries(
     if task:
         add_task(entries, notes, name, task, columns, model, width)
         if start:
-            before = {**copy.deepcopy(entries["finetunings"][name]), "model": name + BEFORE}
-            entries["finetunings"][name + BEFORE] = before
-    edit(lambda lines: insert(lines, entries))
+            before = name + BEFORE
+            # a copy, or the lists in both would be written as an anchor and an alias
+            finetuning = copy.deepcopy(entries["finetunings"][name])
+            entries["finetunings"][before] = finetuning | {"model": before}
+    edit(lambda text: insert(text, entries))
     if task:
         notes += first_scores(name, load())
     added: list[str] = []
@@ -150,10 +147,14 @@ def add_entries(
 
 def remove_entries(name: str) -> str:
     """Remove what `add_entries` wrote under a name, and return what was removed."""
+    params = load()
     removed: list[str] = []
-    edit(lambda lines: cut(lines, {name, name + BEFORE}, removed))
+    for section in SECTIONS:
+        names = getattr(params, section)
+        removed += [f"{section}.{entry}" for entry in (name, name + BEFORE) if entry in names]
     if not removed:
         raise BadConfig(f"{FILE}: has no entry {name} that `electra new` writes")
+    edit(lambda text: cut(text, (name, name + BEFORE)))
     return f"{FILE} has {', '.join(removed)} no more; build/ and runs/ are unchanged\n"
 
 
@@ -213,10 +214,12 @@ def add_text(
     steps = PASSES * size / per_token / (settings["batch"] * length)
     remedy = "more text helps"
     if minutes:
-        timed = {**settings, "steps": 1, "warmup": 0}
-        timed = {**model, "encoder": plain(encoder), "pretrain": timed}
-        config = build(ElectraConfig, timed, f"models.{name}")
-        most = 60 * minutes / step_seconds(config, length, settings["batch"], pieces)
+        step = {**settings, "steps": 1, "warmup": 0, "init_from": None}
+        step = {**model, "encoder": plain(encoder), "pretrain": step}
+        flops = training_flops(build(ElectraConfig, step, f"models.{name}"), pieces, "matmul")
+        machine = cost.this_machine()
+        share = statistics.fmean(cost.utilisation(machine, encoder.hidden))
+        most = 60 * minutes * machine.flops * share / flops
         if most < steps:
             steps = most
             remedy = "raise --minutes"
@@ -237,36 +240,6 @@ def add_text(
         }
     }
     entries["models"] = {name: {"tokens": name, **model, "pretrain": settings}}
-
-
-def step_seconds(config: ElectraConfig, length: int, batch: int, pieces: int) -> float:
-    """Return the seconds of a step on such a batch here, from a few steps on rows of random
-    tokens: on fewer rows where the network is wide.
-    """
-    is_narrow = config.encoder.hidden <= NARROW
-    few = batch if is_narrow else min(batch, WIDE_BATCH)
-    steps = TIMED if is_narrow else TIMED // 5
-    timed: dict[str, Any] = {
-        "phases": (),
-        "length": length,
-        "batch": few,
-        "steps": steps,
-        "warmup": 1,
-        "log_every": steps // 2,
-        "eval_every": steps,
-        "eval_batches": 1,
-        "init_from": None,
-    }
-    config = dataclasses.replace(config, pretrain=dataclasses.replace(config.pretrain, **timed))
-    rows = MadeUpRows(4 * few, length, pieces)
-    counts = torch.ones(pieces) if config.generator.kind == "unigram" else None
-    measured = dict[str, float]()
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        data = Data(rows, rows, SPECIAL, pieces, counts)
-        pretrain_model(
-            config, data, Path(folder), {}, log=lambda step, numbers: measured.update(numbers)
-        )
-    return rows.tokens / len(rows) * batch / measured["train/tokens_per_second"]
 
 
 def add_task(
@@ -303,17 +276,16 @@ def add_task(
 
 
 # ------------------------------------------------------------------------------------ params.yaml
-# Its lines are edited, so that every other byte, comments too, is unchanged.
+# Its text is edited, so that every other byte, comments too, is unchanged.
 
 
-def edit(change: Callable[[list[str]], None]) -> None:
-    """Change the lines of params.yaml, one process at a time, unless the result is not valid."""
+def edit(change: Callable[[str], str]) -> None:
+    """Change the text of params.yaml, one process at a time, unless the result is not valid."""
     with lock_folder(LOCKS / FILE.name, SECONDS):
         before = FILE.read_bytes().decode("utf-8")
-        end = "\r\n" if "\r\n" in before else "\n"
-        lines = before.removesuffix(end).split(end)
-        change(lines)
-        after = end.join([*lines, ""])
+        after = change(before.replace("\r\n", "\n"))
+        if "\r\n" in before:
+            after = after.replace("\n", "\r\n")
         with tempfile.TemporaryDirectory() as folder:
             trial = Path(folder) / FILE.name
             trial.write_bytes(after.encode())
@@ -321,47 +293,32 @@ def edit(change: Callable[[list[str]], None]) -> None:
         write_user_file(FILE, after)
 
 
-def insert(lines: list[str], entries: Entries) -> None:
-    """Append entries to their sections."""
+def insert(text: str, entries: Entries) -> str:
+    """Return the text with entries behind the last ones of their sections."""
+    lines = text.splitlines()
     for section, named in entries.items():
-        if not any(re.match(rf"{section}\s*:", line) for line in lines):
+        header = re.compile(rf"{section}\s*:")
+        if not any(map(header.match, lines)):
             lines += ["", f"{section}:"]
-        start, stop = span_of(lines, section)
+        start = next(at for at, line in enumerate(lines) if header.match(line))
         lines[start] = re.sub(r":\s*\{\s*\}", ":", lines[start])
         if "{" in lines[start].partition("#")[0]:
             raise BadConfig(f"{FILE}: write the section {section} with one entry per line")
+        following = (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at]))
+        stop = next(following, len(lines))
+        while re.match(r"#|\s*$", lines[stop - 1]):  # what is before a section belongs to that one
+            stop -= 1
         lines[stop:stop] = dump_yaml({section: lists_first(named)}).splitlines()[1:]
+    return "\n".join([*lines, ""])
 
 
-def cut(lines: list[str], names: set[str], removed: list[str]) -> None:
-    """Remove the entries of these names from all sections, and add their places to `removed`."""
-    for section in SECTIONS:
-        if not any(re.match(rf"{section}\s*:", line) for line in lines):
-            continue
-        start, stop = span_of(lines, section)
-        kept: list[str] = []
-        is_removed = False
-        for line in lines[start + 1 : stop]:
-            if re.match(r" {,2}\S", line):  # the first line of an entry, or a comment before it
-                name = line.partition(":")[0].strip(" '\"")
-                is_removed = name in names
-                if is_removed:
-                    removed.append(f"{section}.{name}")
-            if not is_removed:
-                kept.append(line)
-        lines[start + 1 : stop] = kept
-        if not any(re.match(r"\s*[^\s#]", line) for line in kept):
-            lines[start] = re.sub(r":(?=\s*(#|$))", ": {}", lines[start], count=1)
-
-
-def span_of(lines: list[str], section: str) -> tuple[int, int]:
-    """Return the line of a section's name and the line behind its last entry."""
-    start = next(at for at, line in enumerate(lines) if re.match(rf"{section}\s*:", line))
-    following = (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at]))
-    stop = next(following, len(lines))
-    while re.match(r"#|\s*$", lines[stop - 1]):  # a comment before a section belongs to that one
-        stop -= 1
-    return start, stop
+def cut(text: str, names: Sequence[str]) -> str:
+    """Return the text without the entries of these names, and with `{}` in sections that are empty
+    now.
+    """
+    listed = "|".join(names)
+    text = re.sub(rf"^  ['\"]?({listed})['\"]?:.*\n(   .*\n)*", "", text, flags=re.M)
+    return re.sub(r"^(\w+):(?=\s*(#.*\s+)*(^\w|\Z))", r"\1: {}", text, flags=re.M)
 
 
 def lists_first(values: dict[str, Any]) -> dict[str, Any]:

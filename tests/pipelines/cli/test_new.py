@@ -16,11 +16,10 @@ import pytest
 
 from electra.data import tokenizer as wordpiece
 from electra.nn.huggingface import open_folder
-from pipelines.cli import main, new
+from pipelines.cli import cost, main
 from pipelines.config.params import load
 from pipelines.sources.paths import find_files
 from tests.conftest import ROOT
-from tests.electra.helpers import config
 from tests.pipelines.cli.conftest import Command
 from tests.pipelines.stages.test_corpus import delivered
 
@@ -31,7 +30,8 @@ TASK = ["--task", "data/train.jsonl", "data/train.jsonl"]
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(new, "step_seconds", lambda *of: 0.1)
+    card = cost.Card("this machine's 2 CPU cores", 2e11, 0)
+    monkeypatch.setattr(cost, "this_machine", lambda: card)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data").mkdir()
     return tmp_path
@@ -321,10 +321,10 @@ def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
     }.items():
         assert main(["new", name, "--text", "data/text.jsonl", *TASK, *more]) == 0
     params = load()
-    assert [params.models[name].pretrain.steps for name in ("default", "short")] == [12000, 600]
+    assert [params.models[name].pretrain.steps for name in ("default", "short")] == [12000, 580]
     short = params.models["short"].pretrain
     wide = params.models["wide"].pretrain
-    assert (short.eval_every, short.batch, short.beta2) == (30, 16, 0.98)
+    assert (short.eval_every, short.batch, short.beta2) == (29, 16, 0.98)
     assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
     recipes = [params.task_config(name, name) for name in ("short", "wide")]
@@ -420,11 +420,6 @@ def test_new_refuses_impossible_words(here, words, code, sentence, refuse):
     before = Path("params.yaml").read_text()
     assert sentence in refuse(code, "new", *words)
     assert Path("params.yaml").read_text() == before
-
-
-def test_new_times_a_step_by_doing_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(new, "TIMED", 4)
-    assert 0 < new.step_seconds(config(), 16, 8, 200) < 60
 
 
 SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hidden, heads, ffn
