@@ -57,14 +57,8 @@ def first_scores(name: str, params: Params) -> list[str]:
     settings = params.task_config(name, task_name)
     length = min(settings.length, SHORTEST + round(mean / BYTES_A_TOKEN))
     small = params.encoders[SMALL]
-    flops = finetuning_flops(
-        task_name,
-        name,
-        dataclasses.replace(settings, length=length),
-        small,
-        cost.PUBLISHED_VOCABULARY,
-        params,
-    )
+    shorter = dataclasses.replace(settings, length=length)
+    flops = finetuning_flops(task_name, name, shorter, small, cost.PUBLISHED_VOCABULARY, params)
     machine = cost.this_machine()
     time = cost.span(flops * len(settings.seeds), machine, small.hidden)
     runs = f"{len(settings.seeds)} fine-tunings of electra-small (docs/published.md)"
@@ -83,10 +77,10 @@ def score_simply(task: Task, train: Rows, dev: Rows) -> list[str]:
     label = numbers(task, dev)
     scores = []
     for method, predicted in predict_simply(task, train, dev).items():
-        low, high = interval(metric, predicted, label)
         points = score(metric, predicted, label)
-        shown = f"{points:.1f} ({low:.1f} to {high:.1f})"
-        scores.append((points, f"{method.replace('_', ' ')} {shown}"))
+        low, high = interval(metric, predicted, label)
+        name = method.replace("_", " ")
+        scores.append((points, f"{name} {points:.1f} ({low:.1f} to {high:.1f})"))
     return [text for _, text in sorted(scores, reverse=True)]
 
 

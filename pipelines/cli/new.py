@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from electra.config import build, nearest, plain
+from electra.config import build, plain
 from electra.errors import BadConfig
 from electra.files import lock_folder, write_user_file
 from electra.nn.config import EncoderConfig
@@ -100,9 +100,7 @@ def add_entries(
         raise BadConfig("--from: goes on with pre-training, so give --text, too")
     gpu = torch.cuda.is_available()
     encoder = encoder or ("small" if gpu else "mini")
-    if encoder not in params.encoders:
-        known = f"there is no {encoder} among {', '.join(params.encoders)}"
-        raise BadConfig(f"--encoder: {known}; {nearest(encoder, params.encoders)}")
+    params.require("encoders", encoder, "--encoder")
     entries: Entries = {}
     notes: list[str] = []
     if text:

@@ -27,16 +27,15 @@ class TakesSeveralFiles(TyperCommand):
 
 
 def _repeat_options(words: list[str]) -> Iterator[str]:
-    option = ""
+    option: list[str] = []
     for word in words:
-        if word.startswith("-"):
-            option = word
-        elif option in {"--text", "--task"}:
-            yield option
+        if word in {"--text", "--task"}:
+            option = [word]
+        elif word.startswith("-"):
+            option = []
             yield word
-            continue
-        if word not in {"--text", "--task"}:
-            yield word
+        else:
+            yield from [*option, word]
 
 
 @command(cls=TakesSeveralFiles)

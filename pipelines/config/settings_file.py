@@ -2,6 +2,8 @@
 that JSON lacks.
 """
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,8 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     try:
         _require_shallow(text, path)
         values = YAML(typ="safe").load(text)
-        if _count(values, {}) > MOST:
-            raise BadConfig(f"{path}: has aliases that stand for more than {MOST:,} values")
         if isinstance(values, dict):
-            require_plain(values, f"{path}: ")
+            require_plain(values, f"{path}: ", itertools.count())
     except BadConfig:
         raise
     except RecursionError:
@@ -71,33 +71,22 @@ def _require_shallow(text: str, path: Path) -> None:
             raise BadConfig(f"{path}: is nested too deeply")
 
 
-def _count(value: Any, counts: dict[int, int]) -> int:
-    """Return how many values there are in one, aliases written out. `counts` holds those of
-    sections and lists by their id, so that each is entered once.
+def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -> None:
+    """Raise BadConfig for what is no setting: dates, bytes, sets, URLs with credentials, which
+    would go into records, and more values than MOST, aliases written out.
     """
-    if not isinstance(value, dict | list):
-        return 1
-    if id(value) not in counts:
-        counts[id(value)] = MOST  # while it is entered: what holds itself has no end
-        inner = value.values() if isinstance(value, dict) else value
-        counts[id(value)] = 1 + sum(_count(each, counts) for each in inner)
-    return counts[id(value)]
-
-
-def require_plain(value: Any, where: str, dot: str = "") -> None:
-    """Raise BadConfig for what is no setting: dates, bytes, sets, and URLs with credentials, which
-    would go into records.
-    """
+    if next(count) > MOST:
+        raise BadConfig(f"{where}: has aliases that stand for more than {MOST:,} values")
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
                 sentence = f"has the key {shown(key)}, which is not text; put it in quotes"
                 raise BadConfig(f"{where}: {sentence}")
-            require_plain(key, where)
-            require_plain(inner, f"{where}{dot}{key}", ".")
+            require_plain(key, where, count)
+            require_plain(inner, f"{where}{dot}{key}", count, ".")
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            require_plain(inner, f"{where}{dot}{number}", ".")
+            require_plain(inner, f"{where}{dot}{number}", count, ".")
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and hidden(value) != value:

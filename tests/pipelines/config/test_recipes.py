@@ -79,7 +79,6 @@ def test_windows_that_would_skip_text_are_refused():
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"tasks": {"colla": {}}}, r"m\.finetune\.tasks\.colla: no such task; did you mean cola"),
         (
             {"learning_rate": 1e-3},
             r"m\.finetune\.learning_rate: no such setting; it belongs to another section",
@@ -87,7 +86,6 @@ def test_windows_that_would_skip_text_are_refused():
         ({"tasks": {"cola": {"bach": 3}}}, r"m\.finetune\.tasks\.cola\.bach"),
         ({"tasks": ["cola"]}, r"m\.finetune\.tasks: is \['cola'\]"),
         ({"defaults": None}, r"m\.finetune\.defaults: is None"),
-        ({"run": "cola"}, r"m\.finetune\.run: is 'cola', should be a valid array"),
         ({"run": ["colla"]}, r"m\.finetune\.run\.colla: no such task"),
     ],
 )

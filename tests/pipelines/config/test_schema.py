@@ -26,20 +26,8 @@ def test_the_shipped_settings_are_valid() -> None:
     assert not [error.message for error in Draft202012Validator(SCHEMA).iter_errors(SHIPPED)]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "modles",
-        "models.tiny.pretrain.step",
-        "ablations.table5.base.modle",
-    ],
-)
-def test_a_misspelt_key_is_not_valid(path: str) -> None:
+def test_a_misspelt_key_is_not_valid() -> None:
     values = copy.deepcopy(SHIPPED)
-    *sections, key = path.split(".")
-    section = values
-    for name in sections:
-        section = section[name]
-    section[key] = {}
+    values["models"]["tiny"]["pretrain"]["step"] = 3
     (error,) = Draft202012Validator(SCHEMA).iter_errors(values)
-    assert f"'{key}' was unexpected" in error.message
+    assert "'step' was unexpected" in error.message
