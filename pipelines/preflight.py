@@ -229,8 +229,8 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
             except UserError as error:
                 look.refused[path] = error
                 continue
-            if error := find_fault(rows, path):
-                poor[path] = error
+            if fault := find_fault(rows, path):
+                poor[path] = fault
                 bad_rows += sum(isinstance(item, Rejected) for item in rows)
         if garbled := [path for path in some if _is_garbled(path, source)]:
             fact = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"

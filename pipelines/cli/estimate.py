@@ -71,26 +71,22 @@ def pretraining(name: str, params: Params) -> str:
         slices = cost.fitting_accumulate(config, vocab_size, card.memory)
         return f", pretrain.accumulate: {slices}" if slices else ", too little memory"
 
+    hidden = config.encoder.hidden
     lines = [
-        f"{name}: {weights / 1e6:.1f} M parameters in both networks; {steps:,} steps read {at_most}"
+        f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
+        f"{steps:,} steps read {at_most}{read / 1e6:,.0f} M tokens",
+        f"time: {flops:.2g} floating point operations; on one GPU:",
+        *(f"  {card.name}: {span(flops, card, hidden)}{advise(card)}" for card in CARDS.values()),
+        f"memory: {memory / 1e9:.1f} GB of the GPU",
     ]
-    lines[0] += f"{read / 1e6:,.0f} M tokens"
-    lines += [f"time: {flops:.2g} floating point operations; on one GPU:"]
-    lines += [
-        f"  {card.name}: {span(flops, card, config.encoder.hidden)}{advise(card)}"
-        for card in CARDS.values()
-    ]
-    lines += [f"memory: {memory / 1e9:.1f} GB of the GPU"]
     if text := text_bytes(params, tokens.corpus):
         # twice, while a stage is at work
         files = 2 * text * (1 + 2 * len(tokens.lengths) / BYTES_A_TOKEN)
         checkpoints = weights * (12 * (config.pretrain.keep_checkpoints + 1) + 8)
-        lines.append(
-            f"disk: {(files + checkpoints) / 1e9:,.1f} GB, "
-            f"of which text and rows {files / 1e9:,.1f}"
-        )
+        total = f"{(files + checkpoints) / 1e9:,.1f} GB"
+        lines.append(f"disk: {total}, of which text and rows {files / 1e9:,.1f}")
     machine = cost.this_machine()
-    lines.append(f"on {machine.name}: {span(flops, machine, config.encoder.hidden)}\n")
+    lines.append(f"on {machine.name}: {span(flops, machine, hidden)}\n")
     return "\n".join(lines)
 
 

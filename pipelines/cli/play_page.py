@@ -79,9 +79,8 @@ def mark_words(judged: ReplacedTokens, replaced_N2: Any = None) -> Marked:
             bool(((places_N2[:, 0] < end) & (start < places_N2[:, 1])).any())
             for places_N2 in (replaced_N2, suspected_N2)
         )
-        marked.append(
-            (part[0], None if part[0].isspace() else marks.get((is_replaced, is_suspected)))
-        )
+        mark = None if part[0].isspace() else marks.get((is_replaced, is_suspected))
+        marked.append((part[0], mark))
     return marked
 
 
