@@ -28,13 +28,13 @@ from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, custom_tasks, language, local
-from pipelines.sources.local import HEADING, Item
+from pipelines.sources.local import HEADING
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
     LOOK,
     FileRange,
-    Skipped,
+    Item,
     first_bytes,
     is_utf8,
     mark_of,
@@ -327,13 +327,13 @@ class Look:
         return self._unread | (self._poor if many else {})
 
 
-def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
     """Yield the first rows of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
 
-def find_fault(rows: Sequence[Item | Skipped], path: Path) -> BadInput | None:
+def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
     """Return an error if at least half of a file's first rows are bad, or it is plainly of another
     encoding.
     """
@@ -409,7 +409,7 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
 
 def read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
-) -> Iterator[Item | Skipped]:
+) -> Iterator[Item]:
     """Yield the documents of all files until CHARACTERS are read, and note files that cannot be
     read in `refused`.
     """

@@ -37,13 +37,12 @@ from pipelines.sources.streams import (
     BLOCK,
     COMPRESSIONS,
     FileRange,
-    Skipped,
+    Item,
     find_ends,
     find_streams,
     first_bytes,
     mark_of,
 )
-from pipelines.text.cleaning import Document, Rejected
 
 # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 GROUP_BYTES = 8 << 20
@@ -77,7 +76,7 @@ class WorkUnit:
         """Return the stored size, 0 where unknown: for the progress bar."""
         return sum(piece.size for piece in self.pieces) if self.part is None else self.part.bytes
 
-    def read(self) -> Iterator[Document | Rejected | Skipped]:
+    def read(self) -> Iterator[Item]:
         """Yield the documents of this unit."""
         if isinstance(self.config, LocalCorpus):
             for piece in self.pieces:
