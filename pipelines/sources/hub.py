@@ -125,8 +125,10 @@ def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
         digest = sha256_file(path) if kind == "sha256" else _git_hash(path)
         if digest == promised:
             return path
-    fault = f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice"
-    raise BadInput(f"{fault}; ask the data set's owner, or a mirror")
+    raise BadInput(
+        f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice; "
+        "ask the data set's owner, or a mirror"
+    )
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
@@ -194,8 +196,10 @@ def reaching(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
-        fault = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
-        raise SourceUnreachable(f"{where}: {fault}; unset it, or use a `local` source instead")
+        raise SourceUnreachable(
+            f"{where}: needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is "
+            "set; unset it, or use a `local` source instead"
+        )
     from huggingface_hub import errors
 
     try:

@@ -346,9 +346,10 @@ class _Recoded:
         try:
             return self._text.readline(size).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            encoding = self._text.encoding.upper()
-            fault = f"is not {encoding}, as its byte order mark says ({error.reason})"
-            raise BadInput(f"{self._path}: {fault}; {AGAIN}") from None
+            raise BadInput(
+                f"{self._path}: is not {self._text.encoding.upper()}, as its byte order mark says "
+                f"({error.reason}); {AGAIN}"
+            ) from None
 
 
 class _Decompressed(io.RawIOBase):
@@ -397,10 +398,10 @@ class _Decompressed(io.RawIOBase):
         self._ready = self._ready[count:]
         self._left -= count
         if self._left < 0:
-            fault = (
-                f"expands to more than {self._most:,} bytes from {self._size:,}, as no text does"
+            raise BadInput(
+                f"{self._path}: expands to more than {self._most:,} bytes from {self._size:,}, "
+                "as no text does; leave this file out"
             )
-            raise BadInput(f"{self._path}: {fault}; leave this file out")
         return count
 
     def _stored(self) -> bytes:
