@@ -23,13 +23,13 @@ from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, language, local
-from pipelines.sources.local import HEADING, Item
+from pipelines.sources.local import HEADING
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
     LOOK,
     FileRange,
-    Skipped,
+    Item,
     first_bytes,
     is_utf8,
     mark_of,
@@ -201,11 +201,13 @@ class Look:
 def look_at(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source and of its files. See that other sources are there.
 
-    A file whose first rows are bad is refused unless the quarantine tolerates all such rows.
+    Files whose first rows are bad are refused if they are many: more than the quarantine tolerates
+    in any corpus, and a tenth of what was looked at.
     """
     look = Look()
     poor: dict[Path, UserError] = {}
     bad_rows = 0
+    rows_read = 0
     compressed = 0
     for number, source in enumerate(corpus.sources):
         place = f"{where}.sources[{number}]"
@@ -229,6 +231,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
             except UserError as error:
                 look.refused[path] = error
                 continue
+            rows_read += len(rows)
             if fault := find_fault(rows, path):
                 poor[path] = fault
                 bad_rows += sum(isinstance(item, Rejected) for item in rows)
@@ -237,7 +240,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
             advice = f"they need a source without `encoding: {source.encoding}`"
             look.hints.append(f"{place}: {fact}; {advice}")
         _read_documents(look, source, paths, corpus, place)
-    if bad_rows > corpus.quarantine.min_tolerated:
+    if bad_rows > max(corpus.quarantine.min_tolerated, rows_read / 10):
         look.refused |= poor
     return look
 
@@ -262,13 +265,13 @@ def _read_documents(
     look.whole &= sum(len(item.text) for item in documents) < CHARACTERS
 
 
-def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:
+def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
     """Yield the first rows of a file, in bounded time though a text may be one document."""
     most = BEGINNING if local.format_of(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
 
-def find_fault(rows: Sequence[Item | Skipped], path: Path) -> BadInput | None:
+def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
     """Return an error if at least half of a file's first rows are bad, or it is plainly of another
     encoding.
     """
@@ -344,7 +347,7 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
 
 def read_items(
     paths: list[Path], source: LocalCorpus, refused: dict[Path, UserError]
-) -> Iterator[Item | Skipped]:
+) -> Iterator[Item]:
     """Yield the documents of all files until CHARACTERS are read, and note files that cannot be
     read in `refused`.
     """

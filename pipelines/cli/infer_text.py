@@ -29,9 +29,8 @@ from pipelines.preflight import (
     read_items,
 )
 from pipelines.sources import LocalCorpus, custom_tasks, local
-from pipelines.sources.local import Item
 from pipelines.sources.paths import patterns_of, unreadable
-from pipelines.sources.streams import FileRange, Skipped
+from pipelines.sources.streams import FileRange, Item
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
@@ -140,7 +139,7 @@ def sort_by_kind(
     return kinds, bad
 
 
-def read_kind(path: Path, encoding: str) -> tuple[Kind, list[Item | Skipped]]:
+def read_kind(path: Path, encoding: str) -> tuple[Kind, list[Item]]:
     """Return the kind of a file, and its first rows as that kind."""
     settings = {"format": local.guess_format(path)}
     source: LocalCorpus = build(

@@ -159,8 +159,11 @@ def _make_tagged(
     """Return a record's words and tags, or why not."""
     tags = _split(record.get(task.label))
     if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
-        do = "write their names (B-PER), or parquet as `datasets` exports it, which has them"
-        return Rejected(where, f"tags that are numbers, {shown(tags)}: {do}")
+        return Rejected(
+            where,
+            f"tags that are numbers, {shown(tags)}: write their names (B-PER), or parquet as "
+            "`datasets` exports it, which has them",
+        )
     row: Row = {"id": identity, "words": _split(record[task.columns[0]]), "tags": tags}
     try:
         check_tags(row, task, where, labelled=labelled)
@@ -410,8 +413,10 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             numbers = [str(place) for place in range(1, len(sentence) + 1)]
             words = [fields[0] for fields in sentence]
             if words == numbers and len(words) > 1 and min(map(len, sentence)) > 2:
-                fault = "its first column numbers the words, as CoNLL-U's and GermEval's do"
-                raise BadInput(f"{start}: {fault}; write the word first and its tag last")
+                raise BadInput(
+                    f"{start}: its first column numbers the words, as CoNLL-U's and GermEval's "
+                    "do; write the word first and its tag last"
+                )
             tags = [fields[-1].strip() for fields in sentence]
             yield start, {words_column: words, tags_column: tags}
             sentence = []

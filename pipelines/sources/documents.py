@@ -37,13 +37,12 @@ from pipelines.sources.streams import (
     BLOCK,
     COMPRESSIONS,
     FileRange,
-    Skipped,
+    Item,
     find_ends,
     find_streams,
     first_bytes,
     mark_of,
 )
-from pipelines.text.cleaning import Document, Rejected
 
 # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 GROUP_BYTES = 8 << 20
@@ -72,7 +71,7 @@ class WorkUnit:
     pieces: tuple[FileRange, ...] = ()
     part: hub.HubFile | None = None
 
-    def read(self) -> Iterator[Document | Rejected | Skipped]:
+    def read(self) -> Iterator[Item]:
         """Yield the documents of this unit."""
         if isinstance(self.config, LocalCorpus):
             for piece in self.pieces:

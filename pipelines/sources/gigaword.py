@@ -10,8 +10,8 @@ import html
 import re
 from collections.abc import Iterator
 
-from pipelines.sources.streams import ATTRIBUTE, FileRange, Skipped, read_blocks
-from pipelines.text.cleaning import Document, Rejected
+from pipelines.sources.streams import ATTRIBUTE, FileRange, Item, Skipped, read_blocks
+from pipelines.text.cleaning import Document
 
 _OPENING = re.compile(r"<DOC\s([^<>]*)>")
 _DATELINE = re.compile(r"<DATELINE>.*?</DATELINE>", re.DOTALL)
@@ -19,7 +19,7 @@ _TAG = re.compile(r"</?(?:DOC|HEADLINE|TEXT|P)\b[^<>]*>")
 TYPES = ("multi", "advis", "other")
 
 
-def read_gigaword(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
+def read_gigaword(piece: FileRange) -> Iterator[Item]:
     """Yield the stories of a file."""
     for block in read_blocks(piece, "DOC"):
         opening = _OPENING.match(block.text.lstrip())

@@ -25,11 +25,11 @@ Row = dict[str, Any]
 # Each split, its file, and its name in the hub's data set. A file with a folder is next to the
 # task's folder, not in it; a name with a configuration before it belongs to that, not to the
 # task's.
-SPLITS = (
-    ("train", "train.tsv", "train"),
-    ("dev", "dev.tsv", "validation"),
-    ("test", "test.tsv", "test"),
-)
+SPLITS = """
+    train train.tsv train
+    dev dev.tsv validation
+    test test.tsv test
+"""
 
 
 @dataclass(frozen=True)
@@ -47,31 +47,34 @@ class TaskFiles:
     # the hub's class numbers, where they are not the file's digits
     hub_labels: tuple[str, ...] = ()
     headerless: tuple[str, ...] = ()  # the columns of files without a header
-    splits: tuple[tuple[str, str, str], ...] = SPLITS
+    splits: str = SPLITS
 
     def paths(self) -> dict[str, str]:
         """Return the file of each split, from GLUE's folder."""
         return {
             split: file if "/" in file else f"{self.folder}/{file}"
-            for split, file, _ in self.splits
+            for split, file, _ in self._splits()
         }
 
     def hub_places(self, task: str) -> Iterator[tuple[str, str, str]]:
         """Yield (split, configuration and split of the hub's GLUE)."""
-        for split, _, name in self.splits:
+        for split, _, name in self._splits():
             config, _, theirs = name.rpartition("/")
             yield split, config or task, theirs
 
+    def _splits(self) -> list[list[str]]:
+        return [line.split() for line in self.splits.strip().split("\n")]
+
 
 _PAIR = ("entailment", "not_entailment")
-_MNLI_SPLITS = (
-    ("train", "train.tsv", "train"),
-    ("dev", "dev_matched.tsv", "validation_matched"),
-    ("dev_mismatched", "dev_mismatched.tsv", "validation_mismatched"),
-    ("test", "test_matched.tsv", "test_matched"),
-    ("test_mismatched", "test_mismatched.tsv", "test_mismatched"),
-    ("test_diagnostic", "diagnostic/diagnostic.tsv", "ax/test"),
-)
+_MNLI_SPLITS = """
+    train train.tsv train
+    dev dev_matched.tsv validation_matched
+    dev_mismatched dev_mismatched.tsv validation_mismatched
+    test test_matched.tsv test_matched
+    test_mismatched test_mismatched.tsv test_mismatched
+    test_diagnostic diagnostic/diagnostic.tsv ax/test
+"""
 _MNLI = TaskFiles(
     "MNLI", "sentence1", "sentence2", "gold_label", hub_a="premise", hub_b="hypothesis",
     hub_labels=("entailment", "neutral", "contradiction"), splits=_MNLI_SPLITS,

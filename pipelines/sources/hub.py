@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from typing import Any
 from electra.errors import BadInput, SourceUnreachable, first_line
 from electra.files import sha256_file
 from pipelines.sources import HubCorpus
-from pipelines.sources.local import make_document
-from pipelines.text.cleaning import Document, Rejected, unwrap
+from pipelines.sources.local import make_document, unwrapped
+from pipelines.sources.streams import Item
 
 SECONDS = 10.0  # for the first answer; what comes after is retried by the library
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
@@ -88,7 +87,7 @@ def parts(source: HubCorpus, where: str) -> list[HubFile]:
         ]
 
 
-def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Document | Rejected]:
+def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Item]:
     """Yield the documents of one part of a split."""
     where = f"{source.dataset}@{source.revision[:12]}"
     with reaching(source.dataset, where):
@@ -113,11 +112,7 @@ def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Document | Reje
             item = make_document(
                 row.get(source.text), row.get(source.id), f"{where}/{place}", source.text, place
             )
-            yield (
-                Document(item.id, unwrap(item.text))
-                if source.hard_wrapped and isinstance(item, Document)
-                else item
-            )
+            yield unwrapped(item) if source.hard_wrapped else item
 
 
 def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
@@ -130,8 +125,10 @@ def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
         digest = sha256_file(path) if kind == "sha256" else _git_hash(path)
         if digest == promised:
             return path
-    fault = f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice"
-    raise BadInput(f"{fault}; ask the data set's owner, or a mirror")
+    raise BadInput(
+        f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice; "
+        "ask the data set's owner, or a mirror"
+    )
 
 
 def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
@@ -142,12 +139,15 @@ def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
 
     for pause in (1, 2, 0):
         try:
-            options: dict[str, Any] = {
-                "repo_type": "dataset",
-                "etag_timeout": SECONDS,
-                "force_download": again,
-            }
-            return Path(hf_hub_download(dataset, file, revision=revision, **options))
+            path = hf_hub_download(
+                dataset,
+                file,
+                repo_type="dataset",
+                revision=revision,
+                etag_timeout=SECONDS,
+                force_download=again,
+            )
+            return Path(path)
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
             if not pause or status < 500:
@@ -174,14 +174,6 @@ def read_rows(
         )
 
 
-def configs(dataset: str, revision: str, where: str) -> list[str]:
-    """Return the names of a data set's configurations."""
-    with reaching(dataset, where):
-        import datasets
-
-        return list(map(str, datasets.get_dataset_config_names(dataset, revision=revision)))
-
-
 # a worker reads many shards of one split, and asking for it takes a dozen requests
 @functools.lru_cache(maxsize=1)
 def _stream(source: HubCorpus) -> Any:
@@ -204,8 +196,10 @@ def reaching(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
-        fault = f"needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is set"
-        raise SourceUnreachable(f"{where}: {fault}; unset it, or use a `local` source instead")
+        raise SourceUnreachable(
+            f"{where}: needs {name} from the hub, but HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is "
+            "set; unset it, or use a `local` source instead"
+        )
     from huggingface_hub import errors
 
     try:
@@ -214,44 +208,34 @@ def reaching(name: str, where: str) -> Iterator[None]:
         why = first_line(error)
         # the first that fits; `datasets` raises the last on unknown configurations, splits, and on
         # scripts
-        faults = (
-            (
-                errors.RevisionNotFoundError,
-                f"{name} has no such revision; set `revision` to a commit of it",
+        faults: dict[Any, str] = {
+            errors.RevisionNotFoundError: (
+                f"{name} has no such revision; set `revision` to a commit of it"
             ),
-            (
-                errors.GatedRepoError,
-                f"{name} asks for an agreement; accept it on the hub and set HF_TOKEN",
+            errors.GatedRepoError: (
+                f"{name} asks for an agreement; accept it on the hub and set HF_TOKEN"
             ),
-            (
-                errors.RepositoryNotFoundError,
-                f"the hub has no {name}; set its name, or HF_TOKEN if it is private",
+            errors.RepositoryNotFoundError: (
+                f"the hub has no {name}; set its name, or HF_TOKEN if it is private"
             ),
-            (
-                (errors.EntryNotFoundError, FileNotFoundError),
-                f"{name} has no such file or part ({why})",
+            (errors.EntryNotFoundError, FileNotFoundError): (
+                f"{name} has no such file or part ({why})"
             ),
-            (_unreachable(), f"cannot reach the hub for {name} ({why}); {WAYS}"),
-            (
-                (ValueError, RuntimeError),
-                f"{name} cannot be used ({why}); check `config` and `split`",
+            _unreachable(): f"cannot reach the hub for {name} ({why}); {WAYS}",
+            (ValueError, RuntimeError): (
+                f"{name} cannot be used ({why}); check `config` and `split`"
             ),
-        )
-        for kind, sentence in faults:
+        }
+        for kind, sentence in faults.items():
             if isinstance(error, kind):
                 raise SourceUnreachable(f"{where}: {sentence}") from None
         raise
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """Return what is raised where the hub does not answer: by its library, or by the HTTP client of
-    the library's version.
+    """Return what is raised where the hub does not answer, whichever HTTP client its library has:
+    OSError, and the client's own error, from which the library's inherits both.
     """
-    from huggingface_hub import errors
+    from huggingface_hub.errors import HfHubHTTPError
 
-    clients = filter(None, map(sys.modules.get, ("httpx2", "httpx", "requests")))
-    of_clients = (
-        getattr(client, "HTTPError", None) or client.exceptions.RequestException
-        for client in clients
-    )
-    return (errors.HfHubHTTPError, OSError, *of_clients)
+    return HfHubHTTPError.__bases__

@@ -10,6 +10,7 @@ damaged as a whole stops the reader.
 import codecs
 import contextlib
 import html
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from pipelines.sources.streams import (
     ATTRIBUTE,
     EXCERPT,
     FileRange,
-    Skipped,
+    Item,
     first_bytes,
     mark_of,
     plain_suffix,
@@ -34,7 +35,6 @@ from pipelines.text.cleaning import Document, Rejected, unwrap
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-Item = Document | Rejected
 Lines = Iterator[tuple[int, str] | Rejected]
 # what files begin with
 TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}
@@ -44,7 +44,7 @@ LONGEST_DOCUMENT = 16 << 20
 
 
 # How each format is read that needs no setting.
-DELIVERED: dict[str, Callable[[FileRange], Iterator[Item | Skipped]]] = {
+DELIVERED: dict[str, Callable[[FileRange], Iterator[Item]]] = {
     "warc": warc.read_warc,
     "gigaword": gigaword.read_gigaword,
     "wikipedia": wikipedia.read_wikipedia,
@@ -84,7 +84,9 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
     """Return the encoding of a file's lines: UTF-8 where a byte order mark announces any, else as
     it is set.
     """
-    start = first_bytes(piece.path) if encoding != "utf-8" else b""
+    if encoding == "utf-8":
+        return encoding
+    start = first_bytes(piece.path)
     return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
@@ -109,22 +111,16 @@ def decoded(
 
 def read_jsonl(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield one JSON object a line, with the text in one field."""
-    path = piece.path
     for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
             yield item
         elif item[1].strip():
-            yield parse_object(
-                item[1],
-                f"{path}:{item[0]}",
-                source.text,
-                source.id,
-                default=f"{path.name}:{item[0]}",
-            )
+            yield _read_object(item[1], piece.path, item[0], source)
 
 
-def parse_object(line: str, where: str, text: str, id_field: str, default: str) -> Item:
+def _read_object(line: str, path: Path, number: int, source: LocalCorpus) -> Item:
     """Return a line of JSON as a document, or why not."""
+    where = f"{path}:{number}"
     try:
         row = json.loads(line, object_pairs_hook=unique_keys)
     except KeyError:
@@ -132,9 +128,10 @@ def parse_object(line: str, where: str, text: str, id_field: str, default: str) 
     except (ValueError, RecursionError):
         wrong = "not JSON"
     else:
-        if isinstance(row, dict) and text in row:
-            return make_document(row[text], row.get(id_field), where, text, default)
-        wrong = f"no field {text!r}" if isinstance(row, dict) else "not a JSON object"
+        if isinstance(row, dict) and source.text in row:
+            default = f"{path.name}:{number}"
+            return make_document(row[source.text], row.get(source.id), where, source.text, default)
+        wrong = f"no field {source.text!r}" if isinstance(row, dict) else "not a JSON object"
     if line.strip() == "[" or line.lstrip().startswith("[{"):
         wrong = "not a JSON object but a list; write one object a line (jq -c '.[]')"
     return Rejected(where, wrong, line[:EXCERPT])
@@ -153,12 +150,9 @@ def make_document(text: Any, identity: Any, where: str, field: str, default: str
         return Rejected(where, f"field {field!r} is not text", shown(text))
     if not encodes(text):
         return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
-    named = (
-        isinstance(identity, str | int)
-        and not isinstance(identity, bool)
-        and encodes(str(identity))
-    )
-    return Document(str(identity) if named else default, text)
+    if isinstance(identity, bool) or not isinstance(identity, str | int):
+        identity = default
+    return Document(str(identity) if encodes(str(identity)) else default, text)
 
 
 HEADING = re.compile(r"\s?= (?!= ).*(?<! =) =\s*")  # ` = Title = `, and not ` = = Section = = `
@@ -169,35 +163,29 @@ def read_text(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield a text file as one document (cut where very long), or parted as `documents` says.
     Headings lose their signs.
     """
+    parted = source.documents
+    name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
     lines: list[str] = []
     size = count = 0
-    name = piece.path.name if not piece.start else f"{piece.path.name}:{piece.line}"
-
-    def take_document() -> Document:
-        nonlocal size, count
-        identity = name if source.documents == "file" and not count else f"{name}#{count}"
-        document = Document(identity, "\n".join(lines))
-        lines.clear()
-        size = 0
-        count += 1
-        return document
-
-    for item in decoded_lines(piece, source.encoding):
+    for item in itertools.chain(decoded_lines(piece, source.encoding), [None]):
         if isinstance(item, Rejected):
             yield item
             continue
-        line = item[1]
-        between = source.documents in {"blank_lines", "lines"} and not line.strip()
-        opens = source.documents == "headings" and HEADING.fullmatch(line) is not None
-        if size and (between or opens or source.documents == "lines" or size > LONGEST_DOCUMENT):
-            yield take_document()
-        if source.documents == "headings" and (title := _TITLE.fullmatch(line)):
+        line = item[1] if item else ""
+        between = parted in {"blank_lines", "lines"} and not line.strip()
+        opens = parted == "headings" and HEADING.fullmatch(line) is not None
+        ends = item is None or between or opens or parted == "lines" or size > LONGEST_DOCUMENT
+        if size and ends:
+            identity = f"{name}#{count}" if count or parted != "file" else name
+            yield Document(identity, "\n".join(lines))
+            lines = []
+            size = 0
+            count += 1
+        if parted == "headings" and (title := _TITLE.fullmatch(line)):
             line = title[1]
         if not between:
             lines.append(line)
             size += len(line)
-    if size:
-        yield take_document()
 
 
 _DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
@@ -212,10 +200,10 @@ def read_wikiextractor(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
             wrong = block.wrong or "a <doc> that does not end in its line"
             yield block.rejected(f"{piece.path}:{block.line}", wrong)
             continue
-        identity = (
-            dict(ATTRIBUTE.findall(opening[1])).get("id") or f"{piece.path.name}:{block.line}"
+        identity = dict(ATTRIBUTE.findall(opening[1])).get("id")
+        yield Document(
+            identity or f"{piece.path.name}:{block.line}", html.unescape("\n".join(lines[:-1]))
         )
-        yield Document(identity, html.unescape("\n".join(lines[:-1])))
 
 
 def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
@@ -230,30 +218,23 @@ def read_parquet(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
             raise BadInput(
                 f"{path}: has no column {source.text!r}; set `text` to one of {', '.join(names)}"
             )
-        columns = [
-            source.text,
-            *([source.id] if source.id in names and source.id != source.text else []),
-        ]
+        columns = [name for name in dict.fromkeys([source.text, source.id]) if name in names]
         groups = range(piece.start, file.num_row_groups if piece.end is None else piece.end)
         for batch in file.iter_batches(batch_size=1000, row_groups=groups, columns=columns):
-            texts, *named = [_values(batch.column(name)) for name in columns]
-            for text, identity in zip(
-                texts, named[0] if named else [None] * len(texts), strict=True
-            ):
+            values = [_values(batch.column(name)) for name in columns]
+            for text, *named in zip(*values, strict=True):
                 number += 1
                 where = f"{path}:{number}"
-                place = f"{path.name}:{number}"
+                identity = named[0] if named else None
+                if isinstance(identity, bytes):
+                    identity = identity.decode("utf-8", "replace")
                 try:
                     text = text.decode("utf-8") if isinstance(text, bytes) else text
                 except UnicodeDecodeError:
-                    yield Rejected(
-                        where, "invalid UTF-8", text[:EXCERPT].decode("utf-8", "backslashreplace")
-                    )
+                    excerpt = text[:EXCERPT].decode("utf-8", "backslashreplace")
+                    yield Rejected(where, "invalid UTF-8", excerpt)
                     continue
-                identity = (
-                    identity.decode("utf-8", "replace") if isinstance(identity, bytes) else identity
-                )
-                yield make_document(text, identity, where, source.text, place)
+                yield make_document(text, identity, where, source.text, f"{path.name}:{number}")
 
 
 @contextlib.contextmanager
@@ -288,12 +269,13 @@ READERS: dict[str, Callable[[FileRange, LocalCorpus], Iterator[Item]]] = {
 }
 
 
-def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item | Skipped]:
+def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield the documents of one file, or of one range of it."""
     kind = format_of(piece.path, source)
-    for item in DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source):
-        yield (
-            Document(item.id, unwrap(item.text))
-            if source.hard_wrapped and isinstance(item, Document)
-            else item
-        )
+    items = DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source)
+    return map(unwrapped, items) if source.hard_wrapped else items
+
+
+def unwrapped(item: Item) -> Item:
+    """Return a document with its hard-wrapped paragraphs joined, and anything else as it is."""
+    return Document(item.id, unwrap(item.text)) if isinstance(item, Document) else item

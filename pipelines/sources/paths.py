@@ -26,16 +26,18 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
         if pattern.startswith("!"):
             continue
         if "://" in pattern:
-            do = "bring it here with `dvc import-url` (docs/corpora.md)"
-            raise BadInput(f"{where}: {pattern} is a URL; {do}")
+            raise BadInput(
+                f"{where}: {pattern} is a URL; bring it here with `dvc import-url` "
+                "(docs/corpora.md)"
+            )
         try:
             files: list[Path] = []
             for match in sorted(_matches(pattern)):
                 files += _files_of(match, where)
         except OSError as error:
-            fault = f"{error.filename} cannot be read ({error.strerror})"
             raise SourceUnreachable(
-                f"{where}: {fault}; make it readable, or name other files"
+                f"{where}: {error.filename} cannot be read ({error.strerror}); "
+                "make it readable, or name other files"
             ) from None
         if not files:
             _refuse(pattern, where)
@@ -75,8 +77,9 @@ def require_file(file: Path, where: str = "") -> None:
     """Raise SourceUnreachable for a link to nothing, BadInput for what is no regular file."""
     prefix = f"{where}: " if where else ""
     if not file.exists():
-        fault = "is a link to nothing; fetch its file, or remove the link"
-        raise SourceUnreachable(f"{prefix}{file} {fault}")
+        raise SourceUnreachable(
+            f"{prefix}{file} is a link to nothing; fetch its file, or remove the link"
+        )
     if not file.is_file():
         raise BadInput(f"{prefix}{file} is no regular file; name the files to read in `files`")
 
@@ -86,16 +89,13 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def _refuse(pattern: str, where: str) -> NoReturn:
-    fault = f"no file matches {pattern!r}"
-    do = "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
-    if ".dvc" in Path.cwd().parts:
-        why = "`dvc exp run --temp` and `--queue` copy only what git and DVC track"
-        do = "run the experiment without them, or name the files by absolute paths"
-        raise SourceUnreachable(f"{where}: {fault}: {why}; {do}")
     if folder and not Path(folder).is_dir():
-        raise SourceUnreachable(f"{where}: {fault}: its folder is not there; {do}")
-    raise BadInput(f"{where}: {fault}; {do}")
+        raise SourceUnreachable(
+            f"{where}: no file matches {pattern!r}: its folder is not there; "
+            "put the files there or change `files`"
+        )
+    raise BadInput(f"{where}: no file matches {pattern!r}; put the files there or change `files`")
 
 
 def _matches(pattern: str) -> set[Path]:

@@ -30,10 +30,7 @@ Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header
 NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
 STANDARD_INPUT = "standard input"
-USUAL = (
-    *("text", "content", "body", "review", "title", "sentence", "sentence1", "premise"),
-    *("question", "input", "words"),
-)
+USUAL = "text content body review title sentence sentence1 premise question input words"
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
@@ -61,28 +58,23 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     path = Path(name)
     suffix = plain_suffix(path)
     conll = suffix in custom_tasks.CONLL_SUFFIXES and schema.task.tagging
+    official = suffix == ".json" and isinstance(schema.task, SquadTask)
     if name == "-":
         stream = read_stream(_standard_input(), STANDARD_INPUT)
         yield from _by_line(schema, decoded(stream, STANDARD_INPUT), STANDARD_INPUT)
     elif _is_pipe(path):
         with path.open("rb") as file:
             yield from _by_line(schema, decoded(read_stream(file, name), name), name)
-    elif suffix == ".parquet" or conll:
-        also = itertools.chain.from_iterable(schema.names)
-        tags = (schema.names[0][0], "tags")
-        yield from _whole(custom_tasks.records(path, (), [*also, schema.task.id], tags))
-    elif (
-        suffix == ".json"
-        and isinstance(schema.task, SquadTask)
-        and OFFICIAL.match(first_bytes(path, LOOK).lstrip())
-    ):
+    elif official and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
         for row in squad.read_questions(path, answered=False):
             if isinstance(row, Rejected):
-                fault = f"{row.reason}; it should be a question with its context"
-                raise BadInput(f"{row.where}: {fault}")
+                raise BadInput(
+                    f"{row.where}: {row.reason}; it should be a question with its context"
+                )
             yield name, row
-    elif suffix == ".json":
-        yield from _whole(custom_tasks.jsonl(decoded_lines(FileRange(path)), name))
+    elif conll or suffix in {".parquet", ".json"}:
+        also = [*itertools.chain.from_iterable(schema.names), schema.task.id]
+        yield from _whole(custom_tasks.records(path, (), also, (schema.names[0][0], "tags")))
     else:
         yield from _by_line(schema, decoded_lines(FileRange(path)), name)
 
@@ -126,19 +118,20 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
     columns = schema.names[0]
     fields = first.split("\t")
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
-    if plain_suffix(Path(name)) in TABLES or (
-        named and (len(fields) > 1 or fields[0].lower() in USUAL)
-    ):
-        begins = f"{name}: begins with {', '.join(map(repr, fields))[:110]}"
-        raise BadInput(f"{begins}; it should have a header with {schema.expected}")
+    usual = len(fields) > 1 or fields[0].lower() in USUAL.split()
+    if plain_suffix(Path(name)) in TABLES or (named and usual):
+        raise BadInput(
+            f"{name}: begins with {', '.join(map(repr, fields))[:110]}; "
+            f"it should have a header with {schema.expected}"
+        )
     for item in lines:
         if isinstance(item, Rejected):
             raise BadInput(f"{item.where}: {item.reason}")
         number, line = item
-        if line.strip():
-            fields = line.split("\t")
-            if len(fields) != len(columns):
-                needs = f"{len(columns)} ({', '.join(columns)})"
-                raise BadInput(f"{name}:{number}: has {len(fields)} columns instead of {needs}")
-            record = dict(zip(columns, fields, strict=True))
-            yield f"{name}:{number}", {**record, "id": number - 1}
+        fields = line.split("\t")
+        if not line.strip():
+            continue
+        if len(fields) != len(columns):
+            needs = f"{len(columns)} ({', '.join(columns)})"
+            raise BadInput(f"{name}:{number}: has {len(fields)} columns instead of {needs}")
+        yield f"{name}:{number}", {**dict(zip(columns, fields, strict=True)), "id": number - 1}

@@ -20,6 +20,7 @@ from pipelines.sources.streams import EXCERPT, FileRange, read_whole
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
+Question = tuple[str, Any]  # where, and what stands there
 FILES = {
     "squad1": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
     "squad2": {"train": "train-v2.0.json", "dev": "dev-v2.0.json"},
@@ -40,11 +41,9 @@ def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejec
 
     Raises BadInput when the file as a whole is not one.
     """
-    known: set[str] = set()
     is_v2 = "v2" in path.name
     if path.suffix != ".json":
-        yield from _read_records(custom_tasks.records(path, NEEDED), is_v2)
-        return
+        return _make_rows(custom_tasks.records(path, NEEDED), is_v2, answered=answered)
     try:
         # the library tells UTF-8, UTF-16 and UTF-32 apart
         content = json.loads(read_whole(path), object_pairs_hook=unique_keys)
@@ -54,108 +53,115 @@ def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejec
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         if "Extra data" in str(error):
             lines = custom_tasks.jsonl(decoded_lines(FileRange(path)), path, NEEDED)
-            yield from _read_records(lines, is_v2)
-            return
-        reason = f"{type(error).__name__}: {error}"
+            return _make_rows(lines, is_v2, answered=answered)
         raise BadInput(
-            f'{path}: is not in SQuAD\'s layout, an object with a list "data" ({reason})'
+            f'{path}: is not in SQuAD\'s layout, an object with a list "data" '
+            f"({type(error).__name__}: {error})"
         ) from None
     if isinstance(content, dict):
         is_v2 |= str(content.get("version", "")).startswith(("v2", "2"))
-    for i, article in enumerate(articles):
-        if isinstance(article, dict) and "question" in article:
-            yield _make_answered(article, is_v2, known, f"{path}: [{i}]")
-            continue
-        if (paragraphs := _list(article, "paragraphs")) is None:
-            yield Rejected(f"{path}: data[{i}]", "no list of paragraphs")
-        for j, paragraph in enumerate(paragraphs or ()):
-            where = f"{path}: data[{i}].paragraphs[{j}]"
-            if (questions := _list(paragraph, "qas")) is None:
-                yield Rejected(where, "no list of questions")
-            for k, question in enumerate(questions or ()):
-                place = f"{where}.qas[{k}]"
-                if not isinstance(question, dict):
-                    yield Rejected(place, "not a JSON object")
-                    continue
-                title = article.get("title", "")
-                row = {**question, "title": title, "context": paragraph.get("context")}
-                if answered:
-                    yield _make_answered(row, is_v2, known, place)
-                else:
-                    yield make_row(row, (), True, known, place)
+    return _make_rows(_questions(articles, str(path)), is_v2, answered=answered)
 
 
 def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterator[Row | Rejected]:
     """Yield the rows of a split of the hub's squad or squad_v2."""
-    known: set[str] = set()
-    for number, row in enumerate(rows):
-        yield _make_answered(row, task == "squad2", known, f"{where}:{number}")
+    questions = ((f"{where}:{number}", row) for number, row in enumerate(rows))
+    return _make_rows(questions, task == "squad2")
 
 
-def _read_records(records: Iterator[custom_tasks.Record], is_v2: bool) -> Iterator[Row | Rejected]:
+def _questions(articles: list[Any], path: str) -> Iterator[Question]:
+    """Yield the questions of articles, each with its title and context."""
+    for i, article in enumerate(articles):
+        if isinstance(article, dict) and "question" in article:
+            yield f"{path}: [{i}]", article
+            continue
+        for place, paragraph in _items(article, "paragraphs", f"{path}: data[{i}]"):
+            for where, question in _items(paragraph, "qas", place):
+                if isinstance(question, dict):
+                    question["title"] = article.get("title", "")
+                    question["context"] = paragraph.get("context")
+                yield where, question
+
+
+def _items(value: Any, key: str, where: str) -> Iterator[Question]:
+    """Yield what a list within an object holds, or what is wrong already."""
+    if isinstance(value, Rejected):
+        yield where, value
+        return
+    items = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(items, list):
+        items = []
+        yield where, Rejected(where, f"no list of {'questions' if key == 'qas' else key}")
+    for number, item in enumerate(items):
+        yield f"{where}.{key}[{number}]", item
+
+
+def _make_rows(
+    questions: Iterable[Question], is_v2: bool, *, answered: bool = True
+) -> Iterator[Row | Rejected]:
     known: set[str] = set()
-    for where, record in records:
-        if isinstance(record, Rejected):
-            yield record
+    for where, question in questions:
+        if isinstance(question, Rejected):
+            yield question
+        elif isinstance(question, Mapping):
+            answers = _answers_of(question) if answered else []
+            flag = question.get("is_impossible") if answered else True
+            if flag is None:
+                flag = is_v2 and not answers
+            yield _make_row(question, answers, flag, known, where)
         else:
-            yield _make_answered(record, is_v2, known, where)
+            yield Rejected(where, "not a JSON object")
 
 
-def _make_answered(
-    row: Mapping[str, Any], is_v2: bool, known: set[str], where: str
-) -> Row | Rejected:
-    """Return a row with the answers that it has in either layout, or why not."""
-    given = row.get("answers")
+def _answers_of(question: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Return the text and the start of each answer, in either layout."""
+    given = question.get("answers")
     if isinstance(given, dict):
-        lists = (given.get("text") or (), given.get("answer_start") or ())
-        answers = list(zip(*lists, strict=False))
-    else:
-        answers = [
-            (answer.get("text"), answer.get("answer_start"))
-            for answer in _list(row, "answers") or ()
-            if isinstance(answer, dict)
-        ]
-    flag = row.get("is_impossible")
-    impossible = is_v2 and not answers if flag is None else FLAGS.get(str(flag).lower())
-    if impossible is None:
-        return Rejected(where, f"is_impossible is {shown(flag)} instead of true or false")
-    return make_row(row, answers, impossible, known, where)
+        return list(zip(given.get("text") or (), given.get("answer_start") or (), strict=False))
+    answers = given if isinstance(given, list) else []
+    return [
+        (answer.get("text"), answer.get("answer_start"))
+        for answer in answers
+        if isinstance(answer, dict)
+    ]
 
 
-def make_row(
-    row: Mapping[str, Any],
-    answers: Iterable[tuple[Any, Any]],
-    impossible: bool,
+def _make_row(
+    question: Mapping[str, Any],
+    answers: list[tuple[Any, Any]],
+    flag: Any,
     known: set[str],
     where: str,
 ) -> Row | Rejected:
     """Return a row with the answers that stand in its context, or why not; `known` gets its id."""
-    for name in NEEDED:
-        if not isinstance(value := row.get(name), str) or not value.strip():
-            return Rejected(where, f"no {name}", shown(value))
-    title = row.get("title", "")
-    result: Row = {
-        "id": row["id"],
+    impossible = FLAGS.get(str(flag).lower())
+    if impossible is None:
+        return Rejected(where, f"is_impossible is {shown(flag)} instead of true or false")
+    title = question.get("title", "")
+    row: Row = {
+        "id": question.get("id"),
         "title": title if isinstance(title, str) else shown(title),
-        "question": row["question"],
-        "context": row["context"],
+        "question": question.get("question"),
+        "context": question.get("context"),
     }
-    excerpt = result["question"][:EXCERPT]
-    if not encodes("".join(result.values())):
+    for name in NEEDED:
+        if not isinstance(row[name], str) or not row[name].strip():
+            return Rejected(where, f"no {name}", shown(row[name]))
+    excerpt = row["question"][:EXCERPT]
+    if not encodes("".join(row.values())):
         return Rejected(where, "lone surrogate", ascii(excerpt))
-    if result["id"] in known:
-        return Rejected(where, "an id that occurred before", result["id"][:EXCERPT])
-    known.add(result["id"])
-    answers = list(answers)
+    if row["id"] in known:
+        return Rejected(where, "an id that occurred before", row["id"][:EXCERPT])
+    known.add(row["id"])
     if impossible and answers:
         return Rejected(where, "impossible and answered", excerpt)
     if not impossible and not answers:
         return Rejected(where, "no answers, and not marked impossible", excerpt)
-    located = [(text, _locate(text, start, result["context"])) for text, start in answers]
+    located = [(text, _locate(text, start, row["context"])) for text, start in answers]
     standing = [{"text": text, "start": place} for text, place in located if place is not None]
     if answers and not standing:
         return Rejected(where, "no answer that stands in the context where it says", excerpt)
-    return {**result, "answers": standing, "impossible": impossible}
+    return {**row, "answers": standing, "impossible": impossible}
 
 
 def _locate(text: Any, start: Any, context: str) -> int | None:
@@ -174,8 +180,3 @@ def _locate(text: Any, start: Any, context: str) -> int | None:
         if not context.isascii() and context.startswith(text, len(before)):
             return len(before)
     return None
-
-
-def _list(value: Any, key: str) -> list[Any] | None:
-    items = value.get(key) if isinstance(value, Mapping) else None
-    return items if isinstance(items, list) else None

@@ -23,7 +23,7 @@ from typing import IO, Any
 import zstandard
 
 from electra.errors import BadInput, SourceUnreachable
-from pipelines.text.cleaning import Rejected
+from pipelines.text.cleaning import Document, Rejected
 
 DECODERS: dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
@@ -37,7 +37,13 @@ DAMAGE = (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.Z
 LONGEST_LINE = 16 << 20  # bytes; a longer line or record is no text, it is quarantined unread
 EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
-ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
+BINARY = "is a binary file; convert it or give it the suffix of its format"
+STRANGERS = {  # what files that are no text begin with
+    b"PK\x03\x04": "is a zip file; unpack it or give it the suffix of its format",
+    b"7z\xbc\xaf\x27\x1c": "is a 7z file; unpack it or give it the suffix of its format",
+    b"Rar!\x1a\x07": "is a rar file; unpack it or give it the suffix of its format",
+    b"%PDF-": BINARY,
+}
 CONTROLS = bytes({*range(32), 127} - {*b"\t\n\f\r\x1b"})
 MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
@@ -88,6 +94,9 @@ class Skipped:
     """
 
     reason: str
+
+
+Item = Document | Rejected | Skipped  # what a source holds
 
 
 def stamp(path: Path) -> tuple[int, int]:
@@ -158,31 +167,32 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     """Raise BadInput for other files, compression and UTF-16, which would be read as lines of
     noise.
     """
-    for magic, name in ARCHIVES.items():
-        if start.startswith(magic):
-            raise BadInput(
-                f"{path}: is a {name} file; unpack it or give it the suffix of its format"
-            )
-    if start[257:262] == b"ustar":
-        raise BadInput(f"{path}: is a tar archive; unpack it first, nothing is ever unpacked here")
-    if path.suffix not in COMPRESSIONS:
-        for magic, suffix in MAGIC.items():
-            if start.startswith(magic):
-                do = f"give it the suffix {suffix}"
-                raise BadInput(f"{path}: is compressed, but its name does not say so; {do}")
-    if start.count(0) * 20 > len(start) and not mark_of(start):
-        fault = "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do"
-        raise BadInput(f"{path}: {fault}; convert it to UTF-8, or put a byte order mark in front")
+    fault = _look_up(STRANGERS, start)
+    suffix = _look_up(MAGIC, start)
     controls = len(start) - len(start.translate(None, CONTROLS))
-    if start.startswith(b"%PDF-") or (
-        controls * 20 > len(start) and not mark_of(start) and not is_utf8(start)
-    ):
-        raise BadInput(f"{path}: is a binary file; convert it or give it the suffix of its format")
+    if suffix and path.suffix not in COMPRESSIONS:
+        fault = f"is compressed, but its name does not say so; give it the suffix {suffix}"
+    elif start[257:262] == b"ustar":
+        fault = "is a tar archive; unpack it first, nothing is ever unpacked here"
+    elif not fault and not mark_of(start):
+        if start.count(0) * 20 > len(start):
+            fault = (
+                "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do; "
+                "convert it to UTF-8, or put a byte order mark in front"
+            )
+        elif controls * 20 > len(start) and not is_utf8(start):
+            fault = BINARY
+    if fault:
+        raise BadInput(f"{path}: {fault}")
+
+
+def _look_up(signs: dict[bytes, str], start: bytes) -> str:
+    return next((meaning for sign, meaning in signs.items() if start.startswith(sign)), "")
 
 
 def mark_of(start: bytes) -> str:
     """Return the encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
-    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "")
+    return _look_up(MARKS, start)
 
 
 def is_utf8(start: bytes) -> bool:
@@ -336,9 +346,10 @@ class _Recoded:
         try:
             return self._text.readline(size).encode("utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            encoding = self._text.encoding.upper()
-            fault = f"is not {encoding}, as its byte order mark says ({error.reason})"
-            raise BadInput(f"{self._path}: {fault}; {AGAIN}") from None
+            raise BadInput(
+                f"{self._path}: is not {self._text.encoding.upper()}, as its byte order mark says "
+                f"({error.reason}); {AGAIN}"
+            ) from None
 
 
 class _Decompressed(io.RawIOBase):
@@ -387,10 +398,10 @@ class _Decompressed(io.RawIOBase):
         self._ready = self._ready[count:]
         self._left -= count
         if self._left < 0:
-            fault = (
-                f"expands to more than {self._most:,} bytes from {self._size:,}, as no text does"
+            raise BadInput(
+                f"{self._path}: expands to more than {self._most:,} bytes from {self._size:,}, "
+                "as no text does; leave this file out"
             )
-            raise BadInput(f"{self._path}: {fault}; leave this file out")
         return count
 
     def _stored(self) -> bytes:

@@ -33,6 +33,7 @@ from pipelines.sources.streams import (
     LONGEST_LINE,
     LOOK,
     FileRange,
+    Item,
     Skipped,
 )
 from pipelines.text.cleaning import Document, Rejected
@@ -68,7 +69,7 @@ class Record:
     body: bytes
 
 
-def read_warc(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
+def read_warc(piece: FileRange) -> Iterator[Item]:
     """Yield the pages of a file. Raises BadInput when it ends within a record, or is damaged up to
     its end.
     """
@@ -234,7 +235,7 @@ def _parse(lines: list[bytes]) -> Headers:
     return headers
 
 
-def _page(record: Record, where: str, name: str) -> Document | Rejected | Skipped:
+def _page(record: Record, where: str, name: str) -> Item:
     """Return the text of a record, or why there is none."""
     from resiliparse.extract.html2text import extract_plain_text
 

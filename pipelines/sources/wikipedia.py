@@ -16,8 +16,8 @@ from xml.etree import ElementTree  # a page begins with <page>: no DTD, hence no
 
 from electra.errors import BadConfig, BadInput
 from electra.files import encodes
-from pipelines.sources.streams import AGAIN, FileRange, Skipped, read_blocks, read_lines
-from pipelines.text.cleaning import Document, Rejected
+from pipelines.sources.streams import AGAIN, FileRange, Item, Skipped, read_blocks, read_lines
+from pipelines.text.cleaning import Document
 
 if TYPE_CHECKING:
     from mwparserfromhell.nodes import Node, Wikilink
@@ -72,7 +72,7 @@ _NAMED = re.compile(r"\s*[A-Za-z][\w -]*=")
 _FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)
 
 
-def read_wikipedia(piece: FileRange) -> Iterator[Document | Rejected | Skipped]:
+def read_wikipedia(piece: FileRange) -> Iterator[Item]:
     """Yield the articles of a dump, or of one range of it. Raises BadInput when it ends before
     </mediawiki>.
     """

@@ -20,22 +20,12 @@ BASE = 0x9E3779B97F4A7C15  # odd numbers without a pattern
 STEP = 0xD6E8FEB86659FD93
 # what a character is: between words, of a word, a word by itself, or part of what it follows
 _WORDLESS, _LETTER, _WORD, _MARK = range(4)
-WITHOUT_SPACES = (  # ranges of code points
-    (0x0E00, 0x0EFF),  # Thai, Lao
-    (0x1000, 0x109F),  # Myanmar
-    (0x1780, 0x17FF),  # Khmer
-    (0x1950, 0x1AAF),  # Tai Le, New Tai Lue, Khmer symbols, Buginese, Tai Tham
-    (0x1B00, 0x1B7F),  # Balinese
-    (0x3040, 0x30FF),  # kana
-    (0x31F0, 0x31FF),
-    (0x3400, 0x4DBF),  # ideographs
-    (0x4E00, 0x9FFF),
-    (0xA980, 0xA9FF),  # Javanese, Myanmar
-    (0xAA00, 0xAADF),  # Cham, Myanmar, Tai Viet
-    (0xF900, 0xFAFF),  # ideographs
-    (0x1B000, 0x1B16F),  # kana
-    (0x20000, 0x323AF),  # ideographs
-)
+# Code points of Thai, Lao, Myanmar, Khmer, Tai, Buginese, Balinese, kana, ideographs, Javanese and
+# Cham; ideographs of compatibility, more kana, more ideographs.
+WITHOUT_SPACES = """
+    0E00-0EFF 1000-109F 1780-17FF 1950-1AAF 1B00-1B7F 3040-30FF 31F0-31FF 3400-4DBF 4E00-9FFF
+    A980-A9FF AA00-AADF F900-FAFF 1B000-1B16F 20000-323AF
+"""
 
 
 def mix(values: Hashes) -> Hashes:
@@ -87,7 +77,8 @@ def _blocks(text: str) -> Iterator[str]:
     while len(text) - start > BLOCK:
         end = start + BLOCK
         cut = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
-        yield text[start : (end := cut if cut > start else end)]
+        end = cut if cut > start else end
+        yield text[start:end]
         start = end
     yield text[start:]
 
@@ -120,8 +111,9 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
 def _kinds() -> NDArray[np.int8]:
     """Return what each code point is."""
     kinds = np.fromiter(map(_kind, map(chr, range(0x110000))), np.int8, 0x110000)
-    for first, last in WITHOUT_SPACES:
-        letters = kinds[first : last + 1]
+    for span in WITHOUT_SPACES.split():
+        first, last = span.split("-")
+        letters = kinds[int(first, 16) : int(last, 16) + 1]
         letters[letters == _LETTER] = _WORD
     return kinds
 

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from tests.pipelines.sources import bad_input
 
@@ -29,13 +28,3 @@ def test_any_parquet_file_is_accounted_for_or_a_sentence(
     path = tmp_path / "a.parquet"
     path.write_bytes(bad_input.damaged(bad_input.parquet(rows), damage))
     bad_input.read_one(path, {"form": {}}, False)
-
-
-@settings(quick, max_examples=25)
-@given(
-    st.lists(st.tuples(bad_input.FILES, bad_input.DAMAGE), min_size=1, max_size=3), bad_input.FORMS
-)
-def test_the_stage_adds_up_or_leaves_nothing(
-    tmp_path: Path, files: list[Any], form: dict[str, Any]
-) -> None:
-    bad_input.run_stage(tmp_path, [bad_input.write(tmp_path, *file) for file in files], form)

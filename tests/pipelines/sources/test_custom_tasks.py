@@ -26,15 +26,34 @@ def task(**values: Any) -> CustomTask:
 
 TAGS = task(kind="tagging", a="words", label="tags", labels=["NP", "VP"])
 NUMBERS = task(kind="regression", labels=[])
+# by the first letter of a file's name
+SETTINGS = {
+    "t": task(),
+    "w": TAGS,
+    "n": NUMBERS,
+    "b": task(labels=[0, 1]),
+    "i": task(id="id"),
+}
 
 
 def read(
-    path: Path, content: str | list[Any], settings: CustomTask, *, labelled: bool = True
+    path: Path,
+    content: str | list[Any],
+    settings: CustomTask | None = None,
+    *,
+    labelled: bool = True,
+    **features: Any,
 ) -> list[Any]:
-    """Return the rows of a file with this content; of a list, as JSON lines."""
-    if isinstance(content, list):
-        content = "".join(json.dumps(record) + "\n" for record in content)
-    path.write_text(content, newline="")
+    """Return the rows of a file with this content; of a list, as JSON lines or parquet."""
+    if path.suffix == ".parquet":
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        table = pyarrow.Table.from_pylist(content)
+        path.write_bytes(parquet(table.replace_schema_metadata(metadata)))
+    else:
+        if isinstance(content, list):
+            content = "".join(json.dumps(record) + "\n" for record in content)
+        path.write_text(content, newline="")
+    settings = settings or SETTINGS[path.name[0]]
     return list(custom_tasks.read_rows(path, settings, "mine", labelled=labelled))
 
 
@@ -44,13 +63,6 @@ def results(rows: list[Any]) -> list[Any]:
         (row["a"], row["label"]) if isinstance(row, dict) else getattr(row, "reason", row)
         for row in rows
     ]
-
-
-def write_parquet(path: Path, records: list[Any], features: dict[str, Any] | None = None) -> Path:
-    table = pyarrow.Table.from_pylist(records)
-    metadata = {"huggingface": json.dumps({"info": {"features": features or {}}})}
-    path.write_bytes(parquet(table.replace_schema_metadata(metadata)))
-    return path
 
 
 @pytest.mark.parametrize(("name", "content", "texts"), [
@@ -63,68 +75,57 @@ def write_parquet(path: Path, records: list[Any], features: dict[str, Any] | Non
     ("t.json", '[{"text": "a", "stars": "good"},\n {"text": "c", "stars": "bad"}]', ["a", "c"]),
 ])  # fmt: skip
 def test_a_dialect_is_recognised(tmp_path: Path, name: str, content: str, texts: list[str]) -> None:
-    rows = read(tmp_path / name, content, task())
-    assert results(rows) == list(zip(texts, ["good", "bad"], strict=True))
+    assert results(read(tmp_path / name, content)) == list(zip(texts, ["good", "bad"], strict=True))
 
 
-def test_jsonl_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
+def test_pairs_and_numbers_of_rows(tmp_path: Path, name: str) -> None:
     records = [{"text": "a b", "other": "c", "stars": 1}, {"text": "d", "other": "e", "stars": 0}]
-    path = write_parquet(tmp_path / "t.parquet", records)
-    settings = task(b="other", labels=["0", "1"])
-    expected = [
+    assert read(tmp_path / name, records, task(b="other", labels=["0", "1"])) == [
         {"id": "0", "a": "a b", "b": "c", "label": "1"},
         {"id": "1", "a": "d", "b": "e", "label": "0"},
     ]
-    assert read(tmp_path / "t.jsonl", records, settings) == expected
-    assert list(custom_tasks.read_rows(path, settings, "mine", labelled=True)) == expected
 
 
 @pytest.mark.parametrize(("name", "content"), [
-    ("t.jsonl", '{"words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}\n{"words": ["New\u00a0York"], "tags": ["B-NP"]}'),
-    ("t.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\nNew\u00a0York\tB-NP\n"),
-    ("t.conll", "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\nNew\u00a0York B-NP\n\n\n"),
-    ("t.iob2", "the\tB-NP\ncat\tI-NP \nruns\tB-VP\n\nNew\u00a0York\tB-NP\n"),
-    ("t.txt", "# id 7 domain=en\nthe _ _ B-NP\ncat _ _ I-NP\nruns _ _ B-VP\n\n# id 8\nNew\u00a0York _ _ B-NP\n"[17:]),
+    ("w.jsonl", '{"words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}\n{"words": ["New\u00a0York"], "tags": ["B-NP"]}'),
+    ("w.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\nNew\u00a0York\tB-NP\n"),
+    ("w.conll", "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\nNew\u00a0York B-NP\n\n\n"),
+    ("w.iob2", "the\tB-NP\ncat\tI-NP \nruns\tB-VP\n\nNew\u00a0York\tB-NP\n"),
+    ("w.txt", "# id 7 domain=en\nthe _ _ B-NP\ncat _ _ I-NP\nruns _ _ B-VP\n\n# id 8\nNew\u00a0York _ _ B-NP\n"[17:]),
 ])  # fmt: skip
 def test_words_and_tags_of_every_format(tmp_path: Path, name: str, content: str) -> None:
-    assert read(tmp_path / name, content, TAGS) == [
+    assert read(tmp_path / name, content) == [
         {"id": "0", "words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]},
         {"id": "1", "words": ["New\u00a0York"], "tags": ["B-NP"]},
     ]
 
 
-def test_numbers_of_tags_take_their_names_from_the_features(tmp_path: Path) -> None:
+def test_numbers_take_their_names_from_the_features(tmp_path: Path) -> None:
+    """A task that names the numbers, or asks for numbers, reads them."""
     names = {"_type": "ClassLabel", "names": ["O", "B-NP", "I-NP"]}
     records = [{"words": ["the", "cat", "."], "tags": [1, 2, 0]}]
     for feature in ({"_type": "Sequence", "feature": names}, [names]):
-        path = write_parquet(tmp_path / "t.parquet", records, {"tags": feature})
-        (row,) = custom_tasks.read_rows(path, TAGS, "mine", labelled=True)
-        assert isinstance(row, dict) and row["tags"] == ["B-NP", "I-NP", "O"]
-    (row,) = read(tmp_path / "t.jsonl", records, TAGS)
+        (row,) = read(tmp_path / "w.parquet", records, tags=feature)
+        assert row["tags"] == ["B-NP", "I-NP", "O"]
+    (row,) = read(tmp_path / "w.jsonl", records)
     assert row.reason.startswith("tags that are numbers, [1, 2, 0]: write their names")
-
-
-@pytest.mark.parametrize(("settings", "labels"), [
-    (task(), ["good", "bad", None]),
-    (task(labels=[0, 1]), ["1", "0", None]),
-    (NUMBERS, [1.0, 0.0, None]),
-])  # fmt: skip
-def test_numbers_of_classes_take_their_names_from_the_features(
-    tmp_path: Path, settings: CustomTask, labels: list[Any]
-) -> None:
-    """A task that names the numbers, or asks for numbers, reads them."""
-    records = [{"text": "a", "stars": number} for number in (1, 0, None)]
-    feature = {"_type": "ClassLabel", "names": ["bad", "good"]}
-    path = write_parquet(tmp_path / "t.parquet", records, {"stars": feature})
-    rows = custom_tasks.read_rows(path, settings, "mine", labelled=False)
-    assert [row["label"] for row in rows if isinstance(row, dict)] == labels
+    stars = {"_type": "ClassLabel", "names": ["bad", "good"]}
+    rated = [{"text": "a", "stars": number} for number in (1, 0, None)]
+    for name, labels in (
+        ("t.parquet", ["good", "bad", None]),
+        ("b.parquet", ["1", "0", None]),
+        ("n.parquet", [1.0, 0.0, None]),
+    ):
+        rows = read(tmp_path / name, rated, labelled=False, stars=stars)
+        assert [row["label"] for row in rows] == labels
 
 
 def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path: Path) -> None:
     records = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
-    rows = read(tmp_path / "t.jsonl", records, task(), labelled=False)
+    rows = read(tmp_path / "t.jsonl", records, labelled=False)
     assert results(rows) == [("a", "good"), ("b", None), ("c", None)]
-    tagged = read(tmp_path / "w.conll", "the B-NP\n\ncat\n", TAGS, labelled=False)
+    tagged = read(tmp_path / "w.conll", "the B-NP\n\ncat\n", labelled=False)
     assert [row["tags"] for row in tagged] == [["B-NP"], None]
 
 
@@ -149,10 +150,10 @@ def test_a_row_without_a_label_is_skipped_and_counted(
 ) -> None:
     records = [{"text": "a", "stars": label} for label in (None, "", "-", -1, float("nan"))]
     path = tmp_path / "t.jsonl"
-    assert read(path, records, task()) == [Skipped("no_label")] * 5
+    assert read(path, records) == [Skipped("no_label")] * 5
     assert read(path, records[:1], NUMBERS) == [Skipped("no_label")]
     assert results(read(path, [{"text": "a", "stars": -1}], NUMBERS)) == [("a", -1.0)]
-    read(path, [*records, {"text": "b", "stars": "good"}], task())
+    read(path, [*records, {"text": "b", "stars": "good"}])
     tasks = {"mine": task(train=str(path), dev=str(path))}
     counts = gather(CustomTasks(kind="custom", tasks=tasks), "tasks.own", tmp_path / "out")
     facts = {"rows": 1, "quarantined": 0, "without_label": 5}
@@ -173,31 +174,31 @@ def test_a_second_text_is_not_lost_in_silence(
 DEEP = "[" * 900 + "]" * 900
 
 
-@pytest.mark.parametrize(("name", "settings", "content", "reason"), [
-    ("t.tsv", task(), "stars\ttext\ngood\tx\ty\n", "3 columns instead of 2"),
-    ("t.csv", task(), 'stars,text\ngood,x"y"\ngood,"x"y\n', "not CSV ("),
-    ("t.tsv", task(), "stars\ttext\nfine\tx\n", "unknown label 'fine', not one of bad, good"),
-    ("t.tsv", task(), "stars\ttext\ngood\t \n", "no text in 'text'"),
-    ("t.jsonl", task(), '{"text": "a \\ud800", "stars": "good"}', "lone surrogate"),
-    ("t.jsonl", task(), '{"text": "a", "stars": "\\udfff"}', "lone surrogate"),
-    ("t.jsonl", task(), f'{{"text": {DEEP}, "stars": "good"}}', "no text in 'text'"),
-    ("t.jsonl", task(), f'{{"text": "a", "stars": {DEEP}}}', "several labels, [[[[["),
-    ("t.jsonl", task(), '{"text": "a", "stars": ["bad", "good"]}', "several labels, ['bad', 'good']: a row has one"),
-    ("t.jsonl", task(labels=[0, 1]), '{"text": "a", "stars": true}', "unknown label 'true', not one of 0, 1"),
-    ("t.jsonl", task(), "[" * 100_000, "not a JSON object"),
-    ("t.jsonl", task(), '{"stars": "good"}', "no field 'text'"),
-    ("t.jsonl", task(), '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
-    ("n.tsv", NUMBERS, "stars\ttext\nnan\tb\n", "label 'nan' is not a finite number"),
-    ("n.tsv", NUMBERS, "stars\ttext\nhigh\tb\n", "label 'high' is not a number"),
-    ("n.jsonl", NUMBERS, '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
-    ("w.tsv", TAGS, "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
-    ("w.conll", TAGS, "\u00a0\tB-NP", "is {"),
-    ("t.tsv", task(id="id"), "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),
+@pytest.mark.parametrize(("name", "content", "reason"), [
+    ("t.tsv", "stars\ttext\ngood\tx\ty\n", "3 columns instead of 2"),
+    ("t.csv", 'stars,text\ngood,x"y"\ngood,"x"y\n', "not CSV ("),
+    ("t.tsv", "stars\ttext\nfine\tx\n", "unknown label 'fine', not one of bad, good"),
+    ("t.tsv", "stars\ttext\ngood\t \n", "no text in 'text'"),
+    ("t.jsonl", '{"text": "a \\ud800", "stars": "good"}', "lone surrogate"),
+    ("t.jsonl", '{"text": "a", "stars": "\\udfff"}', "lone surrogate"),
+    ("t.jsonl", f'{{"text": {DEEP}, "stars": "good"}}', "no text in 'text'"),
+    ("t.jsonl", f'{{"text": "a", "stars": {DEEP}}}', "several labels, [[[[["),
+    ("t.jsonl", '{"text": "a", "stars": ["bad", "good"]}', "several labels, ['bad', 'good']: a row has one"),
+    ("b.jsonl", '{"text": "a", "stars": true}', "unknown label 'true', not one of 0, 1"),
+    ("t.jsonl", "[" * 100_000, "not a JSON object"),
+    ("t.jsonl", '{"stars": "good"}', "no field 'text'"),
+    ("t.jsonl", '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
+    ("n.tsv", "stars\ttext\nnan\tb\n", "label 'nan' is not a finite number"),
+    ("n.tsv", "stars\ttext\nhigh\tb\n", "label 'high' is not a number"),
+    ("n.jsonl", '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
+    ("w.tsv", "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
+    ("w.conll", "\u00a0\tB-NP", "is {"),
+    ("i.tsv", "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(
-    tmp_path: Path, name: str, settings: CustomTask, content: str, reason: str
+    tmp_path: Path, name: str, content: str, reason: str
 ) -> None:
-    *_, bad = read(tmp_path / name, content, settings)
+    *_, bad = read(tmp_path / name, content)
     assert isinstance(bad, Rejected) and bad.reason.startswith(reason)
     assert bad.where == f"{tmp_path / name}:{content.count(chr(10)) or 1}"
 
@@ -217,14 +218,13 @@ def test_a_line_of_csv_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
     ("t.csv", 'text,stars\n"nice,good\nb,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("t.csv", 'text,stars\n"nice,good\nb "x" y,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("w.conll", "1\tthe\tB-NP\n2\tcat\tO\n\n", r"w\.conll:1: its first column numbers the words"),
-    ("t.conll", "the B-NP\n", r"t\.conll: has no column 'id' among 'text', 'stars'"),
+    ("i.conll", "the B-NP\n", r"i\.conll: has no column 'id' among 'text', 'stars'"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_whole_file_is_one_sentence(
     tmp_path: Path, name: str, content: str, sentence: str
 ) -> None:
     with pytest.raises(BadInput, match=sentence):
-        settings = {"w.conll": TAGS, "t.conll": task(id="id")}.get(name, task())
-        read(tmp_path / name, content, settings)
+        read(tmp_path / name, content)
 
 
 @pytest.mark.parametrize("line", ["a, " * 100_000, 'a\r"b, c', "x" * 200_000])

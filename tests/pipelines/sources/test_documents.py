@@ -131,9 +131,8 @@ def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:
 def test_small_files_share_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(documents, "GROUP_BYTES", 900)
     for i in range(30):
-        (tmp_path / f"{i:02d}.jsonl").write_text(
-            json.dumps({"id": str(i), "text": "x" * 100}) + "\n"
-        )
+        row = {"id": str(i), "text": "x" * 100}
+        (tmp_path / f"{i:02d}.jsonl").write_text(json.dumps(row) + "\n")
     units = units_of(tmp_path, tmp_path / "*.jsonl")
     assert 3 < len(units) < 6
     assert [item.id for unit in units for item in unit.read()] == [str(i) for i in range(30)]

@@ -53,29 +53,19 @@ def glue_files() -> dict[str, bytes]:
     """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
     by split.
     """
-    mnli = [
-        "train",
-        *(
-            f"{kind}_{half}"
-            for kind in ("validation", "test")
-            for half in ("matched", "mismatched")
-        ),
-    ]
-    layout = {"cola": ["train", "validation", "test"], "mnli": mnli, "ax": ["test"]}
+    halves = "validation_matched validation_mismatched test_matched test_mismatched"
+    layout = {"cola": "train validation test", "mnli": f"train {halves}", "ax": "test"}
     files, configs = {}, []
     for config, splits in layout.items():
         configs += [f"- config_name: {config}", "  data_files:"]
-        for split in splits:
+        for split in splits.split():
             configs += [f"  - split: {split}", f"    path: {config}/{split}-*"]
             label = -1 if split.startswith("test") else 0
-            pairs = [
-                {"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i}
-                for i in range(3)
-            ]
-            single = [{"sentence": f"A {split} {i}", "label": label, "idx": i} for i in range(3)]
-            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(
-                single if config == "cola" else pairs
-            )
+            rows = []
+            for i in range(3):
+                row = {"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i}
+                rows.append({"sentence": row["premise"], **row} if config == "cola" else row)
+            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(rows)
     return {"README.md": "\n".join(["---", "configs:", *configs, "---", ""]).encode(), **files}
 
 
@@ -110,16 +100,8 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     }
     lines = "".join(json.dumps(row) + "\n" for row in texts[0]).encode()
     answers = [{"text": ["text"], "answer_start": [5]}, {"text": [], "answer_start": []}]
-    squad = [
-        {
-            "id": str(i),
-            "title": "t",
-            "question": "What?",
-            "context": "Some text.",
-            "answers": answers[i % 2],
-        }
-        for i in range(6)
-    ]
+    question = {"title": "t", "question": "What?", "context": "Some text."}
+    squad = [{"id": str(i), **question, "answers": answers[i % 2]} for i in range(6)]
     made_squad = {
         f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")
     }
@@ -148,39 +130,33 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "train", "main", "stream"))
         assert set(server.faults) == {"data/train-0.parquet"}
     assert (good["revision"], good["units"]) == (COMMIT, 3)
-    assert (
-        good["rows"]
-        == [[row["id"], row["text"]] for rows in texts for row in rows]
-        == streamed["rows"]
-    )
-    assert jsonl["rows"] == good["rows"][:20]
-    assert {split: facts["rows"] for split, facts in squad2["tasks"]["squad2"].items()} == {
-        "train": 6,
-        "dev": 6,
+    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows]
+    assert streamed["rows"] == good["rows"] and jsonl["rows"] == good["rows"][:20]
+    counts = {
+        task: {split: facts["rows"] for split, facts in splits.items()}
+        for task, splits in squad2["tasks"].items()
     }
-    glue = {
-        task: {split: facts["rows"] for split, facts in squad2["tasks"][task].items()}
-        for task in ("cola", "mnli")
+    mnli = ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
+    assert counts == {
+        "cola": {"train": 3, "dev": 3, "test": 3},
+        "mnli": dict.fromkeys(mnli, 3),
+        "squad2": {"train": 6, "dev": 6},
     }
-    assert glue["cola"] == {"train": 3, "dev": 3, "test": 3}
-    assert glue["mnli"] == dict.fromkeys(
-        ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic"), 3
-    )
-    assert json.loads(squad2["first"]) == {
-        "id": "0",
-        "a": "A train 0",
-        "b": "B",
-        "label": "entailment",
-    }
+    first = {"id": "0", "a": "A train 0", "b": "B", "label": "entailment"}
+    assert json.loads(squad2["first"]) == first
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
-    assert [
-        (error["code"], error["error"].partition("; ")[0].partition(" (")[0]) for error in bad
-    ] == [
-        (69, "corpora.x.sources[0]: made/up has no such revision"),
-        (69, "corpora.x.sources[0]: the hub has no no/such"),
-        (69, "corpora.x.sources[0]: made/up cannot be used"),
-        (69, "corpora.x.sources[0]: made/up cannot be used"),
-    ]
+    place = "corpora.x.sources[0]"
+    for error, sentence in zip(
+        bad,
+        [
+            "made/up has no such revision",
+            "the hub has no no/such",
+            "made/up cannot be used",
+            "made/up cannot be used",
+        ],
+        strict=True,
+    ):
+        assert error["code"] == 69 and error["error"].startswith(f"{place}: {sentence}")
 
 
 @pytest.mark.slow

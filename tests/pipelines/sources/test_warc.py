@@ -4,12 +4,11 @@ import base64
 import gzip
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from electra.errors import BadInput
-from pipelines.sources import streams, warc
+from pipelines.sources import warc
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
 from tests.pipelines.sources.bad_input import read, rejections, texts
@@ -119,14 +118,6 @@ def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.Mon
         assert rejections(items) == [(f"{tmp_path}/a.warc:1", reason)]
 
 
-def test_a_file_that_expands_too_far_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "SMALL", 100_000)
-    with pytest.raises(BadInput, match=r"expands to more than [\d,]+ bytes"):
-        read(tmp_path / "a.warc.gz", gzip.compress(page(1) + record(bytes(3 * 10**6), "metadata")))
-
-
 THIRD, LENGTH = gzip.compress(page(3)), b"Content-Length: "
 
 
@@ -187,13 +178,13 @@ def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) ->
         read(tmp_path / "one.warc.gz", packed("one.warc.gz", [page(1), wrong]))
 
 
-@pytest.mark.parametrize(
-    "encode", [lambda digest: digest.hex(), lambda digest: base64.b32encode(digest).decode()]
-)
 @pytest.mark.parametrize("algorithm", ["sha1", "md5", "sha256"])
-def test_a_digest_is_held_to(tmp_path: Path, algorithm: str, encode: Any) -> None:
+def test_a_digest_is_held_to(tmp_path: Path, algorithm: str) -> None:
     body = answer(html("Page 1 has a text").encode())
-    named = {"WARC_Block_Digest": f"{algorithm}:{encode(hashlib.new(algorithm, body).digest())}"}
-    assert texts(read(tmp_path / "a.warc", record(body, **named))) == [text(1)]
-    items = read(tmp_path / "a.warc", record(body.replace(b"Page", b"Cage"), **named) + page(2))
-    assert texts(items) == [text(2)] and rejections(items) == [(f"{tmp_path}/a.warc:1", "damaged")]
+    digest = hashlib.new(algorithm, body).digest()
+    path = tmp_path / "a.warc"
+    for name in (digest.hex(), base64.b32encode(digest).decode()):
+        named = {"WARC_Block_Digest": f"{algorithm}:{name}"}
+        assert texts(read(path, record(body, **named))) == [text(1)]
+        items = read(path, record(body.replace(b"Page", b"Cage"), **named) + page(2))
+        assert texts(items) == [text(2)] and rejections(items) == [(f"{path}:1", "damaged")]
