@@ -166,7 +166,6 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
 
     def work(sender: Any) -> None:
         torch.set_num_threads(1)
-        before = memory_mb("VmRSS")
         started = time.perf_counter()
         cpu = time.process_time()
         if arm in OURS:
@@ -174,12 +173,10 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
         else:
             count = peer(task, rows, model, dynamic=arm == "dynamic")
         assert count == len(rows["dev"])
-        peak = memory_mb("VmHWM")
         found = {
             "cpu_seconds": time.process_time() - cpu,
             "wall_seconds": time.perf_counter() - started,
-            "peak_mb": peak,
-            "peak_above_start_mb": peak - before,
+            "peak_mb": memory_mb("VmHWM"),
         }
         sender.send({name: round(value, 3) for name, value in found.items()})
 
@@ -194,33 +191,26 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
 
 
 def compare(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, Any]:
-    """Return the ratios of the rounds: Trainer's time over ours, in all and by task, and our memory
-    over Trainer's.
+    """Return the ratios of the rounds: Trainer's processor time over ours, in all and by task, and
+    our peak of memory over Trainer's.
     """
     found: dict[str, Any] = {}
+    parts = {"cpu_seconds": TASKS} | {f"cpu_seconds, {task}": (task,) for task in TASKS}
     for mine, arm in itertools.product(OURS, PEERS):
         if not {mine, arm} <= turns.keys():
             continue
-        for kind in ("cpu_seconds", "wall_seconds"):
-            totals = {name: [sum_of(run, kind) for run in turns[name]] for name in (arm, mine)}
-            found[f"{kind}: {arm} / {mine}"] = ratios(totals[arm], totals[mine])
-        for task in TASKS:
-            times = {
-                name: [run[task]["cpu_seconds"] for run in turns[name]] for name in (arm, mine)
-            }
-            found[f"cpu_seconds, {task}: {arm} / {mine}"] = ratios(times[arm], times[mine])
-        for kind in ("peak_mb", "peak_above_start_mb"):
-            peaks = {
-                name: [max(task[kind] for task in run.values()) for run in turns[name]]
-                for name in (arm, mine)
-            }
-            found[f"{kind}: {mine} / {arm}"] = ratios(peaks[mine], peaks[arm])
+        for name, tasks in parts.items():
+            times = [
+                [sum(run[task]["cpu_seconds"] for task in tasks) for run in turns[each]]
+                for each in (arm, mine)
+            ]
+            found[f"{name}: {arm} / {mine}"] = ratios(*times)
+        peaks = [
+            [max(task["peak_mb"] for task in run.values()) for run in turns[each]]
+            for each in (mine, arm)
+        ]
+        found[f"peak_mb: {mine} / {arm}"] = ratios(*peaks)
     return found
-
-
-def sum_of(run: dict[str, dict[str, float]], kind: str) -> float:
-    """Return the sum of a figure over the tasks of a run."""
-    return sum(task[kind] for task in run.values())
 
 
 def main() -> None:

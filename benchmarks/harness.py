@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from electra.files import write_json
-from pipelines.config.params import FILE, Params, load
+from pipelines.config.params import FILE, FinetuningConfig, ModelConfig, Params, load
 from pipelines.stages import STAGES
 from pipelines.tracking import Tracker
 
@@ -49,6 +50,23 @@ def run_stages(params: Params, **names: str) -> None:
     """Run stages in order, each for an entry: `run_stages(params, corpus="c4", tokens="c4")`."""
     for stage, name in names.items():
         STAGES[stage].run(name, params, Tracker(None))
+
+
+def with_model(
+    params: Params,
+    name: str,
+    model: ModelConfig,
+    recipe: dict[str, Any],
+    finetuning: FinetuningConfig,
+) -> Params:
+    """Return the settings with a model, its recipe and its fine-tuning under a name."""
+    finetuning = replace(finetuning, model=name, recipe=name)
+    return replace(
+        params,
+        models={**params.models, name: model},
+        recipes={**params.recipes, name: recipe},
+        finetunings={**params.finetunings, name: finetuning},
+    )
 
 
 def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:

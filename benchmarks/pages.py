@@ -13,6 +13,7 @@ import itertools
 import re
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,85 +42,6 @@ PAGES = (
     "docs/sample-world.md",
 )
 GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
-# Results of the paper: title, model or ablation, changed settings, stage, score.
-PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
-    ("Table 1: ELECTRA-Small", "small", {}, "glue", "79.9"),
-    ("6.25 % of it", "small", {"pretrain.steps": 62_500}, "glue", "74.1"),
-    ("12.5 %", "small", {"pretrain.steps": 125_000}, "glue", "76.0"),
-    ("25 %", "small", {"pretrain.steps": 250_000}, "glue", "77.7"),
-    ("50 %", "small", {"pretrain.steps": 500_000}, "glue", "79.0"),
-    (
-        "Table 1: BERT-Small",
-        "small",
-        {"objective.name": "mlm", "pretrain.steps": 1_450_000},
-        "glue",
-        "75.1",
-    ),
-    ("Table 1: ELECTRA-Base", "base", {}, "glue", "85.1"),
-    (
-        "Table 1: BERT-Base",
-        "base",
-        {"objective.name": "mlm", "pretrain.steps": 1_000_000},
-        "glue",
-        "82.2",
-    ),
-    ("Table 2: ELECTRA-400K", "large", {}, "glue", "89.0"),
-    ("Table 2: ELECTRA-1.75M", "large", {"pretrain.steps": 1_750_000}, "glue", "89.5"),
-    (
-        "Table 2: BERT (ours)",
-        "large",
-        {
-            "objective.name": "mlm",
-            "objective.mask_rate": 0.15,
-            "pretrain.steps": 464_000,
-        },
-        "glue",
-        "87.2",
-    ),
-    (
-        "Table 4: ELECTRA-Base",
-        "base",
-        {},
-        "squad",
-        "1.1: 84.5, F1 90.8; 2.0: 80.5, F1 83.3",
-    ),
-    (
-        "Table 4: ELECTRA-400K",
-        "large",
-        {},
-        "squad",
-        "1.1: 88.7, F1 94.2; 2.0: 86.9, F1 89.6",
-    ),
-    (
-        "Table 5",
-        "base_table5",
-        {},
-        "ablation",
-        "ELECTRA 85.0, All-Tokens 84.3, Replace 82.4, 15 % 82.4, BERT 82.2",
-    ),
-    (
-        "Section 3.2: tying",
-        "base_tying",
-        {},
-        "ablation",
-        "none 83.6, token embeddings 84.3, all 84.4",
-    ),
-    (
-        "Figure 3, left",
-        "base_generator_size",
-        {},
-        "ablation",
-        "1/4 and 1/2 best, unigram worst",
-    ),
-    (
-        "Figure 3, right",
-        "base_training",
-        {},
-        "ablation",
-        "joint above adversarial and two-stage, all above BERT",
-    ),
-    ("Figure 4", "small_model_size", {}, "ablation", "gain grows as models shrink"),
-]
 ARMS = ("scratch", "pretrained")
 used: set[str] = set()  # names of the records of the current page
 CARDS = ("h100", "a100", "rtx_4090")
@@ -140,6 +62,13 @@ def record(name: str) -> dict[str, Any]:
 def spread(score: dict[str, Any]) -> str:
     """Format a mean and its standard deviation, with a proper minus sign."""
     return real_text.spread(score).replace("-", "−")
+
+
+def table(columns: str, rows: Iterable[str]) -> str:
+    """Return a Markdown table: `columns` and each row are cells joined by ` | `."""
+    rule = "|---" * (columns.count("|") + 1) + "|"
+    lines = [f"| {columns} |", rule, *(f"| {row} |" for row in rows)]
+    return "\n" + "\n".join(lines) + "\n"
 
 
 def baselines() -> dict[str, dict[str, float]]:
@@ -164,20 +93,23 @@ def overlap_sentence() -> str:
 def tiny_table() -> str:
     """Return the table of the default model over several pre-trainings, with the baselines."""
     marks = record("tiny-marks")
-    columns = "from scratch | pre-trained | chance | bag of words | overlap features"
-    lines = [f"| sample world, points on dev | {columns} |", "|---" * 6 + "|"]
+    columns = (
+        "sample world, points on dev | from scratch | pre-trained | chance | bag of words | "
+        "overlap features"
+    )
+    rows = []
     for name, task in GLUE.items():
         metric = task.metrics[0]
         title = task.title if metric == "accuracy" else f"{task.title} ({metric.title()})"
         simple = [baselines()[name].get(key) for key in ("chance", "bag_of_words", "word_overlap")]
         cells = ["–" if value is None else f"{value:.1f}".replace("-", "−") for value in simple]
-        lines.append(f"| {title} | {both_arms(marks['tasks'][name])} | {' | '.join(cells)} |")
+        rows.append(f"{title} | {both_arms(marks['tasks'][name])} | {' | '.join(cells)}")
     chance = sum(baselines()[name]["chance"] for name in GLUE) / len(GLUE)
-    lines.append(f"| mean of nine | {both_arms(marks['mean_of_nine'])} | {chance:.1f} | | |")
+    rows.append(f"mean of nine | {both_arms(marks['mean_of_nine'])} | {chance:.1f} | |")
     never = f"{marks['never_answering_f1']:.1f} (never answering)"
     squad = both_arms(marks["tasks"]["squad2"])
-    lines.append(f"| SQuAD 2.0 layout, F1 | {squad} | {never} | | |")
-    return "\n" + "\n".join(lines) + "\n"
+    rows.append(f"SQuAD 2.0 layout, F1 | {squad} | {never} | |")
+    return table(columns, rows)
 
 
 def both_arms(task: dict[str, Any]) -> str:
@@ -206,8 +138,10 @@ def own_text() -> str:
     """
     run = record("own-text")
     titles = {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
-    columns = "from scratch | pre-trained | difference, 95 % interval | without a network"
-    lines = [f"| points on dev | {columns} |", "|---" * 5 + "|"]
+    columns = (
+        "points on dev | from scratch | pre-trained | difference, 95 % interval | without a network"
+    )
+    rows = []
     for name, task in [*run["tasks"].items(), ("mean", run["mean"])]:
         gain = difference(task["pretrained"], task["scratch"])
         assert gain is not None
@@ -221,8 +155,8 @@ def own_text() -> str:
         best = max(simple, key=simple.__getitem__, default="")
         cells.append(f"{gain.points:+.1f}, {gain.low:+.1f} to {gain.high:+.1f}")
         cells.append(f"{simple[best]:.1f} ({best})" if best else "")
-        lines.append(f"| {name} | {' | '.join(cells)} |".replace("-", "−"))
-    return "\n" + "\n".join(lines) + "\n"
+        rows.append(f"{name} | {' | '.join(cells)}".replace("-", "−"))
+    return table(columns, rows)
 
 
 def own_text_run() -> str:
@@ -263,10 +197,12 @@ def real_text_sentence() -> str:
 
 def real_text_table() -> str:
     """Return the table of every task on real text, with ELECTRA's leads over the other arms."""
-    columns = "ELECTRA | masked language model | from scratch | ELECTRA − scratch | ELECTRA − MLM"
-    lines = [f"| points on dev | {columns} |", "|---" * 6 + "|"]
-    lines += real_text.table_rows(real_text.compare_arms(record("real-text-12000")["finetunings"]))
-    return "\n" + "\n".join(lines) + "\n"
+    columns = (
+        "points on dev | ELECTRA | masked language model | from scratch | ELECTRA − scratch | "
+        "ELECTRA − MLM"
+    )
+    rows = real_text.table_rows(real_text.compare_arms(record("real-text-12000")["finetunings"]))
+    return table(columns, rows)
 
 
 def real_text_runs() -> str:
@@ -297,11 +233,11 @@ def without_cola() -> str:
 
 def gpu_speed() -> str:
     """Return the table of a pre-training step on a GPU: rates, ratios, memory, a whole run."""
-    lines = [
-        "| model, rows of a step | tokens per second | transformers takes | with logits at masked "
-        "positions only | memory, ours and transformers' | a whole pre-training |",
-        "|---|---|---|---|---|---|",
-    ]
+    columns = (
+        "model, rows of a step | tokens per second | transformers takes | with logits at masked "
+        "positions only | memory, ours and transformers' | a whole pre-training"
+    )
+    rows = []
     models = record("pretrain-step-h200")["models"]
     for name in ("small", "base", "modern-base"):
         arms = models[name]["arms"]
@@ -319,8 +255,8 @@ def gpu_speed() -> str:
         days = seconds / 86_400
         span = f"{days:.1f} days" if days > 1 else f"{24 * days:.1f} hours"
         cells += [f"{' and '.join(memory)} GB", span]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n" + "\n".join(lines) + "\n"
+        rows.append(" | ".join(cells))
+    return table(columns, rows)
 
 
 def gpu_hour() -> str:
@@ -401,11 +337,12 @@ def masks() -> str:
 def attacks() -> str:
     """Return the table of the attacks of benchmarks/reliability, by kind."""
     results = record("reliability")
-    lines = ["| attack | tried | same bytes | refused | bugs |", "|---" * 5 + "|"]
+    columns = "attack | tried | same bytes | refused | bugs"
+    rows = []
     for kind, counts in [*sorted(results["kinds"].items()), ("all", results["total"])]:
         cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
-    return "\n" + "\n".join(lines) + "\n"
+        rows.append(f"{kind} | {' | '.join(cells)}")
+    return table(columns, rows)
 
 
 @functools.cache
@@ -422,10 +359,8 @@ def vocabulary(model: ModelConfig) -> int:
 def cost() -> str:
     """Return the table of memory and time of the paper's presets, by card."""
     cards = [cost_of.CARDS[name] for name in CARDS]
-    lines = [
-        f"| model | GPU memory | {' | '.join(card.name for card in cards)} |",
-        "|---" * (2 + len(cards)) + "|",
-    ]
+    columns = f"model | GPU memory | {' | '.join(card.name for card in cards)}"
+    rows = []
     for name in ("small", "base", "large"):
         model = params().models[name]
         config = model.electra()
@@ -434,15 +369,17 @@ def cost() -> str:
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
         cells += [cost_of.span(flops, card, config.encoder.hidden) for card in cards]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n" + "\n".join(lines) + "\n"
+        rows.append(" | ".join(cells))
+    return table(columns, rows)
 
 
 def paper_runs() -> str:
     """Return the table of docs/reproduce.md: commands, estimated time and price, scores."""
     card = cost_of.CARDS["h100"]
-    lines = ["| result | command | H100 | price | paper |", "|---" * 5 + "|"]
-    for title, name, changes, stage, score in PAPER_RUNS:
+    columns = "result | command | H100 | price | paper"
+    rows = []
+    for run in read_json(Path(__file__).with_name("paper_runs.json")):
+        title, name, changes, stage, score = run.values()
         target = f"pipelines/dvc.yaml:{stage}@{name}"
         settings = " ".join(f"-S models.{name}.{key}={value}" for key, value in changes.items())
         command = f"dvc exp run {settings} {target}" if changes else f"dvc repro {target}"
@@ -456,8 +393,8 @@ def paper_runs() -> str:
                 for share in cost_of.utilisation(card, hidden)
             )
             price = f"${low:,.0f}" if low == high else f"${low:,.0f} to {high:,.0f}"
-        lines.append(f"| {title} | `{command}` | {hours} | {price} | {score} |")
-    return "\n" + "\n".join(lines) + "\n"
+        rows.append(f"{title} | `{command}` | {hours} | {price} | {score}")
+    return table(columns, rows)
 
 
 def paper_flops(name: str, changes: dict[str, Any]) -> tuple[float, int]:

@@ -29,6 +29,7 @@ from benchmarks.harness import (
     local_params,
     provenance,
     run_stages,
+    with_model,
     write_record,
 )
 from electra.config import digest, merge, plain
@@ -117,14 +118,9 @@ def with_arm(
     model = build_model(params, options.network, arm, seed, options.steps)
     name = f"{options.network or MODEL}-{arm}-{seed}-{model.pretrain.steps}"
     arms = ("pretrained", "scratch") if arm == "electra" else ("pretrained",)
-    finetuning = params.finetunings[MODEL]
-    finetuning = dataclasses.replace(finetuning, model=name, recipe=name, arms=arms)
-    return name, dataclasses.replace(
-        params,
-        models={**params.models, name: model},
-        recipes={**params.recipes, name: build_recipe(params, seed, options.tasks)},
-        finetunings={**params.finetunings, name: finetuning},
-    )
+    finetuning = dataclasses.replace(params.finetunings[MODEL], arms=arms)
+    recipe = build_recipe(params, seed, options.tasks)
+    return name, with_model(params, name, model, recipe, finetuning)
 
 
 def pretrain(params: Params, name: str) -> dict[str, Any]:
@@ -216,7 +212,7 @@ def table_rows(tasks: dict[str, Any]) -> list[str]:
                 points = signed(task[pair]["points"])
                 significant = task[pair]["reading"] in {"higher", "lower"}
                 cells.append(f"**{points}**" if significant else points)
-        rows.append(f"| {' | '.join(cells)} |")
+        rows.append(" | ".join(cells))
     return rows
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.harness import arguments, provenance, run_stages, write_record
+from benchmarks.harness import arguments, provenance, run_stages, with_model, write_record
 from electra.config import merge, plain
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
@@ -34,13 +34,8 @@ def with_seed(params: Params, seed: int) -> tuple[str, Params]:
     finetuning = params.finetunings[MODEL]
     seeds = {"seeds": [seed]}
     recipe = merge(params.recipe(finetuning.recipe), {"defaults": seeds, "squad": seeds})
-    finetuning = dataclasses.replace(finetuning, model=name, recipe=name, arms=ARMS)
-    return name, dataclasses.replace(
-        params,
-        models={**params.models, name: model},
-        recipes={**params.recipes, name: recipe},
-        finetunings={**params.finetunings, name: finetuning},
-    )
+    finetuning = dataclasses.replace(finetuning, arms=ARMS)
+    return name, with_model(params, name, model, recipe, finetuning)
 
 
 def summarize(values: list[float]) -> dict[str, Any]:

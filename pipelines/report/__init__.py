@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from pipelines.report.records import Inputs
 
 
-def build(params: Any, out: Path, root: Path = Path(), name: str = "") -> "Inputs":
-    """Draw the report of a fine-tuning ("": of what `params.run` selects) from the results below
-    `root` into `out`, and return what was read.
+def build(params: Any, out: Path, name: str = "") -> "Inputs":
+    """Draw the report of a fine-tuning ("": of what `params.run` selects) into `out`, and return
+    what was read.
     """
     from pipelines.report import figures, load_results, page, tables
 
-    inputs = load_results.load(params, root, name)
+    inputs = load_results.load(params, name)
     with atomic_folder(out / "figures") as folder:
         drawn = figures.draw_all(inputs, folder)
     named = {table.name: table for table in tables.all_tables(inputs)}
     with atomic_folder(out / "tables") as folder:
         for table in named.values():
             write_atomic(folder / f"{table.name}.csv", table.csv())
-    write_atomic(out / "index.html", page.render(inputs, drawn, named, root))
-    page.write_run(out / "run.js", root)
+    write_atomic(out / "index.html", page.render(inputs, drawn, named))
+    page.write_run(out / "run.js")
     return inputs

@@ -5,20 +5,19 @@ A claim names what one arm has and the other has not, once all that they share i
 finds its arms in any ablation, at any size, under any name.
 """
 
-import math
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise, permutations
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from pipelines.report.comparison import Difference, decided, difference
+from pipelines.report.comparison import Difference, Kind, decide, difference
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm, Scores
-from pipelines.report.table import NOTES, TONES, Column, Mark, Row, Table, interval, left, signed
+from pipelines.report.table import NOTES, Column, Row, Table, interval, left, mark, signed
 
 BY_SIZE = next(claim for claim in CLAIMS if claim.text == "ELECTRA above BERT")
+WORDS = {"above": "above", "no gain": "gains nothing over", "level": "level with"}
 ORDER = ("came out", "reversed", "cannot tell yet")
-Pair = tuple[str, str, str, Literal["above", "no gain", "level"], Scores, Scores]
 
 
 @dataclass(frozen=True)
@@ -27,26 +26,32 @@ class Statement:
 
     text: str
     source: str
+    kind: Kind
     pair: str
-    verdict: str
-    difference: Difference
     scores: tuple[Scores, Scores]
+
+    @property
+    def difference(self) -> Difference:
+        """The first minus the second."""
+        found = difference(*self.scores)
+        assert found  # both have scores
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """Whether it came out."""
+        return decide(self.difference, self.kind)
 
 
 def statements(ablation: Ablation) -> list[Statement]:
-    """Return every statement of the paper that this ablation bears on, each pair of arms once."""
-    by_scores: dict[tuple[Scores, Scores], Statement] = {}
-    for pairs in (_published(ablation), _claimed(ablation), _gains(ablation)):
-        for text, source, pair, claim, upper, lower in pairs:
-            known = by_scores.get((upper, lower))
-            if known and known.source != source:
-                by_scores[upper, lower] = replace(known, source=f"{known.source}; {source}")
-            elif found := difference(upper, lower):
-                verdict = decided(found, claim)
-                by_scores[upper, lower] = Statement(
-                    text, source, pair, verdict, found, (upper, lower)
-                )
-    return list(by_scores.values())
+    """Return every statement of the paper that this ablation bears on."""
+    result = []
+    for claim in CLAIMS:
+        for upper, lower in _pairs(ablation, claim):
+            pair = f"{upper.label} {WORDS[claim.kind]} {lower.label}"
+            scores = (upper.scores, lower.scores)
+            result.append(Statement(claim.text, claim.source, claim.kind, pair, scores))
+    return [*result, *_gains(ablation)]
 
 
 def sentences(ablation: Ablation) -> list[str]:
@@ -105,7 +110,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
             {
                 left("claim"): statement.text,
                 left("pair", under="claim"): pair or None,
-                left("here"): Mark(statement.verdict, TONES.get(statement.verdict, "neutral")),
+                left("here"): mark(statement.verdict),
                 Column("points"): signed(found.points),
                 Column("95 % interval", under="points"): interval(found),
                 left("paper"): statement.source,
@@ -117,58 +122,33 @@ def table(ablations: Sequence[Ablation]) -> Table:
     )
 
 
-def _published(ablation: Ablation) -> Iterator[Pair]:
-    """Yield neighbours in the order of the paper's table."""
-    if ablation.paper is None:
-        return
-    arms = {arm.name: arm.scores for arm in ablation.arms if arm.scores}
-    ranked = [(arms[name], *row) for name, row in ablation.paper.arms.items() if name in arms]
-    source = ablation.paper.source.removeprefix("paper, ")
-    for (upper, upper_label, high), (lower, lower_label, low) in pairwise(ranked):
-        if math.isclose(high, low):
-            text = f"{upper_label} level with {lower_label}"
-            yield text, source, text, "level", upper, lower
-        else:
-            text = f"{upper_label} above {lower_label}"
-            yield text, f"{source}: {signed(high - low)}", text, "above", upper, lower
-
-
-def _claimed(ablation: Ablation) -> Iterator[Pair]:
-    for claim in CLAIMS:
-        for upper, lower in _pairs(ablation, claim):
-            words, kind = ("gains nothing over", "no gain") if claim.no_gain else ("above", "above")
-            pair = f"{upper.label} {words} {lower.label}"
-            yield claim.text, claim.source, pair, kind, upper.scores, lower.scores  # type: ignore[misc]
-
-
 def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
-    for upper, lower in permutations([arm for arm in ablation.arms if arm.scores], 2):
-        differs = [
-            key
-            for key in upper.settings.keys() | lower.settings.keys()
-            if upper.settings.get(key) != lower.settings.get(key)
-        ]
-        pair = [
-            {key: arm.settings[key] for key in differs if key in arm.settings}
-            for arm in (upper, lower)
-        ]
-        if pair == [claim.upper, claim.lower]:
+    for upper, lower in itertools.permutations([arm for arm in ablation.arms if arm.scores], 2):
+        beyond = (_settings_beyond(upper, lower), _settings_beyond(lower, upper))
+        if beyond == (claim.upper, claim.lower):
             yield upper, lower
 
 
-def _gains(ablation: Ablation) -> Iterator[Pair]:
+def _settings_beyond(arm: Arm, other: Arm) -> dict[str, Any]:
+    """Return what an arm has and the other has not."""
+    return {key: value for key, value in arm.settings.items() if other.settings.get(key) != value}
+
+
+def _gains(ablation: Ablation) -> Iterator[Statement]:
     """Yield Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the
     largest.
     """
-    if len(ablation.axes) != 2:
+    if len(ablation.config.grid) != 2:
         return
+    labels = ablation.config.labels
     sizes = []
     for upper, lower in _pairs(ablation, BY_SIZE):
-        shared = ", ".join(ablation.label(value) for value in upper.values if value in lower.values)
+        shared = [labels.get(value, value) for value in upper.values if value in lower.values]
         gains = tuple(ours - bert for ours, bert in zip(upper.scores, lower.scores, strict=False))
-        sizes.append((upper.parameters or 0, shared, gains))
+        sizes.append((upper.parameters, ", ".join(shared), gains))
     if len(sizes) > 1:
-        (_, small, most) = min(sizes)
-        (_, large, least) = max(sizes)
+        _, small, most = min(sizes)
+        _, large, least = max(sizes)
         text = "ELECTRA's gain over BERT grows as models shrink"
-        yield text, "Figure 4", f"gain over BERT, {small} above {large}", "above", most, least
+        pair = f"gain over BERT, {small} above {large}"
+        yield Statement(text, "Figure 4", "above", pair, (most, least))

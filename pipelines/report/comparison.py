@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Verdict = Literal["higher", "lower", "cannot tell yet"]
+Kind = Literal["above", "no gain", "level"]  # of a claim
 HIGHEST = 100.0  # points
 
 
@@ -80,28 +81,14 @@ def difference(
         return None
     means = statistics.fmean(first), statistics.fmean(second)
     points = means[0] - means[1]
-    has_spread = any(
-        len(scores) > 1 and statistics.variance(scores) > 1e-18 for scores in (first, second)
-    )
-    if has_spread:
-        from scipy.stats import t, ttest_ind
+    if max(statistics.pstdev(first), statistics.pstdev(second)) > 1e-9:
+        from scipy.stats import ttest_ind
 
-        if min(len(first), len(second)) > 2:
-            with warnings.catch_warnings():
-                # scores of one arm that are all equal are no loss of precision
-                warnings.simplefilter("ignore", RuntimeWarning)
-                low, high = ttest_ind(first, second, equal_var=False).confidence_interval()
-        else:
-            freedom = len(first) + len(second) - 2
-            squares = sum(
-                (len(scores) - 1) * statistics.variance(scores)
-                for scores in (first, second)
-                if len(scores) > 1
-            )
-            error = math.sqrt(squares / freedom * (1 / len(first) + 1 / len(second)))
-            reach = t.ppf(0.975, freedom) * error
-            low = points - reach
-            high = points + reach
+        share_variance = min(len(first), len(second)) < 3
+        with warnings.catch_warnings():
+            # scores of one arm that are all equal are no loss of precision
+            warnings.simplefilter("ignore", RuntimeWarning)
+            low, high = ttest_ind(first, second, equal_var=share_variance).confidence_interval()
     elif rows and min(means) >= 0:
         # of a proportion with one right and one wrong row more, so that 100 % has an error, too
         shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
@@ -115,7 +102,7 @@ def difference(
     return Difference(points, max(float(low), lowest), min(float(high), HIGHEST - means[1]))
 
 
-def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "above") -> str:
+def decide(found: Difference, kind: Kind) -> str:
     """Return the outcome for a claim of the paper: came out, reversed, or cannot tell yet.
 
     That the first gains nothing comes out if it is lower. That both are level is reversed by either
@@ -124,4 +111,4 @@ def decided(found: Difference, claim: Literal["above", "no gain", "level"] = "ab
     if not found.counts:
         return found.verdict
     confirming = {("above", "higher"), ("no gain", "lower")}
-    return "came out" if (claim, found.verdict) in confirming else "reversed"
+    return "came out" if (kind, found.verdict) in confirming else "reversed"

@@ -7,9 +7,9 @@ mistake that the model was surest of. So they are the same each time, and none i
 
 import itertools
 import math
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,22 +102,21 @@ def sentences(model: ModelResults) -> list[list[Word]]:
     return sorted(rows, key=lambda row: -[word.kind for word in row].count("caught"))
 
 
-def counts(rows: Sequence[list[Word]]) -> dict[str, int]:
-    """Return how many words there are, and how many of each kind."""
-    kinds = [word.kind for word in itertools.chain.from_iterable(rows)]
-    return {kind: kinds.count(kind) for kind in ("caught", "missed", "alarm")} | {
-        "words": len(kinds)
-    }
+def counts(rows: Sequence[list[Word]]) -> Counter[str]:
+    """Return how many words there are of each kind."""
+    return Counter(word.kind for word in itertools.chain.from_iterable(rows))
 
 
-def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
+def answers(model: ModelResults) -> Iterator[Prediction]:
     """Yield a question answered right and one wrong by the first pre-trained seed, each with and
     without an answer.
     """
-    for version in (row.name.removeprefix("squad ") for row in model.squad):
-        rows = _rows(root / f"build/tasks/{model.tasks_source}/{SQUAD.get(version, '')}/dev.jsonl")
-        file = _first_seed(root / f"build/squad/{model.name}/{version}", ".json")
-        predictions = _read(file, read_json) or {}
+    measured = {row.name for row in model.squad}
+    for version, task in SQUAD.items():
+        if task not in measured:
+            continue
+        rows = _read(Path(f"build/tasks/{model.source}/{task}/dev.jsonl"))
+        predictions = _read_first_seed(f"build/squad/{model.name}/{version}", ".json")
         if not rows or not predictions:
             continue
         scores = question_scores(rows, predictions, version)  # type: ignore[arg-type]
@@ -136,39 +135,39 @@ def answers(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
                     texts=(row["question"],),
                     predicted="no prediction" if predicted is None else predicted or none,
                     correct=gold or none,
-                    context=_context(row, predicted),
+                    context=_context(row, predicted or ""),
                 )
 
 
-def _context(row: dict[str, Any], predicted: str | None) -> tuple[str, str | None, str]:
+def _context(row: dict[str, Any], predicted: str) -> tuple[str, str | None, str]:
     """Return the part of the context around the gold answer (or the given one), split there, or
     without one its beginning.
     """
     text = row["context"]
-    answer = predicted or ""
-    start = text.find(predicted or "")
+    answer = predicted
+    start = text.find(predicted)
     if row["answers"]:
         answer = row["answers"][0]["text"]
         start = row["answers"][0]["start"]
-    before = ""
-    after = text
-    if answer and start >= 0:
-        before = text[:start]
-        after = text[start + len(answer) :]
+    if not answer or start < 0:
+        return "", None, _shorten(text)
+    before = text[:start]
     if len(before) > CONTEXT:
         before = f"… {before[-CONTEXT:]}"
-    if len(after) > 2 * CONTEXT:
-        after = f"{after[: 2 * CONTEXT]} …"
-    return before, answer if before or after != text else None, after
+    return before, answer, _shorten(text[start + len(answer) :])
 
 
-def mistakes(model: ModelResults, root: Path = Path()) -> Iterator[Prediction]:
+def _shorten(text: str) -> str:
+    return text if len(text) <= 2 * CONTEXT else f"{text[: 2 * CONTEXT]} …"
+
+
+def mistakes(model: ModelResults) -> Iterator[Prediction]:
     """Yield the mistake of each task that the first pre-trained seed was surest of."""
     for task in (task for task in model.tasks if task.name in GLUE):
-        source = root / f"build/tasks/{model.tasks_source}/{task.name}/dev.jsonl"
-        rows = {row["id"]: row for row in _rows(source)}
-        file = _first_seed(root / f"build/glue/{model.name}/{task.name}", ".jsonl")
-        predictions = [row for row in _rows(file) if row["id"] in rows]
+        source = Path(f"build/tasks/{model.source}/{task.name}/dev.jsonl")
+        rows = {row["id"]: row for row in _read(source)}
+        predictions = _read_first_seed(f"build/glue/{model.name}/{task.name}", ".jsonl")
+        predictions = [row for row in predictions if row["id"] in rows]
         wrong = [row for row in predictions if _error(row)]
         regression = GLUE[task.name].regression
         kind = "rows are off by more than 1 (of 0 to 5)" if regression else "rows are wrong"
@@ -197,43 +196,32 @@ def named(task: str, label: object) -> str:
 
 def _error(prediction: dict[str, Any]) -> float:
     """Return how sure a wrong prediction was (a number: how far off beyond 1), else 0."""
-    predicted = prediction.get("prediction")
-    label = prediction.get("label")
-    if label is None or predicted is None:
-        return 0.0
-    if isinstance(label, int | float) and isinstance(predicted, int | float):
+    predicted = prediction["prediction"]
+    label = prediction["label"]
+    if not isinstance(label, str):
         return max(0.0, abs(float(predicted) - float(label)) - 1)
-    if str(predicted) == str(label):
+    if predicted == label:
         return 0.0
-    logits = prediction.get("logits") or [0.0]
+    logits = prediction["logits"]
     return 1 / sum(math.exp(logit - max(logits)) for logit in logits)
 
 
-def _first_seed(folder: Path, suffix: str) -> Path | None:
+def _read_first_seed(folder: str, suffix: str) -> Any:
     """Return the predictions of the first pre-trained seed. Files next to it (null odds, n-best,
     mismatched) do not count.
     """
-    pattern = re.compile(rf"pretrained-seed(\d+){re.escape(suffix)}")
-    seeds = {}
-    for path in folder.glob("*"):
-        match = pattern.fullmatch(path.name)
-        if match:
-            seeds[int(match[1])] = path
-    return seeds[min(seeds)] if seeds else None
+    paths = Path(folder).glob(f"pretrained-seed*[0-9]{suffix}")
+    first = min(paths, key=lambda path: (len(path.name), path.name), default=None)
+    return _read(first) if first else []
 
 
-def _rows(path: Path | None) -> list[dict[str, Any]]:
-    """Return the file's rows, or none if it is absent or broken."""
-    return _read(path, read_jsonl) or []
-
-
-def _read(path: Path | None, read: Callable[[Path], Any]) -> Any:
-    """Return a verified file's content, or None if it is absent or, with a warning, broken."""
-    if path is None or not path.exists():
-        return None
+def _read(path: Path) -> Any:
+    """Return a verified file's content, or nothing if it is absent or, with a warning, broken."""
+    if not path.exists():
+        return []
     try:
         check(path)
-        return read(path)
+        return read_json(path) if path.suffix == ".json" else read_jsonl(path)
     except UserError as error:
         print(f"warning: {error}; the examples are drawn without it", file=sys.stderr)
-        return None
+        return []

@@ -15,41 +15,14 @@ from pipelines.report.records import (
     Measured,
     ModelResults,
     chance_of,
-    number,
 )
-from pipelines.report.table import TEXTS, integer
+from pipelines.report.table import TEXTS
 
 CEILING = 99.0
 CHANCE = 2.0
 # below them, what is missed is a shortfall
 RECALL = 0.9
 ANSWERED = 90.0
-
-
-def describe(model: ModelResults) -> str:
-    """Return what was done, in two sentences: the network, the text, how long, on what."""
-    tasks = [f"{len(model.tasks)} tasks" if len(model.tasks) != 1 else model.tasks[0].title]
-    tasks += [row.title for row in model.squad]
-    tuned = f"fine-tuned on {' and '.join(tasks)}, as was the same network from fresh weights."
-    if model.config is None:
-        return f"The published model {model.model} was {tuned}"
-    encoder = model.config.encoder
-    trained = model.config.pretrain
-    steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
-    size = f", {model.parameters} parameters" if model.parameters else ""
-    text = number(model.corpus_facts, "bytes") or 0.0
-    amount = f"{text / 1e6:.1f} MB" if text < 1e9 else f"{text / 1e9:.2f} GB"
-    where = model.pretrain.get("device", "")
-    if threads := model.pretrain.get("threads") if where == "cpu" else None:
-        where = f"{threads} CPU thread{'' if threads == 1 else 's'}"
-    method = TEXTS["methods"].get(model.config.objective.name, model.config.objective.name)
-    origin = f", from the weights in {trained.init_from}," if trained.init_from else ""
-    return (
-        f"A network of {encoder.layers} layers ({model.name}: hidden {encoder.hidden}{size}) was "
-        f"pre-trained{origin} for {integer(steps)} steps{f' on {where}' if where else ''}, on "
-        f"{f'{amount} of text' if text else 'text'} ({model.corpus.replace('_', ' ')}): {method}. "
-        f"It was then {tuned}"
-    )
 
 
 def headline(model: ModelResults) -> str:
@@ -135,8 +108,7 @@ def strengths(model: ModelResults) -> Iterator[str]:
         row.title
         for row in model.tasks
         if row.best_baseline
-        and (row.mean("pretrained") or 0)
-        > max(row.best_baseline[0], row.baselines.get("chance", 0))
+        and (row.mean("pretrained") or 0) > max(row.best_baseline[0], (row.chance or 0))
     ]
     if above:
         baselines = "chance, the majority, a bag of words and word overlap"
@@ -148,15 +120,15 @@ def strengths(model: ModelResults) -> Iterator[str]:
 
 def shortfalls(model: ModelResults) -> Iterator[str]:
     """Yield what a reader should hold against this model's numbers."""
-    if (recall := number(model.pretrain, "disc_recall")) is not None and recall < RECALL:
-        precision = number(model.pretrain, "disc_precision") or 0.0
+    recall = model.pretrain.get("disc_recall", 1.0)
+    if recall < RECALL:
+        precision = model.pretrain["disc_precision"]
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
         wrong = f"{100 * (1 - precision):.0f} % of its suspicions are wrong"
         yield f"{model.name}: the discriminator {missed}, {wrong}."
     for row in model.squad:
         some, none = (
-            mean(row.others.get(f"{has}_exact", {}).get("pretrained", ()))
-            for has in ("HasAns", "NoAns")
+            mean(row.pretrained.all.get(f"{has}_exact", ())) for has in ("HasAns", "NoAns")
         )
         if some is not None and none is not None and min(some, none) < ANSWERED:
             shares = (
@@ -192,7 +164,7 @@ def describe_budget(ablation: Ablation) -> str | None:
     if ablation.budget != "equal_flops":
         budget = ablation.budget.replace("_", " ").replace("own", "their own")
         return f"{ablation.title}: the arms have {budget}, not equal FLOPs."
-    spent = [arm.flops for arm in ablation.arms if arm.flops and not arm.failed]
+    spent = [arm.flops for arm in ablation.arms if arm.flops]
     if not spent or max(spent) <= 1.02 * min(spent):
         return None
     ratio = max(spent) / min(spent)

@@ -10,8 +10,6 @@ depends on. The page shows it when it is there.
 
 import itertools
 import json
-import os
-import platform
 import re
 import time
 from pathlib import Path
@@ -24,11 +22,12 @@ from electra.files import sha256_file, write_atomic
 from electra.storage.manifest import read_notes
 from pipelines.report import claims, examples, findings, paper
 from pipelines.report.comparison import predict_next
-from pipelines.report.figures import Drawn
-from pipelines.report.records import Inputs, ModelResults, number
-from pipelines.report.table import CAPTIONS, Row, Table, flops, integer, left
+from pipelines.report.figures import CURVES, Drawn
+from pipelines.report.records import Inputs
+from pipelines.report.table import TEXTS, Row, Table, flops, integer, left
+from pipelines.stages import TIMINGS
 from pipelines.tracking import flatten
-from pipelines.tracking.lineage import gpus, printed
+from pipelines.tracking.lineage import printed
 
 
 class Indented(Extension):
@@ -53,11 +52,15 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         extensions=[Indented],
     )
-    templates.filters["percent"] = lambda share: round(100 * share)
+    templates.filters |= {
+        "percent": lambda share: round(100 * share),
+        "integer": integer,
+        "flops": flops,
+    }
     return templates
 
 
-def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table], root: Path) -> str:
+def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table]) -> str:
     """Return the page."""
     shown: set[str] = set()
     notes = {}
@@ -65,81 +68,30 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table], 
         notes[name] = [note for note in table.notes if note not in shown]
         shown.update(table.notes)
     models = inputs.models
-    firsts = [
-        figures[f"{model.name}-tasks"] for model in models if f"{model.name}-tasks" in figures
-    ]
-    curves = {
-        model.name: [
-            figures[f"{model.name}-{name}"]
-            for name in CAPTIONS
-            if name != "tasks" and f"{model.name}-{name}" in figures
-        ]
-        for model in models
-    }
     return (
         environment()
         .get_template("index.html")
         .render(
             inputs=inputs,
-            root=root,
             figures=figures,
-            first_figure=firsts[0] if firsts else None,
             tables=tables,
             notes=notes,
-            curves=curves,
-            facts={model.name: list_facts(model) for model in models},
-            settings={model.name: list_settings(model) for model in models},
+            curves=CURVES,
+            predict_next=predict_next,
+            settings={model.name: flatten(plain(model.config)) for model in models if model.config},
+            methods=TEXTS["methods"],
             strengths=list(itertools.chain(*map(findings.strengths, models))),
             shortfalls=findings.all_shortfalls(inputs),
             findings=findings,
             examples=examples,
             claims=claims,
-            files=hash_files(inputs, root),
+            files=hash_files(inputs),
             citation=paper.PUBLISHED["citation"],
         )
     )
 
 
-def list_facts(model: ModelResults) -> dict[str, str]:
-    """Return what a reader asks next: sizes, cost, and how far another run may be from this one."""
-    if model.config is None:
-        return {}
-    trained = model.config.pretrain
-    steps = number(model.pretrain, "steps") or number(vars(trained), "steps")
-    phases = [(phase.batch or trained.batch, phase.length) for phase in trained.phases]
-    rows = [f"{batch} × {length}" for batch, length in phases or [(trained.batch, trained.length)]]
-    documents = number(model.corpus_facts, "documents")
-    facts = {
-        "pre-training": f"{integer(steps)} steps of {', then '.join(rows)} tokens",
-        "text": f"{integer(documents)} documents" if documents else "",
-        "cost": f"{flops(model.flops)} FLOPs of pre-training" if model.flops else "",
-    }
-    seeds = [max(map(len, task.scores.values())) for task in model.tasks]
-    if any(seeds):
-        facts["spread"] = f"{max(seeds)} fine-tunings a task and arm, of one pre-training"
-        average = model.recorded.get("average", ())
-        if inside := predict_next(average):
-            facts["spread"] += (
-                f". By a record of {len(average)}, the mean of another is "
-                f"{inside[0]:.1f} to {inside[1]:.1f}, 95 times in 100"
-            )
-    return {key: text for key, text in facts.items() if text}
-
-
-def list_settings(model: ModelResults) -> dict[str, dict[str, str]]:
-    """Return the settings of a pre-training, and the environment that it ran in."""
-    if model.config is None:
-        return {}
-    environment = ("torch", "device", "threads", "precision", "seed")
-    return {
-        "Settings of pre-training": flatten(plain(model.config)),
-        "Environment of pre-training": {
-            key: str(model.pretrain[key]) for key in environment if key in model.pretrain
-        },
-    }
-
-
-def hash_files(inputs: Inputs, root: Path) -> Table:
+def hash_files(inputs: Inputs) -> Table:
     """Return the sha256 of every file that was read. Settings, seeds, data and code are recorded in
     these files.
     """
@@ -148,25 +100,19 @@ def hash_files(inputs: Inputs, root: Path) -> Table:
         *(f"build/models/{model.model}/MANIFEST.json" for model in inputs.models),
     ]
     rows: list[Row] = [
-        {left("file"): name, left("sha256"): sha256_file(root / name)}
+        {left("file"): name, left("sha256"): sha256_file(Path(name))}
         for name in names
-        if (root / name).is_file()
+        if Path(name).is_file()
     ]
     return Table("files", "files read, sha256", rows)
 
 
-def write_run(path: Path, root: Path = Path()) -> None:
-    """Write run.js: when, how long each stage took, on what machine, at which commit."""
-    timings = read_notes(root / "runs/timings.json")
-    commit = printed("git", "-C", str(root), "rev-parse", "--short=12", "HEAD")
-    cores = f"{os.cpu_count()} CPU cores"
-    python = f"Python {platform.python_version()}"
+def write_run(path: Path) -> None:
+    """Write run.js: when and at which commit, and how long each stage took on what machine."""
     run = {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "commit": commit,
-        "changed": bool(printed("git", "-C", str(root), "status", "--porcelain", "-uno")),
-        "machine": ", ".join([platform.system(), platform.machine(), cores, python, *gpus()]),
-        "durations": {key: value["seconds"] for key, value in timings.items()},
-        "clocks": {key: value["clock"] for key, value in timings.items() if "clock" in value},
+        "commit": printed("git", "rev-parse", "--short=12", "HEAD"),
+        "changed": bool(printed("git", "status", "--porcelain", "-uno")),
+        "stages": read_notes(TIMINGS),
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")

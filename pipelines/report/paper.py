@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import read_json
+from pipelines.report.comparison import Kind
 
 PUBLISHED = read_json(Path(__file__).with_name("paper.json"))
 TABLE_1 = [tuple(row) for row in PUBLISHED["Table 1"]["rows"]]
@@ -20,8 +21,8 @@ DEFAULTS = {"Table 5": "electra", "section 3.2": "embeddings"}
 
 @dataclass(frozen=True)
 class Claim:
-    """`upper` scores above `lower` (`no_gain`: no better than it), by the paper's `source`. `text`
-    says so in words.
+    """`upper` scores above `lower`, or gains nothing over it, or is level with it, by the paper's
+    `source`. `text` says so in words.
 
     Both are settings by dotted key: what one arm has and the other has not.
     """
@@ -30,7 +31,7 @@ class Claim:
     source: str
     upper: dict[str, Any]
     lower: dict[str, Any]
-    no_gain: bool = False
+    kind: Kind = "above"
 
 
 CLAIMS = tuple(Claim(**values) for values in PUBLISHED["claims"])

@@ -1,6 +1,7 @@
 """What the report is drawn from: a model's results, and an ablation's arms, as plain records.
 
-Nothing here reads a file (`load_results.py` does) or draws.
+Nothing here reads a file (`load_results.py` does) or draws. The parts that are read as they stand
+in a results file are pydantic's, which checks them.
 """
 
 import itertools
@@ -8,17 +9,22 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import pydantic.dataclasses
+from pydantic import AliasPath, Field
+
 from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines.config.ablation_config import AblationConfig
 from pipelines.finetuning_runs import summary
-from pipelines.report import paper
 from pipelines.report.comparison import Difference, difference, mean
+from pipelines.report.paper import PaperScores
 
 ARMS = summary.ARMS
 METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
 METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
 TITLES = {task: of.title for task, of in GLUE.items()}
 TITLES |= {task: f"SQuAD {version}" for version, task in SQUAD.items()}
-WITH_NETWORK = ("chance", "replaced_tokens")  # baselines that say nothing of simpler methods
+# baselines that say nothing of simpler methods
+NOT_SIMPLE = ("chance", "never_answering", "replaced_tokens")
 Scores = tuple[float, ...]  # in points, one for each seed
 Series = tuple[list[float], list[float]]  # steps, values
 
@@ -28,24 +34,44 @@ def chance_of(task: str) -> float:
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A task by the metric that counts: the scores of either arm, and its failed seeds.
+def is_subset(task: str, rows: int) -> bool:
+    """Return whether a task's official training split has more rows."""
+    return task in GLUE and rows < GLUE[task].train_rows
 
-    `others` holds every metric of the task, by name and arm. `baselines` has chance, majority,
-    bag_of_words and word_overlap (pipelines/stages/baselines.py), or for SQuAD never answering as
-    its chance.
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class ArmScores:
+    """An arm's scores by the metric that counts, those by every metric, and its failed seeds."""
+
+    scores: Scores = ()
+    all: dict[str, Scores] = field(default_factory=dict)
+    failed: tuple[str, ...] = ()
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Measured:
+    """A task in both arms. `baselines` has chance, majority, bag_of_words and word_overlap
+    (pipelines/stages/baselines.py), or for SQuAD never answering.
     """
 
     name: str
     title: str
-    metric: str
-    scores: dict[str, Scores]
-    failed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    metric: str = ""
+    pretrained: ArmScores = field(default_factory=ArmScores)
+    scratch: ArmScores = field(default_factory=ArmScores)
     train_rows: int | None = None
     dev_rows: int | None = None
-    others: dict[str, dict[str, Scores]] = field(default_factory=dict)
     baselines: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        """The scores of either arm."""
+        return {"pretrained": self.pretrained.scores, "scratch": self.scratch.scores}
+
+    @property
+    def chance(self) -> float | None:
+        """What guessing scores, or for SQuAD never answering."""
+        return self.baselines.get("chance", self.baselines.get("never_answering"))
 
     @property
     def best_baseline(self) -> tuple[float, str] | None:
@@ -53,14 +79,14 @@ class Measured:
         simple = [
             (score, name.replace("_", " "))
             for name, score in self.baselines.items()
-            if name not in WITH_NETWORK
+            if name not in NOT_SIMPLE
         ]
         return max(simple, default=None)
 
     @property
     def difference(self) -> Difference | None:
         """Pre-trained minus from scratch, or None if an arm has no score."""
-        return self.compare(self.scores["pretrained"], self.scores["scratch"])
+        return self.compare(self.pretrained.scores, self.scratch.scores)
 
     def compare(self, first: Scores, second: Scores) -> Difference | None:
         """Return the difference of two sets of scores of this task."""
@@ -70,8 +96,7 @@ class Measured:
     @property
     def subset(self) -> bool:
         """Whether the task was trained on fewer rows than its official training split has."""
-        official = GLUE[self.name].train_rows if self.name in GLUE else 0
-        return self.train_rows is not None and self.train_rows < official
+        return self.train_rows is not None and is_subset(self.name, self.train_rows)
 
     def mean(self, arm: str) -> float | None:
         """Return the mean score of an arm over its seeds, or None without a score."""
@@ -87,21 +112,21 @@ class ModelResults:
 
     name: str
     data: str  # "sample world", or the label of its task source
-    sample: bool
-    own: bool  # whether the tasks are the user's
+    source: str  # of its tasks
+    kind: str  # of that source
     model: str
-    corpus: str
-    tasks_source: str
     config: Any  # the model's entry of params.yaml, or None of a published one
-    corpus_facts: dict[str, Any]
-    pretrain: dict[str, Any]
-    curve: dict[str, list[float]]  # column -> values, NaN where a row has none
     tasks: tuple[Measured, ...]
     average: Measured | None
     squad: tuple[Measured, ...]  # each version, by F1
+    recorded: dict[str, Scores]
+    before: dict[str, Scores]
     examples: list[dict[str, Any]]
-    recorded: dict[str, Scores] = field(default_factory=dict)
-    before: dict[str, Scores] = field(default_factory=dict)
+    corpus: str = ""
+    corpus_facts: dict[str, Any] = field(default_factory=dict)
+    pretrain: dict[str, Any] = field(default_factory=dict)
+    # column -> values, NaN where a row has none
+    curve: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def main(self) -> Measured | None:
@@ -111,19 +136,25 @@ class ModelResults:
         return self.average or next(iter(self.squad), None)
 
     @property
+    def rows(self) -> list[Measured]:
+        """The mean, each task, and SQuAD."""
+        average = [self.average] if self.average else []
+        return [*average, *self.tasks, *self.squad]
+
+    @property
+    def seeds(self) -> int:
+        """How often a task was fine-tuned in an arm, at most."""
+        return max((max(map(len, row.scores.values())) for row in self.tasks), default=0)
+
+    @property
     def continued(self) -> bool:
         """Return whether pre-training continued from published weights."""
         return self.config is not None and self.config.pretrain.init_from is not None
 
     @property
-    def flops(self) -> float | None:
-        """Pre-training FLOPs, by the authors' convention."""
-        return number(self.pretrain, "flops")
-
-    @property
     def parameters(self) -> str | None:
         """The discriminator's size as the paper writes it: 14M."""
-        value = number(self.pretrain.get("parameters", {}), "discriminator")
+        value = self.pretrain.get("parameters", {}).get("discriminator")
         if value is None:
             return None
         return f"{value / 1e6:.{1 if value < 1e7 else 0}f}M"
@@ -140,62 +171,64 @@ class ModelResults:
         return list(steps), list(values)
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True)
 class Point:
     """A run at a fraction of its steps: FLOPs spent, and the score per seed."""
 
-    fraction: float
     flops: float
     scores: Scores
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config={"populate_by_name": True})
 class Arm:
     """One arm of an ablation. Without a result its `status` says why."""
 
     name: str
     label: str
     status: str
-    flops: float | None
-    steps: int | None
-    scores: Scores  # the mean over the tasks
-    tasks: dict[str, Scores]
     settings: dict[str, Any]
+    flops: float | None = None
+    steps: int | None = None
+    # the mean over the tasks
+    scores: Scores = Field(default=(), validation_alias=AliasPath("average", "scores"))
+    tasks: dict[str, Scores] = Field(default_factory=dict, validation_alias="glue")
     values: tuple[str, ...] = ()  # on a grid's axes
     points: tuple[Point, ...] = ()
-    parameters: int | None = None
+    failed: tuple[str, ...] = ()
+    # of the discriminator
+    parameters: int = Field(default=0, validation_alias=AliasPath("parameters", "discriminator"))
 
     @property
-    def failed(self) -> bool:
-        """Whether it has no result."""
-        return self.status != "ok"
+    def ok(self) -> bool:
+        """Whether it has a result."""
+        return self.status == "ok"
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """One ablation: arms that differ in named settings. `axes`: a grid's axes, each with the names
-    of its values.
-    """
+    """One ablation: its entry of params.yaml, and arms that differ in named settings."""
 
     name: str
-    title: str
-    model: str
+    config: AblationConfig
     data: str
     arms: tuple[Arm, ...]
-    axes: tuple[tuple[str, ...], ...] = ()
-    axis_names: tuple[str, ...] = ()
-    labels: dict[str, str] = field(default_factory=dict)
-    compared: str = ""  # the arm that the others are compared with
+    compared: str  # the arm that the others are compared with
+    paper: PaperScores | None  # the paper's numbers for it, if it is one of the paper's
     budget: str = "equal_flops"
     record: dict[str, Any] = field(default_factory=dict)  # of a recorded run: when, where, how long
-    path: str = ""
+    other_settings: bool = False  # a record of others than params.yaml has
+
+    @property
+    def title(self) -> str:
+        """What its arms show."""
+        return self.config.title
 
     @property
     def origin(self) -> str:
         """Its data, and whether it is a recorded run."""
         if not self.record:
             return self.data
-        settings = " with other settings" if self.record.get("other_settings") else ""
+        settings = " with other settings" if self.other_settings else ""
         return f"{self.data}, recorded{settings}"
 
     @property
@@ -207,22 +240,10 @@ class Ablation:
         return {task: squad.get(task, TITLES.get(task, task)) for task in order if task in scored}
 
     @property
-    def paper(self) -> paper.PaperScores | None:
-        """The paper's numbers for it, if it is one of the paper's."""
-        if len(self.axes) > 1:
-            return None
-        return paper.find_scores({arm.name: arm.settings for arm in self.arms})
-
-    @property
-    def reference(self) -> Arm | None:
-        """The arm that the others are compared with: the one named, else BERT, else the first."""
+    def reference(self) -> Arm:
+        """The arm that the others are compared with, or the first where that is absent."""
         named = [arm for arm in self.arms if arm.name == self.compared]
-        bert = [arm for arm in self.arms if arm.settings.get("objective.name") == "mlm"]
-        return next(iter([*named, *bert, *self.arms]), None)
-
-    def label(self, value: str) -> str:
-        """Return a value of an axis in words."""
-        return self.labels.get(value, value)
+        return [*named, *self.arms][0]
 
 
 @dataclass(frozen=True)
@@ -242,11 +263,3 @@ class Inputs:
         """The data that this run's numbers are measured on."""
         ablations = [ablation.data for ablation in self.ablations if not ablation.record]
         return list(dict.fromkeys([*(model.data for model in self.models), *ablations]))
-
-
-def number(values: dict[str, Any], name: str) -> float | None:
-    """Return the value of a key, if it is a finite number."""
-    value = values.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return None
-    return float(value)

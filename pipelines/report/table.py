@@ -8,7 +8,6 @@ HTML, so that wide tables still fit a phone. In CSV it is a column like any othe
 import csv
 import io
 import itertools
-import math
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -31,12 +30,11 @@ class Spread:
 
     scores: tuple[float, ...]
 
-    def text(self) -> str:
+    def __str__(self) -> str:
         """Return 71.2 ± 0.6, or 71.2 from one seed, or – from none."""
-        middle = mean(self.scores)
-        if middle is None:
+        if not self.scores:
             return MISSING
-        text = f"{middle:.1f}".replace("-", "−")
+        text = f"{mean(self.scores):.1f}".replace("-", "−")
         return text if len(self.scores) < 2 else f"{text} ± {sd(self.scores):.1f}"
 
 
@@ -46,6 +44,9 @@ class Mark:
 
     text: str
     tone: str = "neutral"
+
+    def __str__(self) -> str:
+        return self.text
 
 
 Cell = str | int | float | Spread | Mark | None
@@ -64,15 +65,11 @@ class Column:
         """Return one cell as plain text."""
         if cell is None:
             return MISSING
-        if isinstance(cell, Spread):
-            return cell.text()
-        if isinstance(cell, Mark):
-            return cell.text
         if isinstance(cell, float):
-            if self.digits is None or abs(cell) >= 1e6:
+            if self.digits is None:
                 return flops(cell)
             return f"{cell:.{self.digits}f}".replace("-", "−")
-        return integer(cell) if isinstance(cell, int) else cell
+        return integer(cell) if isinstance(cell, int) else str(cell)
 
 
 Row = dict[Column, Cell]
@@ -83,14 +80,18 @@ def left(title: str, under: str = "") -> Column:
     return Column(title, under=under, align="left")
 
 
-def verdict(found: Difference | None, title: str, reading: Column) -> Row:
+def verdict(found: Difference | None, reading: Column) -> Row:
     """Return a difference as three cells: the verdict, the points, and their 95 % interval."""
-    points = Column(title)
-    around = Column("95 % interval", under=title)
+    points = Column("difference")
+    around = Column("95 % interval", under="difference")
     if found is None:
-        return dict.fromkeys((reading, points, around))
-    mark = Mark(found.verdict, TONES.get(found.verdict, "neutral"))
-    return {reading: mark, points: signed(found.points), around: interval(found)}
+        return {reading: None, points: None, around: None}
+    return {reading: mark(found.verdict), points: signed(found.points), around: interval(found)}
+
+
+def mark(verdict: str) -> "Mark":
+    """Return a verdict in its tone."""
+    return Mark(verdict, TONES.get(verdict, "neutral"))
 
 
 @dataclass(frozen=True)
@@ -143,16 +144,12 @@ class Table:
 
 def _exact(cell: Cell) -> str:
     if isinstance(cell, float):
-        return f"{cell:.6g}" if math.isfinite(cell) else ""
-    if isinstance(cell, Mark):
-        return cell.text
+        return f"{cell:.6g}"
     return "" if cell is None else str(cell)
 
 
-def flops(value: float | None) -> str:
+def flops(value: float) -> str:
     """Return 1.23e+15 as 1.2 × 10¹⁵, and small numbers as they are."""
-    if value is None:
-        return MISSING
     if 0.001 <= abs(value) < 1e6 or value == 0:
         return f"{value:.4g}".replace("-", "−")
     digits, power = f"{value:.1e}".split("e")

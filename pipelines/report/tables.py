@@ -40,7 +40,7 @@ def all_tables(inputs: Inputs) -> list[Table]:
     models = [model for model in inputs.models if model.tasks]
     tables = [tabulate_tasks(model) for model in models]
     tables += [tabulate_before(model) for model in models]
-    comparable = [model for model in models if not model.own and model.config is not None]
+    comparable = [model for model in models if model.kind != "custom" and model.config is not None]
     if comparable or not inputs.models:
         tables.append(table_1(comparable))
         tables.append(table_4([model for model in inputs.models if model.squad]))
@@ -54,16 +54,13 @@ def tabulate_tasks(model: ModelResults) -> Table:
     """Return each task: both arms, chance and the best without a network. The columns that a phone
     shows come first.
     """
-    average = [model.average] if model.average else []
-    notes = [NOTES["spread"], NOTES["record"], NOTES["baselines"], NOTES["rule"]]
-    if not model.recorded:
-        notes.remove(NOTES["record"])
+    record = [NOTES["record"]] if model.recorded else []
     return Table(
         name=f"{model.name}-tasks",
         title=f"{model.name}: tasks, both arms, points on dev ({model.data})",
-        rows=[_task_row(model, row) for row in (*average, *model.tasks, *model.squad)],
-        notes=notes,
-        strong={0} if average else (),
+        rows=[_task_row(model, row) for row in model.rows],
+        notes=[NOTES["spread"], *record, NOTES["baselines"], NOTES["rule"]],
+        strong={0} if model.average else (),
     )
 
 
@@ -71,7 +68,7 @@ def _task_row(model: ModelResults, row: Measured) -> Row:
     rows = []
     if row.train_rows is not None:
         rows.append(f"{integer(row.train_rows)} train")
-    if row.subset and not model.sample:
+    if row.subset and model.kind != "sample":
         rows.append(f"{integer(GLUE[row.name].train_rows)} in the full set")
     if row.dev_rows is not None:
         rows.append(f"{integer(row.dev_rows)} dev")
@@ -81,14 +78,11 @@ def _task_row(model: ModelResults, row: Measured) -> Row:
         TASK: row.title,
         left("metric", under="task"): f"{METRICS.get(row.metric, row.metric)}{chance}" or None,
         left("rows", under="task"): ", ".join(rows) or None,
-    }
-    difference_cells = verdict(row.difference, "difference", READING)
-    result[READING] = difference_cells.pop(READING)
-    result |= {
-        Column("from scratch", 1): Spread(row.scores["scratch"]),
-        Column("pre-trained", 1): Spread(row.scores["pretrained"]),
-        **difference_cells,
-        Column("chance", 1): row.baselines.get("chance"),
+        READING: None,  # among the first columns, which a phone shows
+        Column("from scratch", 1): Spread(row.scratch.scores),
+        Column("pre-trained", 1): Spread(row.pretrained.scores),
+        **verdict(row.difference, READING),
+        Column("chance", 1): row.chance,
         Column("without a network", 1): score,
         left("what reached it", under="without a network"): how,
     }
@@ -106,17 +100,18 @@ def tabulate_before(model: ModelResults) -> Table:
     rows: list[Row] = []
     for row in model.tasks:
         if before := model.before.get(row.name):
-            after = row.scores["pretrained"]
-            found = row.compare(after, before)
-            cells: Row = {MEASURED_ON: row.title, **verdict(found, "difference", AFTER)}
-            rows.append(cells | {BEFORE: Spread(before), AFTERWARDS: Spread(after)})
+            after = row.pretrained.scores
+            cells = verdict(row.compare(after, before), AFTER)
+            rows.append(
+                {MEASURED_ON: row.title, **cells, BEFORE: Spread(before), AFTERWARDS: Spread(after)}
+            )
     for name, title in HELD_OUT.items():
         series = model.series(name, 100) if model.continued else None
         if series and series[0][0] == 0:
             first, *_, last = series[1]
-            cells = {MEASURED_ON: f"held-out text: {title}"}
-            cells |= verdict(None, "difference", AFTER)
-            rows.append(cells | {BEFORE: Spread((first,)), AFTERWARDS: Spread((last,))})
+            cells = verdict(None, AFTER)
+            scores = {BEFORE: Spread((first,)), AFTERWARDS: Spread((last,))}
+            rows.append({MEASURED_ON: f"held-out text: {title}", **cells, **scores})
     return Table(
         name=f"{model.name}-before",
         title=f"{model.name}: before and after this pre-training, points",
@@ -140,7 +135,14 @@ def table_1(models: Sequence[ModelResults]) -> Table:
     for model in models:
         scores = Spread(model.average.scores["pretrained"] if model.average else ())
         name = f"{model.name} (ours, {len(model.tasks)} tasks)"
-        rows.append({MODEL: name, parameters: model.parameters, flops: model.flops, ours: scores})
+        rows.append(
+            {
+                MODEL: name,
+                parameters: model.parameters,
+                flops: model.pretrain.get("flops"),
+                ours: scores,
+            }
+        )
     return _published("1", "score and pre-training FLOPs", models, rows, len(paper.TABLE_1))
 
 
@@ -159,7 +161,7 @@ def table_4(models: Sequence[ModelResults]) -> Table:
         for task in model.squad:
             for metric, title in (("exact", "exact"), ("f1", "F1")):
                 column = Column(f"ours: {title}, {task.title}", 1)
-                row[column] = Spread(task.others.get(metric, {}).get("pretrained", ()))
+                row[column] = Spread(task.pretrained.all.get(metric, ()))
         rows.append(row)
     return _published("4", "question answering, single models", models, rows, len(paper.TABLE_4))
 
@@ -186,28 +188,26 @@ def tabulate_arms(ablation: Ablation) -> Table:
     """
     published = ablation.paper
     reference = ablation.reference
-    reading = left(f"against {reference.label}" if reference else "reading")
+    reading = left(f"against {reference.label}")
     rows: list[Row] = []
     for arm in ablation.arms:
         found = None
-        if reference and arm is not reference:
+        if arm is not reference:
             found = difference(arm.scores, reference.scores)
-        row: Row = {ARM: arm.label, **verdict(found, "difference", reading)}
-        if arm.failed:
+        row: Row = {ARM: arm.label, **verdict(found, reading)}
+        if not arm.ok:
             row[reading] = Mark(arm.status, "bad")
         elif arm is reference:
             row[reading] = Mark("the reference")
         row[Column("mean of the tasks", 1)] = Spread(arm.scores)
         if published:
-            score = published.arms[arm.name][1] if arm.name in published.arms else None
+            _, score = published.arms.get(arm.name, ("", None))
             row[Column(f"{published.source}: GLUE dev", 1)] = score
         row[Column("FLOPs")] = arm.flops
-        row[Column("steps", under="FLOPs")] = (
-            None if arm.steps is None else f"{integer(arm.steps)} steps"
-        )
+        row[Column("steps", under="FLOPs")] = f"{integer(arm.steps)} steps" if arm.steps else None
         rows.append(row)
     notes = [*(caution([ablation]) if published else ()), NOTES["spread_of_arms"], NOTES["rule"]]
-    title = f"{ablation.title} (ours: {ablation.model}, {ablation.origin})"
+    title = f"{ablation.title} (ours: {ablation.config.base.model}, {ablation.origin})"
     return Table(f"ablation-{ablation.name}", title, rows, notes)
 
 
@@ -215,10 +215,9 @@ def tabulate_arm_tasks(ablation: Ablation) -> Table:
     """Return each arm's score on each task."""
     rows: list[Row] = []
     for arm in ablation.arms if ablation.tasks else ():
-        scores = {
-            Column(title, 1): Spread(arm.tasks.get(task, ()))
-            for task, title in ablation.tasks.items()
-        }
-        rows.append({ARM: arm.label, **scores})
+        row: Row = {ARM: arm.label}
+        for task, title in ablation.tasks.items():
+            row[Column(title, 1)] = Spread(arm.tasks.get(task, ()))
+        rows.append(row)
     title = f"{ablation.title}: each task ({ablation.origin})"
     return Table(f"ablation-{ablation.name}-tasks", title, rows, [NOTES["spread_of_arms"]])

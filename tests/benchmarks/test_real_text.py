@@ -96,5 +96,5 @@ def test_differences_are_read_by_their_intervals() -> None:
     assert cola["electra - scratch"]["points"] == pytest.approx(12.0)
     assert cola["electra - scratch"]["reading"] == "higher" and "electra - mlm" not in cola
     assert real_text.table_rows({"cola": cola}) == [
-        "| CoLA, matthews | 62.0 ± 1.0 | 50.0 ± 0.0 | **+12.0** |"
+        "CoLA, matthews | 62.0 ± 1.0 | 50.0 ± 0.0 | **+12.0**"
     ]

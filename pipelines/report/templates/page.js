@@ -1,10 +1,11 @@
 const box = document.getElementById("run"), run = window.electraRun;
 if (run) {
   const minutes = s => s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${(s / 60).toFixed(1)} minutes` : `${(s / 3600).toFixed(1)} h`;
-  const stages = Object.entries(run.durations || {});
-  const total = stages.reduce((sum, [, s]) => sum + (s || 0), 0);
-  const rows = [["drawn", run.date], ["commit", (run.commit || "not in a git checkout") + (run.changed ? ", with changes" : "")], ["machine", run.machine],
-    ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([k, s]) => `${k} ${minutes(s || 0)}`).join(", ") : "not recorded"]];
+  const stages = Object.entries(run.stages || {});
+  const total = stages.reduce((sum, [, stage]) => sum + stage.seconds, 0);
+  const machines = new Set(stages.map(([, stage]) => stage.machine).filter(Boolean));
+  const rows = [["drawn", run.date], ["commit", (run.commit || "not in a git checkout") + (run.changed ? ", with changes" : "")], ["machine", [...machines].join("; ") || "not recorded"],
+    ["stages took", stages.length ? minutes(total) + " in all: " + stages.map(([name, stage]) => `${name} ${minutes(stage.seconds)}`).join(", ") : "not recorded"]];
   const list = document.createElement("dl");
   list.className = "facts";
   for (const [key, value] of rows) for (const [tag, text] of [["dt", key], ["dd", value]]) {
@@ -16,11 +17,11 @@ if (run) {
   box.hidden = false;
   if (run.commit) document.getElementById("checkout").textContent = `git checkout ${run.commit}\n`;
   for (const place of document.querySelectorAll("[data-minutes]")) {
-    const seconds = (run.durations || {})[place.dataset.minutes];
-    if (seconds) place.textContent = `Pre-training took ${minutes(seconds)}.`;
+    const stage = (run.stages || {})[place.dataset.minutes];
+    if (stage) place.textContent = `Pre-training took ${minutes(stage.seconds)}.`;
   }
   for (const place of document.querySelectorAll("[data-curve]")) {
-    const clock = (run.clocks || {})[place.dataset.stage] || {};
+    const clock = ((run.stages || {})[place.dataset.stage] || {}).clock || {};
     const [steps, losses] = JSON.parse(place.dataset.curve);
     const points = steps.map((step, at) => [clock[step], losses[at]]).filter(([seconds]) => seconds !== undefined);
     if (points.length < 2) continue;

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from electra.files import read_json, write_json, write_jsonl
+from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import Params, load
@@ -35,16 +35,13 @@ def params(*models: str, ablations: tuple[str, ...] = (), **more: Any) -> Params
     return replace(shipped(), run=run, **more)
 
 
-def write(
-    root: Path, model: str = "tiny", *, lift: float = 1.0, seeds: int = 3, flops: float = 2.1e14
-) -> None:
+def write(model: str = "tiny", *, lift: float = 1.0, seeds: int = 3) -> None:
     """Everything that one model and one ablation leave behind."""
     chance = random.Random(f"{model}")
-    shutil.copytree(ROOT / "results/tiny", root / "results" / model, dirs_exist_ok=True)
-    (root / "results/curves").mkdir(exist_ok=True)
-    shutil.copy(ROOT / "results/curves/tiny.csv", root / f"results/curves/{model}.csv")
-    pretrain = root / f"results/{model}/pretrain.json"
-    write_json(pretrain, read_json(pretrain) | {"flops": flops})
+    results = Path("results") / model
+    shutil.copytree(ROOT / "results/tiny", results, dirs_exist_ok=True)
+    Path("results/curves").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "results/curves/tiny.csv", f"results/curves/{model}.csv")
     tasks = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]
@@ -63,26 +60,23 @@ def write(
             "word_overlap": 44.25,
         }
         tasks[name]["baselines"]["replaced_tokens"] = 61.75
-    average: dict[str, Any] = {"name": "mean over nine tasks (sample world)"}
+    average: dict[str, Any] = {"name": "mean over nine tasks (sample world)", "tasks": list(GLUE)}
     for arm in ("pretrained", "scratch"):
         by_seed = zip(*(tasks[name][arm]["scores"] for name in GLUE), strict=True)
         average[arm] = {"scores": [sum(scores) / len(GLUE) for scores in by_seed]}
     glue = {"source": "sample_world", "label": "sample world", "tasks": tasks, "average": average}
-    write_json(root / f"results/{model}/glue.json", glue)
+    write_json(results / "glue.json", glue)
     squad: dict[str, Any] = {"metric": "f1", "baselines": {"never_answering": 33.25}}
     for arm, low in (("pretrained", 61.0), ("scratch", 49.5)):
         exact = [low + chance.gauss(0, 0.8) for _ in range(seeds)]
         f1 = [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]
         squad[arm] = {"scores": f1, "all": {"exact": exact, "f1": f1}, "failed": []}
-    versions = {"2.0": squad}
-    write_json(
-        root / f"results/{model}/squad.json", {"label": "sample world", "versions": versions}
-    )
-    write_predictions(root, model)
-    write_examples(root, model)
+    write_json(results / "squad.json", {"label": "sample world", "versions": {"2.0": squad}})
+    write_predictions(model)
+    write_examples(model)
 
 
-def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
+def write_ablation(seeds: int = 3, failed: str = "") -> None:
     """Table 5 without one of its arms; the arm `failed` has no result."""
     chance = random.Random("table5")
     arms = {}
@@ -95,7 +89,8 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
         scores = [sum(tasks[task][seed] for task in GLUE) / len(GLUE) for seed in range(seeds)]
         arms[name] = {"label": label, "settings": {"objective.name": name}}
         if name == failed:
-            arms[name]["status"] = "failed: loss was not finite at step 310"
+            fault = "loss was not finite at step 310"
+            arms[name] |= {"status": f"failed: {fault}", "failed": [f"seed 1: {fault}"]}
         else:
             arms[name] |= {
                 "status": "ok",
@@ -104,12 +99,10 @@ def write_ablation(root: Path, seeds: int = 3, failed: str = "") -> None:
                 "glue": tasks,
                 "average": {"scores": scores},
             }
-    write_json(
-        root / "results/table5/ablation.json", {"name": "table5", "model": "tiny", "arms": arms}
-    )
+    write_json(Path("results/table5/ablation.json"), {"reference": "mlm", "arms": arms})
 
 
-def write_examples(root: Path, model: str) -> None:
+def write_examples(model: str) -> None:
     text = "[CLS] the old bak ##er sold <b> bread [SEP] she kept goats . [SEP]".split()
     replaced = [piece == "sold" for piece in text]
     row = {
@@ -118,13 +111,14 @@ def write_examples(root: Path, model: str) -> None:
         "replaced": replaced,
         "probability": [0.9 if new else 0.0 for new in replaced],
     }
-    write_json(root / f"build/models/{model}/examples.json", [row] * 8)
-    write_manifest(root / f"build/models/{model}", name=model)
+    folder = Path(f"build/models/{model}")
+    write_json(folder / "examples.json", [row] * 8)
+    write_manifest(folder, name=model)
 
 
-def write_predictions(root: Path, model: str) -> None:
+def write_predictions(model: str) -> None:
     """One right and one wrong prediction of each task, and of each kind of question."""
-    tasks = root / "build/tasks/sample_world"
+    tasks = Path("build/tasks/sample_world")
     gold = {"text": "two grey goats", "start": 16}
     context = "Maren the miller two grey goats behind the mill, and more."
     questions, answers = [], {}
@@ -136,9 +130,9 @@ def write_predictions(root: Path, model: str) -> None:
         questions.append(row | {"impossible": impossible})
         answers[f"q{number}"] = answer
     write_jsonl(tasks / "squad2/dev.jsonl", questions)
-    write_json(root / f"build/squad/{model}/2.0/pretrained-seed1.json", answers)
-    odds = root / f"build/squad/{model}/2.0/pretrained-seed1-null-odds.json"
-    write_json(odds, dict.fromkeys(answers, 0.0))
+    squad = Path(f"build/squad/{model}/2.0")
+    write_json(squad / "pretrained-seed1.json", answers)
+    write_json(squad / "pretrained-seed1-null-odds.json", dict.fromkeys(answers, 0.0))
     for name, task in GLUE.items():
         right, wrong = (4.5, 0.5) if task.regression else task.labels[:2]
         rows = [
@@ -150,6 +144,6 @@ def write_predictions(root: Path, model: str) -> None:
             {"id": "1", "label": right, "prediction": wrong, "logits": [2.0, 1.0]},
         ]
         write_jsonl(tasks / name / "dev.jsonl", rows)
-        write_jsonl(root / f"build/glue/{model}/{name}/pretrained-seed1.jsonl", predictions)
+        write_jsonl(Path(f"build/glue/{model}/{name}/pretrained-seed1.jsonl"), predictions)
     for folder in (f"squad/{model}", f"glue/{model}", "tasks/sample_world"):
-        write_manifest(root / "build" / folder, name=Path(folder).name)
+        write_manifest(Path("build") / folder, name=Path(folder).name)

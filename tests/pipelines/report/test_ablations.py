@@ -42,7 +42,7 @@ SCORES = {
 }
 
 
-def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], **facts) -> Params:
+def write(name: str, config: dict, scores: dict[str, list[float]], **facts) -> Params:
     """A record of an ablation whose arms have these scores."""
     made = build(AblationConfig, config, name)
     arms = {}
@@ -53,7 +53,7 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
             "values": list(made.values(arm)),
             "failed": [],
         }
-        arms[arm] = part | {"status": "failed: seed 1: loss nan"}
+        arms[arm] = part | {"status": "failed: loss nan", "failed": ["seed 1: loss nan"]}
         if of := scores.get(arm):
             points = [
                 {"fraction": f, "flops": f * 1e12, "scores": [f * score for score in of]}
@@ -73,20 +73,24 @@ def write(root: Path, name: str, config: dict, scores: dict[str, list[float]], *
             }
     record = {"recorded": "2026-01-02", "commit": "abc", "seconds": 120.0, "machine": "two cores"}
     values = {"name": name, "arms": arms, "reference": made.compared, "record": record, **facts}
-    write_json(root / f"benchmarks/results/ablations/{name}.json", values)
+    write_json(Path(f"benchmarks/results/ablations/{name}.json"), values)
     return replace(made_up.params(), ablations={name: made})
 
 
-def only(root: Path, made: Params):
-    (found,) = load_results.load(made, root).ablations
+def only(made: Params):
+    (found,) = load_results.load(made).ablations
     return found
 
 
 @pytest.mark.parametrize(
     ("changed", "place", "said"),
     [
-        ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Figures 1, 4): came out"),
-        ({}, 1, "ELECTRA, 128 wide above BERT, 128 wide (Figures 1, 4): cannot tell yet ("),
+        ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Table 5: +2.8; Figures 1, 4): came out"),
+        (
+            {},
+            1,
+            "ELECTRA, 128 wide above BERT, 128 wide (Table 5: +2.8; Figures 1, 4): cannot tell yet (",
+        ),
         (
             {},
             2,
@@ -101,19 +105,19 @@ def only(root: Path, made: Params):
         ({"electra-h128": [40.0, 40.2]}, 1, "reversed"),
     ],
 )
-def test_a_pair_is_judged_by_its_interval(tmp_path, changed, place, said):
-    ablation = only(tmp_path, write(tmp_path, "sizes", GRID, SCORES | changed))
+def test_a_pair_is_judged_by_its_interval(changed, place, said):
+    ablation = only(write("sizes", GRID, SCORES | changed))
     assert said in claims.sentences(ablation)[place]
 
 
-def test_points_and_lines_are_drawn(tmp_path):
-    ((name, _, figure),) = figures.draw_ablation(only(tmp_path, write(tmp_path, "a", GRID, SCORES)))
+def test_points_and_lines_are_drawn():
+    ((name, _, figure),) = figures.draw_ablation(only(write("a", GRID, SCORES)))
     assert name == "ablation-a-points" and len(figure.axes[0].containers) == 4
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == [
         "5.0 × 10¹¹",
         "1.0 × 10¹²",
     ]
-    flat = only(tmp_path, write(tmp_path, "b", {**GRID, "protocol": {}}, SCORES))
+    flat = only(write("b", {**GRID, "protocol": {}}, SCORES))
     ((name, _, figure),) = figures.draw_ablation(flat)
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
@@ -123,50 +127,48 @@ def test_points_and_lines_are_drawn(tmp_path):
     ]
 
 
-def test_the_page_shows_records_failures_and_what_is_not_run(tmp_path):
+def test_the_page_shows_records_failures_and_what_is_not_run():
     made = write(
-        tmp_path,
         "sizes",
         GRID,
         {arm: SCORES[arm] for arm in ("electra-h64", "electra-h128", "mlm-h64")},
     )
     made.ablations["other"] = build(AblationConfig, {**GRID, "title": "Not yet"}, "other")
-    report.build(made, tmp_path / "out", tmp_path)
-    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    report.build(made, Path("out"))
+    page = Path("out/index.html").read_text(encoding="utf-8")
     assert "Recorded 2026-01-02 at commit abc in 2 minutes, on two cores." in page
-    assert "ablation sizes, BERT, 128 wide: failed: seed 1: loss nan" in page
+    assert "ablation sizes, BERT, 128 wide: failed, seed 1: loss nan" in page
     assert "ablation other: Not yet: not run" in page
     assert 'id="ablation-other"' not in page
-    header, *rows = (tmp_path / "out/tables/paper-1.csv").read_text().splitlines()
+    header, *rows = Path("out/tables/paper-1.csv").read_text().splitlines()
     assert "GLUE dev" in header
     # its mean is over other tasks than a model's
     assert not [row for row in rows if "(ours)" in row]
 
 
-def test_a_record_of_other_settings_is_called_so(tmp_path):
-    made = write(tmp_path, "sizes", GRID, SCORES)
+def test_a_record_of_other_settings_is_called_so():
+    made = write("sizes", GRID, SCORES)
     for settings, other in (
         (None, False),
         ("of another day", True),
         (settings_digest("sizes", made), False),
     ):
         made = write(
-            tmp_path,
             "sizes",
             GRID,
             SCORES,
             provenance={"settings_digest": settings} if settings else {},
         )
-        report.build(made, tmp_path / "out", tmp_path)
-        page = (tmp_path / "out/index.html").read_text("utf-8")
+        report.build(made, Path("out"))
+        page = Path("out/index.html").read_text("utf-8")
         assert ("Its settings were others" in page) is other, settings
         said = "sample world, recorded with other settings" if other else "sample world, recorded"
         assert f"Sizes: each task ({said})" in page
         assert f"<span>{said}; 4 arms of 2 seeds; 2 of 3 claims decided" in page
 
 
-def test_statements_are_sorted_by_verdict_and_a_pair_that_ablations_share_counts_once(tmp_path):
-    sample = only(tmp_path, write(tmp_path, "sizes", GRID, SCORES))
+def test_statements_are_sorted_by_verdict_and_a_pair_that_ablations_share_counts_once():
+    sample = only(write("sizes", GRID, SCORES))
     again = replace(
         sample, arms=tuple(replace(arm, label=f"{arm.label} again") for arm in sample.arms)
     )
@@ -185,7 +187,7 @@ def test_statements_are_sorted_by_verdict_and_a_pair_that_ablations_share_counts
     assert claims.count([sample, again, here]).startswith(counted)
 
 
-def test_a_pair_of_the_papers_table_and_figures_is_one_statement(tmp_path):
+def test_a_pair_of_the_papers_table_and_figures_is_one_statement():
     """And a grid of one axis has no pair of Figure 4."""
     scores = {"electra": [50.0, 50.2], "mlm": [40.0, 40.2]}
     alone = {"title": "Alone", "base": BASE}
@@ -193,7 +195,7 @@ def test_a_pair_of_the_papers_table_and_figures_is_one_statement(tmp_path):
         ("arms", {**alone, "arms": AXES["objective"]}),
         ("grid", {**alone, "grid": {"objective": AXES["objective"]}}),
     ):
-        (statement,) = claims.statements(only(tmp_path, write(tmp_path, name, config, scores)))
+        (statement,) = claims.statements(only(write(name, config, scores)))
         assert statement.source == "Table 5: +2.8; Figures 1, 4"
 
 
@@ -209,12 +211,10 @@ def test_a_pair_of_the_papers_table_and_figures_is_one_statement(tmp_path):
         ({"sst2": 8000}, SampleTasks(kind="sample"), "sample world"),
     ],
 )
-def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(
-    tmp_path, rows, source, expected
-):
-    made = write(tmp_path, "sizes", GRID, SCORES, train_rows=rows)
+def test_subsets_are_called_subsets_and_the_sample_world_stays_itself(rows, source, expected):
+    made = write("sizes", GRID, SCORES, train_rows=rows)
     here = replace(made, tasks=made.tasks | {"sample_world": source})
-    assert only(tmp_path, here).data == expected
+    assert only(here).data == expected
 
 
 def test_the_paper_is_set_beside_its_own_arms_only():

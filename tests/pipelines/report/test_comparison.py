@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import around, decided, difference, predict_next
+from pipelines.report.comparison import around, decide, difference, predict_next
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,6 @@ def test_no_interval_leaves_the_scale():
 )
 def test_a_claim_is_decided_by_the_same_rule(claim, above, below):
     high, low = [52.0, 53.0, 54.0], [48.0, 49.0, 50.0]
-    assert decided(difference(high, low), claim) == above
-    assert decided(difference(low, high), claim) == below
-    assert decided(difference([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"
+    assert decide(difference(high, low), claim) == above
+    assert decide(difference(low, high), claim) == below
+    assert decide(difference([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"

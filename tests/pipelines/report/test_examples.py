@@ -22,4 +22,4 @@ def test_rows_with_most_caught_words_come_first():
     unseen = EXAMPLE | {"probability": [0.1] * 9}
     rows = sentences(SimpleNamespace(examples=[unseen, EXAMPLE]))
     assert [[word.kind for word in row].count("caught") for row in rows] == [1, 0]
-    assert counts(rows) == {"words": 12, "caught": 1, "missed": 3, "alarm": 1}
+    assert counts(rows) == {"plain": 7, "caught": 1, "missed": 3, "alarm": 1}

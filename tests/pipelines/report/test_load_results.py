@@ -1,10 +1,13 @@
 """Results to records: what is broken, absent, a subset or a record is called so."""
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from electra.errors import CorruptFile
+from electra.files import read_json, write_json
 from electra.pretraining.config import ObjectiveConfig
 from pipelines.report import figures, load_results
 from pipelines.sources import CustomTask, CustomTasks
@@ -14,45 +17,50 @@ TINY = made_up.params("tiny")
 
 
 @pytest.mark.parametrize("spoilt", [b"null", b"[]", b'{"tasks": 3}'])
-def test_a_record_that_no_stage_wrote_is_a_sentence(tmp_path, spoilt):
-    made_up.write(tmp_path)
-    (tmp_path / "results/tiny/glue.json").write_bytes(spoilt)
+def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt):
+    made_up.write()
+    Path("results/tiny/glue.json").write_bytes(spoilt)
     with pytest.raises(CorruptFile, match="results: is malformed"):
-        load_results.load(TINY, tmp_path)
+        load_results.load(TINY)
 
 
-def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing(tmp_path):
-    made_up.write(tmp_path)
-    model = load_results.load(TINY, tmp_path).models[0]
+def test_a_value_of_another_kind_is_named():
+    made_up.write_ablation()
+    path = Path("results/table5/ablation.json")
+    values = read_json(path)
+    values["arms"]["mlm"]["flops"] = "many"
+    write_json(path, values)
+    with pytest.raises(CorruptFile, match=r"ablation.json: arms.mlm.flops: is 'many', should be a"):
+        load_results.load(made_up.params(ablations=("table5",)))
+
+
+def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
+    made_up.write()
+    (model,) = load_results.load(TINY).models
     assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (200, 0)
     assert model.series("no such metric") is None
-    path = tmp_path / "results/curves/tiny.csv"
-    for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000):
+    path = Path("results/curves/tiny.csv")
+    for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000, b""):
         path.write_bytes(spoilt)
-        found = load_results.load(TINY, tmp_path)
-        assert found.models[0].curve == {} and any(
-            "tiny.csv: cannot be read" in line for line in found.missing
-        )
+        inputs = load_results.load(TINY)
+        assert inputs.models[0].curve == {}
+        assert any("tiny.csv: cannot be read" in line for line in inputs.missing)
     path.unlink()
     path.mkdir()
-    assert load_results.load(TINY, tmp_path).models[0].curve == {}
+    assert load_results.load(TINY).models[0].curve == {}
 
 
-def test_captions_and_labels_are_of_the_models_own_settings(tmp_path):
-    made_up.write(tmp_path)
+def test_captions_and_labels_are_of_the_models_own_settings():
+    made_up.write()
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
-    own = TINY.tasks | {
-        "sample_world": CustomTasks(
-            kind="custom",
-            tasks={"mood": CustomTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))},
-        )
-    }
-    model = load_results.load(
-        replace(TINY, models=TINY.models | {"tiny": ten}, tasks=own), tmp_path
-    ).models[0]
+    mood = CustomTask(train="train.csv", dev="dev.csv", labels=("good", "bad"))
+    tasks = TINY.tasks | {"sample_world": CustomTasks(kind="custom", tasks={"mood": mood})}
+    params = replace(TINY, models=TINY.models | {"tiny": ten}, tasks=tasks)
+    (model,) = load_results.load(params).models
     assert model.data == "custom tasks"
     captions = {name: caption for name, caption, _ in figures.draw_curves(model)}
     assert "× 10; dashed" in captions["disc-loss"] and "10 · H(r)" in captions["disc-loss"]
-    assert (
-        50 * figures.entropy(0.10) == pytest.approx(16.25, abs=0.01) and figures.entropy(0.0) == 0.0
-    )
+    curve = {"step": [1.0, 2.0, 3.0], "replaced_rate": [0.1, 0.0, math.nan]}
+    steps, losses = figures.majority_loss(replace(model, curve=curve))
+    # -10 (0.1 ln 0.1 + 0.9 ln 0.9)
+    assert steps == [1.0, 2.0] and losses == [pytest.approx(3.2508, abs=1e-4), 0.0]

@@ -90,12 +90,11 @@ def test_without_a_local_run_the_page_has_no_hole(tab: Tab, tmp_path: Path) -> N
 def test_the_loss_is_drawn_over_the_minutes_that_the_run_took(tab: Tab, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     page.write_bytes(PAGE.read_bytes())
-    clocks = {"pretrain-tiny": {"0": 1.0, "200": 61.0, "400": 150.0}}
-    page.with_name("run.js").write_text(f"window.electraRun = {json.dumps({'clocks': clocks})};")
+    clock = {"0": 1.0, "200": 61.0, "400": 150.0}
+    stages = {"pretrain-tiny": {"seconds": 150.0, "clock": clock}}
+    page.with_name("run.js").write_text(f"window.electraRun = {json.dumps({'stages': stages})};")
     tab.open(page.as_uri())
     figure = "document.querySelector('[data-curve]')"
     assert not tab.run(f"{figure}.hidden")
-    assert tab.run(f"{figure}.querySelector('polyline').points.length") == len(
-        clocks["pretrain-tiny"]
-    )
+    assert tab.run(f"{figure}.querySelector('polyline').points.length") == len(clock)
     assert tab.run(f"{figure}.querySelector('text:last-child').textContent") == "2.5 minutes"
