@@ -13,6 +13,7 @@ import itertools
 import re
 import statistics
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -146,19 +147,6 @@ def baselines() -> dict[str, dict[str, float]]:
     """Return the scores without a network in the demo's run, by task."""
     tasks = read_json(ROOT / "results/tiny/glue.json")["tasks"]
     return {name: task["baselines"] for name, task in tasks.items()}
-
-
-def overlap_sentence() -> str:
-    """List the tasks on which overlap features score above 65, best first."""
-    scores = {
-        GLUE[name].title: simple["word_overlap"]
-        for name, simple in baselines().items()
-        if simple.get("word_overlap", 0) > 65
-    }
-    return ", ".join(
-        f"{value:.1f} on {title}"
-        for title, value in sorted(scores.items(), key=lambda item: -item[1])
-    )
 
 
 def tiny_table() -> str:
@@ -401,10 +389,15 @@ def masks() -> str:
 def attacks() -> str:
     """Return the table of the attacks of benchmarks/reliability, by kind."""
     results = record("reliability")
+    groups: dict[str, Counter[str]] = {}
+    for kind, counts in sorted(results["kinds"].items()):
+        group = "a damaged file" if kind.startswith("file: ") else kind.partition(" (")[0]
+        groups.setdefault(group, Counter()).update(counts)
+    groups["all"] = Counter(results["total"])
     lines = ["| attack | tried | same bytes | refused | bugs |", "|---" * 5 + "|"]
-    for kind, counts in [*sorted(results["kinds"].items()), ("all", results["total"])]:
+    for group, counts in groups.items():
         cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
+        lines.append(f"| {group} | {' | '.join(cells)} |")
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -491,7 +484,6 @@ def records() -> str:
 WRITERS = {
     "tiny table": tiny_table,
     "tiny": tiny_sentence,
-    "overlap": overlap_sentence,
     "own text": own_text,
     "own text run": own_text_run,
     "classical": classical,
