@@ -26,7 +26,6 @@ from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
 from pipelines.cli import cost as cost_of
 from pipelines.config.params import ModelConfig, Params, load
-from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
 from pipelines.stages.ablation import plan_arms
@@ -46,9 +45,6 @@ GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
 PAPER_RUNS: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("Table 1: ELECTRA-Small", "small", {}, "glue", "79.9"),
     ("6.25 % of it", "small", {"pretrain.steps": 62_500}, "glue", "74.1"),
-    ("12.5 %", "small", {"pretrain.steps": 125_000}, "glue", "76.0"),
-    ("25 %", "small", {"pretrain.steps": 250_000}, "glue", "77.7"),
-    ("50 %", "small", {"pretrain.steps": 500_000}, "glue", "79.0"),
     (
         "Table 1: BERT-Small",
         "small",
@@ -311,18 +307,6 @@ def gpu_speed() -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
-def gpu_hour() -> str:
-    """Return the share of ELECTRA-Small's pre-training that a GPU does in an hour, with the paper's
-    scores for similar shares.
-    """
-    small = record("pretrain-step-h200")["models"]["small"]
-    steps = 3600 / small["arms"]["ours-bf16"]["seconds"]["median"]
-    scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
-    near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    share = f"{100 * steps / small['settings']['pretrain']['steps']:.0f} % of `small`'s"
-    return f"{share} pre-training, and the paper reports {' and '.join(near)}"
-
-
 def gpu_small() -> str:
     """Return what the short pre-training of `small` on a GPU gave."""
     run = record("gpu-small")
@@ -492,7 +476,6 @@ WRITERS = {
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
-    "GPU hour": gpu_hour,
     "GPU small": gpu_small,
     "GPU speed": gpu_speed,
     "BLiMP": blimp,
