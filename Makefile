@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: setup
 	dvc repro
-	@echo "The report is results/report/index.html; .venv/bin/electra play tiny tries the model in the browser."
+	@echo "The report is results/report/index.html. To try the model in the browser: .venv/bin/electra play tiny"
 
 # Each process starts with its share of the files and takes work from others at the end, so few servers and models are
 # created twice.
