@@ -77,7 +77,7 @@ ablations: {}
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path) -> Path:
     """A copy of the project with one model that pre-trains in a second, on text of its own."""
     return copy_project(tmp_path / "project")
 
@@ -253,7 +253,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch) -> Path:
     """An empty folder with params.yaml as the working folder."""
     (tmp_path / "params.yaml").write_text(SMOKE)
     monkeypatch.chdir(tmp_path)
@@ -270,7 +270,7 @@ def prefect_server() -> Iterator[None]:
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator["S3"]:
+def s3(monkeypatch) -> Iterator["S3"]:
     """A server that speaks S3."""
     from tests.s3_server import opened
 

@@ -77,7 +77,7 @@ def packed(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("kind", [*PACKAGES, "benchmarks"])
-def test_code_is_plain(kind: str) -> None:
+def test_code_is_plain(kind):
     faults = []
     for name in SOURCES:
         if name.startswith(f"{kind}/"):
@@ -95,26 +95,26 @@ def test_code_is_plain(kind: str) -> None:
         "a if b else c if d else e",
     ],
 )
-def test_packed_code_is_seen(code: str) -> None:
+def test_packed_code_is_seen(code):
     assert list(packed(ast.parse(code)))
     assert not list(packed(ast.parse("a, b = b, a; c = [x for x in y if x]; d = 1 if c else 2")))
 
 
-def test_electra_imports_only_its_libraries() -> None:
+def test_electra_imports_only_its_libraries():
     for name, tree in PRODUCT.items():
         if name.startswith("electra/"):
             roots = {module.partition(".")[0] for module in imports(tree)}
             assert roots <= CORE_LIBRARIES | sys.stdlib_module_names, name
 
 
-def test_only_sources_reach_the_network() -> None:
+def test_only_sources_reach_the_network():
     for name, tree in PRODUCT.items():
         if not name.startswith("pipelines/sources/"):
             faults = {each for each in NETWORK if each in imports(tree)}
             assert faults <= DOORS.get(name, set()), name
 
 
-def test_only_files_renames_and_deletes() -> None:
+def test_only_files_renames_and_deletes():
     """Of the functions of os and shutil: TID251 in pyproject.toml."""
     for name, tree in PRODUCT.items():
         for called, node in calls(tree):
@@ -126,7 +126,7 @@ def test_only_files_renames_and_deletes() -> None:
                 assert method != "replace" or len(node.args) != 1 or node.keywords, place
 
 
-def test_nothing_can_execute_data() -> None:
+def test_nothing_can_execute_data():
     """Beside what ruff's S and TID251 refuse."""
     for name, tree in PRODUCT.items():
         banned = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
@@ -140,7 +140,7 @@ def test_nothing_can_execute_data() -> None:
                 assert given.get(option, "False") == "False", place
 
 
-def test_differences_between_encoders_are_methods_of_theirs() -> None:
+def test_differences_between_encoders_are_methods_of_theirs():
     for name in PRODUCT:
         text = Path(ROOT / name).read_text(encoding="utf-8")
         asked = re.search(r"isinstance\([^)]*\b(ModernBert|BertConfig)", text)

@@ -42,7 +42,7 @@ time.sleep(1e6)
 
 
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
-def test_every_command_of_a_page_is_one_whose_treatment_is_known(page: Path) -> None:
+def test_every_command_of_a_page_is_one_whose_treatment_is_known(page):
     """Where this fails for a new command: see that it works as it stands, and add it to a table of
     tests/pages.py.
     """
@@ -207,7 +207,7 @@ def try_command(reader: Reader, command: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_every_command_of_the_pages_works_as_it_stands(tmp_path: Path, network: list[str]) -> None:
+def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     reader = Reader(clone(tmp_path / "electra"), network)
     done = set[str]()
     wrong = list[str]()
@@ -250,7 +250,7 @@ def wait_for_flows(reader: Reader) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_one_clone_has_trained_another_fetches(tmp_path: Path, network: list[str]) -> None:
+def test_what_one_clone_has_trained_another_fetches(tmp_path, network):
     first = Reader(clone(tmp_path / "first" / "electra"), network)
     store = tmp_path / "store"
     share = f"dvc remote add --local --default store {store}"

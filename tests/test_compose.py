@@ -52,7 +52,7 @@ def make_team(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def team(tmp_path: Path) -> Path:
+def team(tmp_path) -> Path:
     """A small repository in which `make team` may be given."""
     folder = tmp_path / "team"
     folder.mkdir()
@@ -61,7 +61,7 @@ def team(tmp_path: Path) -> Path:
     return folder
 
 
-def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team: Path) -> None:
+def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team):
     values = make_team(team)
     assert (team / ".env").stat().st_mode & 0o777 == 0o600
     assert values["TEAM_USER"] == f"{team.stat().st_uid}:{team.stat().st_gid}"
@@ -84,7 +84,7 @@ def test_make_team_writes_logins_of_its_own_once_and_for_the_owner_alone(team: P
     assert "/.env\n" in (ROOT / ".gitignore").read_text(encoding="utf-8")
 
 
-def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team: Path) -> None:
+def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team):
     values = make_team(team)
     compose = interpolate(values)
     services = compose["services"]
@@ -113,7 +113,7 @@ def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team: P
 
 
 @pytest.mark.lock
-def test_servers_have_the_versions_of_the_lock() -> None:
+def test_servers_have_the_versions_of_the_lock():
     services = YAML(typ="safe").load(COMPOSE.read_text(encoding="utf-8"))["services"]
     locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     for name in ("prefect", "mlflow"):
@@ -121,7 +121,7 @@ def test_servers_have_the_versions_of_the_lock() -> None:
         assert version and re.search(rf":v?{re.escape(version[1])}-", services[name]["image"]), name
 
 
-def test_the_image_has_what_the_containers_read() -> None:
+def test_the_image_has_what_the_containers_read():
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert "\nSTOPSIGNAL SIGINT\n" in dockerfile, (
         "a stage of `dvc repro` would be killed before it saves"
@@ -148,7 +148,7 @@ def worker(folder: Path, **values: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_container_stays_until_a_stopped_stage_has_saved(team: Path, tmp_path: Path) -> None:
+def test_a_container_stays_until_a_stopped_stage_has_saved(team, tmp_path):
     """The worker ends at once, and leaves a stage at its last step in a session of its own."""
     (tmp_path / "app/runs").mkdir(parents=True)
     with worker(tmp_path / "app", ELECTRA_REPOSITORY=str(team)) as container:
@@ -157,7 +157,7 @@ def test_a_container_stays_until_a_stopped_stage_has_saved(team: Path, tmp_path:
     assert (tmp_path / "app/saved").exists()
 
 
-def test_a_worker_that_cannot_write_takes_no_run(team: Path, tmp_path: Path) -> None:
+def test_a_worker_that_cannot_write_takes_no_run(team, tmp_path):
     (tmp_path / "app").mkdir()  # no folder for runs
     with worker(tmp_path / "app", ELECTRA_REPOSITORY=str(team)) as container:
         assert container.wait(timeout=60) != 0

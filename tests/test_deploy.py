@@ -23,7 +23,7 @@ def options_of(words: list[str]) -> dict[str, Any]:
     return parse(words[3:])
 
 
-def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> None:
+def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped():
     text = SLURM.read_text(encoding="utf-8")
     assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
     options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
@@ -50,7 +50,7 @@ def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped() -> Non
     assert f'"$code" -eq {errors.Stopped.exit_code}' in text and "scontrol requeue" in text
 
 
-def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time() -> None:
+def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time():
     text = (ROOT / "deploy" / "electra-worker@.service").read_text(encoding="utf-8")
     unit = configparser.ConfigParser(interpolation=None, strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
@@ -72,7 +72,7 @@ def documents() -> dict[str, Any]:
     }
 
 
-def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
+def test_kubernetes_pods_meet_at_the_first_through_the_service():
     service, job = documents()["Service"], documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
@@ -93,7 +93,7 @@ def test_kubernetes_pods_meet_at_the_first_through_the_service() -> None:
     assert {mount["name"] for mount in container["volumeMounts"]} == claimed
 
 
-def test_a_mistake_ends_the_job_and_a_stop_does_not() -> None:
+def test_a_mistake_ends_the_job_and_a_stop_does_not():
     (codes,) = (
         rule["onExitCodes"]
         for rule in documents()["Job"]["spec"]["podFailurePolicy"]["rules"]

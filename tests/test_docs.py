@@ -64,18 +64,18 @@ def settings(page: Path, folder: Path) -> Params:
     return load(folder / "params.yaml")
 
 
-def test_first_two_commands_of_the_readme() -> None:
+def test_first_two_commands_of_the_readme():
     lines = [line for line in commands(TEXTS[ROOT / "README.md"]) if line.startswith("make ")]
     assert lines[:2] == ["make demo", "make test"]
 
 
 @pytest.mark.parametrize("words", ["--help", "check tiny", "params tiny", "params generator_size"])
-def test_cheap_command_works(words: str) -> None:
+def test_cheap_command_works(words):
     run(ROOT, "-m", "pipelines", *words.split())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_settings_and_commands_of_a_page_are_accepted(page: Path, tmp_path: Path) -> None:
+def test_settings_and_commands_of_a_page_are_accepted(page, tmp_path):
     params = settings(page, tmp_path) if blocks(page) else shipped()
     for command in commands(TEXTS[page]):
         if not PATTERN.search(command):
@@ -129,7 +129,7 @@ CHECKS = {"electra": check_electra, "make": check_make, "python": check_python}
 CHECKS |= {"dvc": check_dvc, "prefect": check_prefect}
 
 
-def test_table_of_variables_has_every_variable_that_is_read() -> None:
+def test_table_of_variables_has_every_variable_that_is_read():
     files = [ROOT / "deploy/worker", ROOT / "compose.yaml"]
     files += [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]
     code = "".join(file.read_text(encoding="utf-8") for file in files)
@@ -138,7 +138,7 @@ def test_table_of_variables_has_every_variable_that_is_read() -> None:
     assert set(re.findall(r"`(ELECTRA_[A-Z_]+)`", table)) == set(names)
 
 
-def test_links_and_paths_lead_somewhere() -> None:
+def test_links_and_paths_lead_somewhere():
     missing = []
     for page, text in TEXTS.items():
         targets = re.findall(r"\]\((?![a-z]+:)([^)#\s]+)", text)
@@ -149,7 +149,7 @@ def test_links_and_paths_lead_somewhere() -> None:
     assert not missing
 
 
-def test_the_table_of_models_tells_their_settings() -> None:
+def test_the_table_of_models_tells_their_settings():
     models = shipped().models
     text = TEXTS[ROOT / "docs/training.md"]
     rows = re.findall(
@@ -169,7 +169,7 @@ def test_the_table_of_models_tells_their_settings() -> None:
         )
 
 
-def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path: Path) -> None:
+def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path):
     params = shipped()
     page = TEXTS[ROOT / "docs/published.md"]
     rows = re.findall(
@@ -190,7 +190,7 @@ def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path:
         assert f"memory: {memory} of the GPU" in estimate and f"disk: {disk} for" in estimate
 
 
-def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published() -> None:
+def test_the_sample_world_page_lists_every_setting_of_tiny_that_is_not_published():
     table = TEXTS[ROOT / "docs/sample-world.md"].partition("## How tiny differs from the paper")[2]
     listed = {
         word

@@ -26,7 +26,7 @@ def computed() -> dict[str, dict[str, str]]:
     reason="torch's kernels differ by version",
 )
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_bytes_are_the_golden_ones(room: str, computed: dict[str, dict[str, str]]) -> None:
+def test_the_bytes_are_the_golden_ones(room, computed):
     """Announce a change that is meant in CHANGELOG.md, then `python -m tests.golden >
     tests/golden.json`.
     """

@@ -17,7 +17,7 @@ NOTEBOOK = json.loads((ROOT / "docs/electra.ipynb").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory) -> Path:
     """A checkout after the demo, as far as models go."""
     root = tmp_path_factory.mktemp("checkout")
     models = root / "build/models/tiny"
@@ -42,7 +42,7 @@ def read_blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
 
 
-def test_page_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_runs(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     names: dict[str, Any] = {}
     for number, block in enumerate(read_blocks()):
@@ -54,9 +54,7 @@ def test_page_runs(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "build/squad/tiny").is_dir(), reason="needs `make demo`")
-def test_page_prints_what_it_says(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_page_prints_what_it_says(monkeypatch, capsys):
     """On the demo's models, the Python of the page prints its comments `# prints: ...`."""
     monkeypatch.chdir(ROOT)
     names: dict[str, Any] = {}
@@ -69,9 +67,7 @@ def test_page_prints_what_it_says(
             assert kind == "for example" or line == text
 
 
-def test_the_notebook(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_notebook(checkout, monkeypatch, capsys):
     """Its cells run, and what is kept of them is the output of whole runs, in order."""
     (checkout / "docs").mkdir(exist_ok=True)
     shutil.copytree(ROOT / "results/curves", checkout / "results/curves")

@@ -85,7 +85,7 @@ def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
+def test_own_text_to_a_model_that_transformers_loads(tmp_path):
     folder = start_project(tmp_path / "project")
     smaller = {"encoders": {"small": SMALL}, "models": {"mine": {"pretrain": FAST}}}
     follow(folder, "own-text.md", smaller)
@@ -93,7 +93,7 @@ def test_own_text_to_a_model_that_transformers_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_published_weights_to_a_model_that_goes_on(tmp_path: Path) -> None:
+def test_published_weights_to_a_model_that_goes_on(tmp_path):
     folder = start_project(tmp_path / "project")
     publish_small(folder / "published/small")
     smaller = {
@@ -139,7 +139,7 @@ def publish_small(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_task_to_predictions_and_a_model_that_answers(tmp_path: Path) -> None:
+def test_own_task_to_predictions_and_a_model_that_answers(tmp_path):
     folder, words = (
         tmp_path / "project",
         ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]],

@@ -21,14 +21,14 @@ from tests.conftest import ROOT, environment, git, run
 BINARY = {".png", ".gz", ".xz", ".zst", ".parquet", ".woff2"}
 
 
-def test_names_in_data_stay_in_their_folder(tmp_path: Path) -> None:
+def test_names_in_data_stay_in_their_folder(tmp_path):
     for name in ("../up", "/etc/passwd", "a/../../up"):
         with pytest.raises(BadInput, match="outside"):
             safe_join(tmp_path, name)
     assert safe_join(tmp_path, "a/b") == (tmp_path / "a" / "b").resolve()
 
 
-def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path: Path) -> None:
+def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path):
     folder = tmp_path / "step-1"
     (folder / "model").mkdir(parents=True)
     (folder / "model/weights").write_bytes(b"x")
@@ -44,7 +44,7 @@ def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path: Pa
             verify_manifest(folder)
 
 
-def test_telemetry_is_off_wherever_a_tool_is_started() -> None:
+def test_telemetry_is_off_wherever_a_tool_is_started():
     """Of the environment itself: tests/pipelines/test_environment.py."""
     assert "python pipelines/environment.py" in (ROOT / "Dockerfile").read_text()
     compose = (ROOT / "compose.yaml").read_text()
@@ -58,12 +58,12 @@ def test_telemetry_is_off_wherever_a_tool_is_started() -> None:
     )
 
 
-def test_what_the_user_has_set_wins() -> None:
+def test_what_the_user_has_set_wins():
     code = "import os, pipelines; print(os.environ['PREFECT_HOME'])"
     assert run(ROOT, "-c", code, PREFECT_HOME="/elsewhere").stdout == "/elsewhere\n"
 
 
-def test_servers_listen_on_loopback() -> None:
+def test_servers_listen_on_loopback():
     makefile = (ROOT / "Makefile").read_text()
     for line in re.findall(r"^\t.*(?:server start|mlflow ui).*$", makefile, re.M):
         assert "--host 127.0.0.1" in line
@@ -72,7 +72,7 @@ def test_servers_listen_on_loopback() -> None:
     )
 
 
-def test_no_secret_and_no_machine_in_the_tree() -> None:
+def test_no_secret_and_no_machine_in_the_tree():
     private_key = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
     token = re.compile(
         r"\b(?:hf_[A-Za-z0-9]{30,}|ghp_[A-Za-z0-9]{30,}|AKIA[A-Z0-9]{16}|sk-[A-Za-z0-9]{32,})\b"
@@ -87,7 +87,7 @@ def test_no_secret_and_no_machine_in_the_tree() -> None:
             assert not pattern.search(text) or path == Path(__file__), f"{name}: {pattern.pattern}"
 
 
-def test_the_image_is_pinned_small_and_without_rights() -> None:
+def test_the_image_is_pinned_small_and_without_rights():
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^ARG BASE=[\w./-]+:[\w.-]+$", dockerfile, re.M)
     assert ":latest" not in dockerfile
@@ -104,7 +104,7 @@ def test_the_image_is_pinned_small_and_without_rights() -> None:
 
 
 @pytest.mark.slow
-def test_a_secret_in_the_environment_is_written_nowhere(project: Path) -> None:
+def test_a_secret_in_the_environment_is_written_nowhere(project):
     canary = "canary-7f3a91c2"
     values = {
         "HF_TOKEN": canary,
@@ -122,7 +122,7 @@ def test_a_secret_in_the_environment_is_written_nowhere(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to take the network away")
-def test_a_stage_needs_no_network(project: Path) -> None:
+def test_a_stage_needs_no_network(project):
     command = ["unshare", "-n", sys.executable, "-m", "pipelines", "corpus", "smoke"]
     done = subprocess.run(
         command, cwd=project, env=environment(project), capture_output=True, text=True, check=False

@@ -29,7 +29,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower() + "==" + version.partition("+")[0]
 
 
-def test_lock_has_versions_hashes_and_no_address() -> None:
+def test_lock_has_versions_hashes_and_no_address():
     packages = re.split(r"\n(?=\S)", LOCK.strip())
     entry = r"[A-Za-z0-9._-]+(\[[a-z0-9,]+\])?==[^ ;]+( ; .+)? \\(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+"
     for package in packages:
@@ -40,7 +40,7 @@ def test_lock_has_versions_hashes_and_no_address() -> None:
 
 
 @pytest.mark.lock
-def test_every_locked_package_has_a_wheel_for_every_python() -> None:
+def test_every_locked_package_has_a_wheel_for_every_python():
     record = json.loads((ROOT / ".ci" / "wheels.json").read_text())
     promised = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert list(record["wheels"]) == list(WHEELS["PYTHONS"]) == promised
@@ -54,7 +54,7 @@ def test_every_locked_package_has_a_wheel_for_every_python() -> None:
         assert {normal(name) for name in wheels} == pinned[python] - source, f".ci/wheels: {python}"
 
 
-def test_dependencies_have_lower_bounds_and_cover_the_imports() -> None:
+def test_dependencies_have_lower_bounds_and_cover_the_imports():
     declared = set[str]()
     for extra, lines in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
         for requirement in map(Requirement, lines):
@@ -79,11 +79,11 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports() -> None:
         ("dependabot", ".github/dependabot.yml"),
     ],
 )
-def test_file_follows_its_schema(schema: str, file: str) -> None:
+def test_file_follows_its_schema(schema, file):
     run(ROOT, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", file)
 
 
-def test_actions_are_pinned_and_run_targets_of_make() -> None:
+def test_actions_are_pinned_and_run_targets_of_make():
     workflow = (ROOT / ".github/workflows/test.yml").read_text()
     assert re.findall(r"uses: (\S+)", workflow)
     assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40} # v)", workflow)
@@ -135,18 +135,18 @@ class Setup:
 
 
 @pytest.fixture
-def setup(tmp_path: Path) -> Setup:
+def setup(tmp_path) -> Setup:
     return Setup(tmp_path)
 
 
-def test_set_up_refuses_another_python(setup: Setup) -> None:
+def test_set_up_refuses_another_python(setup):
     setup.python.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.13\nexit 1\n')
     done = setup.run()
     assert done.returncode == 69
     assert "is Python 3.10.13; expected Python 3.11, 3.12 or 3.13" in done.stderr
 
 
-def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
+def test_set_up_makes_what_is_missing_and_then_nothing(setup):
     assert (
         setup.run(
             "https://example.com/cpu", PIP_USER="1", PIP_TARGET="/x", PYTHONPATH="/x"
@@ -169,7 +169,7 @@ def test_set_up_makes_what_is_missing_and_then_nothing(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_set_up_replaces_the_environment_of_another_folder(setup: Setup, copied: bool) -> None:
+def test_set_up_replaces_the_environment_of_another_folder(setup, copied):
     setup.run()
     old = setup.folder
     (old / ".venv/bin/old").touch()
@@ -184,7 +184,7 @@ def test_set_up_replaces_the_environment_of_another_folder(setup: Setup, copied:
     assert setup.run().stdout == ""
 
 
-def test_set_up_tells_dvc_whether_there_is_a_repository(setup: Setup) -> None:
+def test_set_up_tells_dvc_whether_there_is_a_repository(setup):
     assert "no git repository here" in setup.run().stdout
     assert any(line.startswith("dvc config --local core.no_scm true") for line in setup.calls())
     git(setup.folder, "init", "-q")
@@ -205,7 +205,7 @@ def make(folder: Path, *words: str, **values: str) -> "subprocess.CompletedProce
     )
 
 
-def test_make_takes_the_first_python_that_runs(tmp_path: Path) -> None:
+def test_make_takes_the_first_python_that_runs(tmp_path):
     """A version manager's shim of a Python that is not active is found, and fails."""
     (tmp_path / "python3.11").write_text("#!/bin/sh\nexit 127\n")
     (tmp_path / "python3.11").chmod(0o755)
@@ -216,7 +216,7 @@ def test_make_takes_the_first_python_that_runs(tmp_path: Path) -> None:
     assert ' "https://example.com/cpu"\n' in done.stdout
 
 
-def test_make_refuses_a_path_with_a_space(tmp_path: Path) -> None:
+def test_make_refuses_a_path_with_a_space(tmp_path):
     spaced = tmp_path / "my own"
     spaced.mkdir()
     shutil.copy(ROOT / "Makefile", spaced)
@@ -225,7 +225,7 @@ def test_make_refuses_a_path_with_a_space(tmp_path: Path) -> None:
     assert [path.name for path in spaced.iterdir()] == ["Makefile"]
 
 
-def test_release_dates_the_changelog_and_tags(setup: Setup) -> None:
+def test_release_dates_the_changelog_and_tags(setup):
     folder = setup.folder
     (folder / "electra").mkdir()
     (folder / "electra/__init__.py").write_text('"""A package."""\n__version__ = "1.0.0"\n')

@@ -148,7 +148,7 @@ class Team:
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+def team(tmp_path_factory) -> Iterator[Team]:
     team = Team(tmp_path_factory.mktemp("team"))
     try:
         team.run("make", "team")
@@ -157,7 +157,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
         team.run("docker", "compose", "down", "--volumes", "--timeout", "30")
 
 
-def test_make_team_and_plain_compose_give_the_same_containers(team: Team) -> None:
+def test_make_team_and_plain_compose_give_the_same_containers(team):
     before = team.containers()
     team.run("docker", "compose", "up", "--detach", "--wait")
     assert team.containers() == before
@@ -165,7 +165,7 @@ def test_make_team_and_plain_compose_give_the_same_containers(team: Team) -> Non
     assert team.containers() == before
 
 
-def test_logins_are_on_no_command_line_and_out_of_reach_of_a_run(team: Team) -> None:
+def test_logins_are_on_no_command_line_and_out_of_reach_of_a_run(team):
     running = team.run("docker", "compose", "ps", "--quiet").split()
     lists = [team.run("docker", "top", container, "-eo", "pid,args") for container in running]
     for name, value in team.values.items():
@@ -177,9 +177,7 @@ def test_logins_are_on_no_command_line_and_out_of_reach_of_a_run(team: Team) -> 
     )
 
 
-def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(
-    team: Team, tmp_path: Path
-) -> None:
+def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(team, tmp_path):
     team.set_params("steps: 20", "steps: 22")
     git(team.clone, "push", "--quiet", team.values["TEAM_ORIGIN"], "HEAD")
     done = team.wait(team.start("pretrain/electra-smoke"))
@@ -195,13 +193,13 @@ def test_a_run_takes_the_newest_commit_and_a_second_clone_its_results(
     )
 
 
-def test_a_worker_that_cannot_write_ends(team: Team) -> None:
+def test_a_worker_that_cannot_write_ends(team):
     command = ["docker", "compose", "run", "--rm", "--no-deps", "--user", "4321:4321", "worker"]
     done = subprocess.run(command, cwd=team.clone, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "Permission denied" in done.stderr
 
 
-def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(team: Team) -> None:
+def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(team):
     """Prefect holds events back that follow one of before its start: the part must not wait for
     that.
     """
@@ -227,7 +225,7 @@ def test_a_worker_killed_after_a_restart_of_the_server_costs_a_try_of_one_part(t
     assert {part["state"]["type"] for part in parts} == {"COMPLETED"}
 
 
-def test_a_run_goes_on_from_its_checkpoint_after_the_team_was_stopped(team: Team) -> None:
+def test_a_run_goes_on_from_its_checkpoint_after_the_team_was_stopped(team):
     run = team.start("pretrain/electra-smoke", steps=6_000, save_every=100)
     until(team.saved, 900)
     team.run("make", "team-down")
@@ -236,7 +234,7 @@ def test_a_run_goes_on_from_its_checkpoint_after_the_team_was_stopped(team: Team
     team.wait(run)
 
 
-def test_a_backup_brings_back_what_both_servers_show(team: Team) -> None:
+def test_a_backup_brings_back_what_both_servers_show(team):
     """The commands of docs/team.md by the letter."""
 
     def show() -> list[Any]:

@@ -18,7 +18,7 @@ OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory) -> Path:
     """Built from a copy, since setuptools leaves folders next to the sources; no index is asked for
     anything.
     """
@@ -47,12 +47,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_the_wheel_has_every_file_of_the_packages(wheel: Path) -> None:
+def test_the_wheel_has_every_file_of_the_packages(wheel):
     listed = git(ROOT, "ls-files", "electra", "pipelines").split()
     assert set(listed) - OF_THE_CHECKOUT <= set(zipfile.ZipFile(wheel).namelist())
 
 
-def test_what_is_installed_runs(wheel: Path, tmp_path: Path) -> None:
+def test_what_is_installed_runs(wheel, tmp_path):
     site = wheel.parent / "site"
     where = {"PYTHONPATH": str(site)}
     command = str(site / "bin" / "electra")

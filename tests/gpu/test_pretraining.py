@@ -33,7 +33,7 @@ LIMITS = {"fp32": 1e-3, "bf16": 3e-2}
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("precision", LIMITS)
 @pytest.mark.parametrize("changes", [{}, TWIN, MODERN_TOKENS])
-def test_losses_are_those_of_the_cpu(changes, precision, compiled, captured) -> None:
+def test_losses_are_those_of_the_cpu(changes, precision, compiled, captured):
     settings = config(**QUIET | changes)
     expected, _ = train_steps(settings, 2)
     device = torch.device("cuda", 0)
@@ -50,9 +50,7 @@ STAGES = {"objective__sharing": "none", "generator__width": 1.0}
 
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize("training", ["joint", "two_stage"])
-def test_a_killed_run_ends_as_an_undisturbed_one(
-    deterministic: bool, training: str, tmp_path: Path
-) -> None:
+def test_a_killed_run_ends_as_an_undisturbed_one(deterministic, training, tmp_path):
     runs = [("whole", -1, 0), ("killed", 11, -signal.SIGKILL), ("killed", -1, 0)]
     for name, kill_at, code in runs:
         words = [str(tmp_path / name), str(int(deterministic)), training, str(kill_at)]

@@ -16,7 +16,7 @@ from tests.pipelines import bad_predict
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def models(tmp_path_factory) -> list[Path]:
     return bad_predict.models(tmp_path_factory.mktemp("models"))
 
 
@@ -28,7 +28,7 @@ def loaded_once() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", range(len(bad_predict.MODELS)), ids=bad_predict.MODELS)
-def test_good_rows_are_answered(models: list[Path], number: int, tmp_path: Path) -> None:
+def test_good_rows_are_answered(models, number, tmp_path):
     """Or all that is generated below could be refused for what is the matter with none of it."""
     file = ("rows.jsonl", "\n".join(bad_predict.GOOD).encode())
     assert bad_predict.ask(models[number], tmp_path, file, piped=False) == "answered"

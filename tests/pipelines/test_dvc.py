@@ -75,7 +75,7 @@ def killed_repro(folder: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]
         process.wait()
 
 
-def test_every_stage_of_the_list_is_a_dvc_stage() -> None:
+def test_every_stage_of_the_list_is_a_dvc_stage():
     assert set(PIPELINE) == set(STAGES) - {"report"}
     for name, do in PIPELINE.items():
         stage = STAGES[name]
@@ -87,7 +87,7 @@ def test_every_stage_of_the_list_is_a_dvc_stage() -> None:
         assert (ROOT / "pipelines" / "stages" / f"{name}.py").is_file()
 
 
-def test_dvc_knows_what_a_stage_reads() -> None:
+def test_dvc_knows_what_a_stage_reads():
     """The folders of its inputs are deps, for a name of each stage."""
     params = load(ROOT / "params.yaml")
     written = read_yaml("params.yaml")
@@ -110,7 +110,7 @@ def filled(template: str, key: str, item: dict[str, Any]) -> str:
     return template
 
 
-def test_dvcs_site_cache_is_ours_alone(tmp_path: Path) -> None:
+def test_dvcs_site_cache_is_ours_alone(tmp_path):
     """It holds pickles, and a folder that DVC makes for it is open to all users."""
     project = copy_project(tmp_path / "project")
     dvc(project, "stage", "list", "--all")
@@ -120,7 +120,7 @@ def test_dvcs_site_cache_is_ours_alone(tmp_path: Path) -> None:
         assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH), path
 
 
-def test_numbers_stay_in_git_and_folders_in_the_cache() -> None:
+def test_numbers_stay_in_git_and_folders_in_the_cache():
     """A number that git does not have cannot be compared with the last commit."""
     for definition in SELECTION.values():
         for kind in ("outs", "metrics", "plots"):
@@ -130,7 +130,7 @@ def test_numbers_stay_in_git_and_folders_in_the_cache() -> None:
                 assert options["persist"], f"{path}: a stopped stage would have deleted it"
 
 
-def test_dvc_sees_every_stage_of_every_name() -> None:
+def test_dvc_sees_every_stage_of_every_name():
     """One broken dvc.yaml breaks every DVC command, so this is the test to look at first."""
     listed = {line.split()[0] for line in dvc(ROOT, "stage", "list", "--all").splitlines()}
     params = load(ROOT / "params.yaml")
@@ -146,7 +146,7 @@ TARGET = "pipelines/dvc.yaml:pretrain@smoke"
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def killed(tmp_path_factory) -> tuple[Path, str]:
     """A small copy of the project whose `dvc repro` was killed and run again, and what that one
     said.
     """
@@ -171,7 +171,7 @@ def project(killed: tuple[Path, str]) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_dry_run_before_the_first_tells_of_every_stage(tmp_path: Path) -> None:
+def test_a_dry_run_before_the_first_tells_of_every_stage(tmp_path):
     folder = copy_project(tmp_path / "project")
     told = dvc(folder, "repro", "--dry", "--force", TARGET)
     assert stages_run(told) == {"corpus@smoke", "tokens@smoke", "pretrain@smoke"}
@@ -179,7 +179,7 @@ def test_a_dry_run_before_the_first_tells_of_every_stage(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed: tuple[Path, str]) -> None:
+def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     folder, said = killed
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
@@ -194,7 +194,7 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed: tuple[Path, s
 
 
 @pytest.mark.slow
-def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
+def test_what_is_up_to_date_is_left_alone(project):
     assert not stages_run(dvc(project, "repro", TARGET))
     params = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(params.replace("  paper: {}\n", "  paper: {workers: 1}\n"))
@@ -204,7 +204,7 @@ def test_what_is_up_to_date_is_left_alone(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_settings_put_back_train_nothing(project: Path) -> None:
+def test_settings_put_back_train_nothing(project):
     params = (project / "params.yaml").read_text()
     first = files_of(project / "build/models")
     (project / "params.yaml").write_text(params.replace("1.0e-3", "2.0e-3"))
@@ -217,7 +217,7 @@ def test_settings_put_back_train_nothing(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_text_that_changes_is_seen(project: Path) -> None:
+def test_own_text_that_changes_is_seen(project):
     with (project / "text/a.txt").open("a") as file:
         file.write("\n\nA new sentence about the miller.")
     target = "pipelines/dvc.yaml:corpus@smoke"
@@ -226,7 +226,7 @@ def test_own_text_that_changes_is_seen(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> None:
+def test_comment_runs_nothing_and_code_runs_its_stage_alone(project):
     stage = project / "pipelines/stages/pretrain.py"
     corpus = project / "pipelines/stages/corpus.py"
     before = stage.read_text()
@@ -243,7 +243,7 @@ def test_comment_runs_nothing_and_code_runs_its_stage_alone(project: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path: Path) -> None:
+def test_a_second_clone_is_served_by_plain_push_and_pull(project, tmp_path):
     """`dvc push --run-cache`, then a clone without lock files and without a cache: nothing is
     trained there.
     """
@@ -259,7 +259,7 @@ def test_a_second_clone_is_served_by_plain_push_and_pull(project: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_a_second_model_runs_beside_the_first(project: Path) -> None:
+def test_a_second_model_runs_beside_the_first(project):
     """As docs/operate.md says: single stages of two models in two terminals."""
     params = (project / "params.yaml").read_text()
     slow = params.replace("1.0e-3", "4.0e-3").replace("steps: 200", "steps: 200000", 1)
@@ -275,7 +275,7 @@ def test_a_second_model_runs_beside_the_first(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported: Path) -> None:
+def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported):
     said = dvc(reported, "exp", "run", "--temp", "-S", "models.smoke.pretrain.steps=21", TARGET)
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     (reported / "build/own").mkdir()
@@ -289,7 +289,7 @@ def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported: Pa
 
 
 @pytest.mark.slow
-def test_inputs_that_dvc_links_are_read(project: Path) -> None:
+def test_inputs_that_dvc_links_are_read(project):
     dvc(project, "config", "--local", "cache.type", "symlink")
     dvc(project, "checkout", "--relink", "--allow-missing")
     assert (project / "build/tokens/smoke/MANIFEST.json").is_symlink()
@@ -300,7 +300,7 @@ def test_inputs_that_dvc_links_are_read(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_dvc_imports_from_a_web_server_is_read(tmp_path: Path) -> None:
+def test_what_dvc_imports_from_a_web_server_is_read(tmp_path):
     project, there = copy_project(tmp_path / "project"), tmp_path / "there"
     there.mkdir()
     (project / "text/a.txt").rename(there / "a.txt")
@@ -321,7 +321,7 @@ def test_what_dvc_imports_from_a_web_server_is_read(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(tmp_path_factory) -> Path:
     """A copy of the project, in git, after a bare `dvc repro`, with what it made committed."""
     folder = git_project(tmp_path_factory.mktemp("reported") / "project")
     (folder / "benchmarks/results").mkdir(parents=True)
@@ -343,7 +343,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_curves_are_all_that_dvc_plots_shows(reported: Path) -> None:
+def test_curves_are_all_that_dvc_plots_shows(reported):
     dvc(reported, "plots", "show")
     page = (reported / "dvc_plots/index.html").read_text(encoding="utf-8")
     assert "results/curves/smoke.csv" in page and page.count('class="plot"') <= 1
@@ -354,7 +354,7 @@ def test_curves_are_all_that_dvc_plots_shows(reported: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_stage_leaves_git_clean(reported: Path) -> None:
+def test_a_stopped_stage_leaves_git_clean(reported):
     params = (reported / "params.yaml").read_text()
     (reported / "params.yaml").write_text(
         params.replace("1.0e-3", "5.0e-3").replace("steps: 20", "steps: 2000")

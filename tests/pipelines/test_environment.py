@@ -70,22 +70,18 @@ def variables_of(project: Path, *before: str, **variables: str) -> dict[str, str
         ({"PREFECT_PROFILE": "cloud"}, {"PREFECT_PROFILE": None}),
     ],
 )
-def test_every_python_has_the_settings_of_the_tools_and_the_users_win(
-    project: Path, given: dict[str, str], expected: dict[str, str | None]
-) -> None:
+def test_every_python_has_the_settings_of_the_tools_and_the_users_win(project, given, expected):
     values = variables_of(project, **FRESH, **given)
     for name, value in expected.items():
         assert values.get(name) == (value and value.format(project=project))
 
 
-def test_warnings_are_no_errors_of_the_tools(project: Path) -> None:
+def test_warnings_are_no_errors_of_the_tools(project):
     code = "import warnings; warnings.warn('old', DeprecationWarning); import os; print('PYTHONWARNINGS' in os.environ)"
     assert python(project, code, **FRESH, PYTHONWARNINGS="error") == "False"
 
 
-def test_another_package_of_the_same_name_is_not_taken_for_this_one(
-    project: Path, tmp_path: Path
-) -> None:
+def test_another_package_of_the_same_name_is_not_taken_for_this_one(project, tmp_path):
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")
     code = "import pipelines; print(pipelines.ROOT)"
@@ -96,12 +92,12 @@ def test_another_package_of_the_same_name_is_not_taken_for_this_one(
 
 
 @needs_root
-def test_a_user_without_a_name_and_a_home_has_both(project: Path) -> None:
+def test_a_user_without_a_name_and_a_home_has_both(project):
     values = variables_of(project, *NOBODY, PATH=os.defpath)
     assert values["LOGNAME"] == "uid-12345" and values["HOME"] == f"{project}/.home"
 
 
-def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path: Path) -> None:
+def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path):
     old = copy_project(tmp_path / "old")
     make_venv(old)
     old.rename(tmp_path / "new")
@@ -135,7 +131,7 @@ def repeat_and_sync(project: Path, name: str, *before: str, **variables: str) ->
 
 @pytest.mark.slow
 @needs_root
-def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
+def test_dvc_and_its_stages_run_as_a_user_without_a_name(project):
     """As in a container that is started with `--user`, in a plain C locale."""
     copy = repeat_and_sync(project, "other", *NOBODY, LC_ALL="C")
     assert (copy / "mlflow.db").is_file()
@@ -143,9 +139,7 @@ def test_dvc_and_its_stages_run_as_a_user_without_a_name(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_stage_runs_and_is_recorded_whatever_a_stranger_has_set(project, tmp_path):
     """All at once, as docs/operate.md lists them."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "__init__.py").write_text("raise SystemExit('a stranger')")

@@ -24,9 +24,7 @@ ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.module
     [({}, 3000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "PASSIVE"}, 0)],
     ids=["nothing set", "a count", "a policy"],
 )
-def test_torchs_threads_spin_briefly_unless_the_user_says_otherwise(
-    own: dict[str, str], spins: int
-) -> None:
+def test_torchs_threads_spin_briefly_unless_the_user_says_otherwise(own, spins):
     values = environment(ROOT, OMP_DISPLAY_ENV="VERBOSE", **own)
     for name in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} - set(own):
         values.pop(name, None)

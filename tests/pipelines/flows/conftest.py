@@ -1,7 +1,6 @@
 """Flows in a folder of their own, on one temporary server. DVC is played by a list."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +46,7 @@ class Dvc:
 
 
 @pytest.fixture
-def dvc(prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dvc:
+def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
     """Flows in a folder of their own, on one temporary server."""
     from pipelines.flows import steps
 

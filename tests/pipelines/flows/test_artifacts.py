@@ -9,7 +9,7 @@ from pipelines.flows import artifacts
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_progress_lines_move_bars(is_gone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_lines_move_bars(is_gone, monkeypatch):
     moves: list[Any] = []
 
     def create(**values: Any) -> str:

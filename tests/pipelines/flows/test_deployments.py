@@ -11,12 +11,12 @@ from tests.conftest import ROOT, run
 
 
 @pytest.fixture(autouse=True)
-def clone(monkeypatch: pytest.MonkeyPatch) -> None:
+def clone(monkeypatch) -> None:
     """A clone's id is written where tests may write."""
     monkeypatch.setattr(deployments, "clone_tag", lambda: "clone:1")
 
 
-def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
+def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for():
     params = load(ROOT / "params.yaml")
     planned = {
         str(deployment.full_name): deployment
@@ -42,20 +42,20 @@ def test_every_model_has_its_flows_on_the_queue_that_it_is_made_for() -> None:
     assert len(planned) == 4 * len(params.models) + len(ablations) + 1
 
 
-def test_a_single_machine_gets_only_what_its_worker_can_run() -> None:
+def test_a_single_machine_gets_only_what_its_worker_can_run():
     planned = [*deployments.deployments(load(ROOT / "params.yaml"), with_team=False)]
     assert {deployment.work_pool_name for deployment in planned} == {"electra"}
     assert PART not in {deployment.full_name for deployment in planned}
 
 
-def test_the_automations_are_prefects() -> None:
+def test_the_automations_are_prefects():
     files = list((ROOT / "deploy" / "automations").glob("*.yaml"))
     names = [AutomationCore.model_validate(read(file)).name for file in files]
     assert names == [file.stem for file in files] != []
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_is_a_sentence() -> None:
+def test_a_server_that_does_not_answer_is_a_sentence():
     url = "http://127.0.0.1:9/api"
     values = {"PREFECT_API_URL": url, "PREFECT_CLIENT_MAX_RETRIES": "0"}
     error = run(ROOT, "-m", "pipelines.flows.deployments", code=69, **values).stderr

@@ -14,7 +14,7 @@ from pipelines import flows
 from tests.conftest import git_project
 
 
-def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
     from prefect.settings import PREFECT_API_URL
 
     def refuse(*_: object, **__: object) -> None:
@@ -44,9 +44,7 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch: pytest.Monkey
         b'[api]\nurl = "http://a:b/api"\n',
     ],
 )
-def test_a_damaged_prefect_toml_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
-) -> None:
+def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
         (tmp_path / "prefect.toml").write_bytes(content)
@@ -55,7 +53,7 @@ def test_a_damaged_prefect_toml_is_a_sentence(
 
 
 @pytest.mark.slow
-def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path: Path) -> None:
+def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path):
     """A stranger's shell, no server: exit code 0, and nothing that looks like a fault."""
     folder = git_project(tmp_path / "project")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.defpath])

@@ -19,7 +19,7 @@ from pipelines.flows import server
 from tests.conftest import ROOT, environment
 
 
-def test_only_a_server_out_of_reach_is_one() -> None:
+def test_only_a_server_out_of_reach_is_one():
     wrapped = RuntimeError("the flow crashed")
     wrapped.__cause__ = httpx.ConnectError("refused")
     for error in (httpx.ReadTimeout("late"), wrapped, RuntimeError("Failed to reach API at x")):
@@ -28,7 +28,7 @@ def test_only_a_server_out_of_reach_is_one() -> None:
         assert not server.is_unreachable(other)
 
 
-def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised() -> None:
+def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised():
     def create(error: Exception) -> None:
         raise error
 
@@ -55,9 +55,7 @@ if {answers}:
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_reads(
-    read: bool,
-) -> None:
+def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_reads(read):
     values = environment(ROOT, PREFECT_API_URL="http://127.0.0.1:9/api")
     command = [sys.executable, "-c", STUCK.format(answers=False)]
     with subprocess.Popen(command, env=values, stderr=subprocess.PIPE, text=True) as process:
@@ -73,7 +71,7 @@ def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_read
             process.kill()
 
 
-def test_a_process_whose_server_answers_is_never_ended() -> None:
+def test_a_process_whose_server_answers_is_never_ended():
     class Healthy(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -91,7 +89,7 @@ def test_a_process_whose_server_answers_is_never_ended() -> None:
         healthy.shutdown()
 
 
-def test_a_deleted_run_is_not_a_server_out_of_reach() -> None:
+def test_a_deleted_run_is_not_a_server_out_of_reach():
     def client(answer: object) -> object:
         def read_flow_run(_: str) -> object:
             if isinstance(answer, Exception):
@@ -100,16 +98,14 @@ def test_a_deleted_run_is_not_a_server_out_of_reach() -> None:
 
         return SimpleNamespace(read_flow_run=read_flow_run)
 
-    assert server.why(client(ObjectNotFound(Exception("404"))), "x") == "deleted"
-    assert server.why(client(Cancelled()), "x") == "cancelled"
-    assert server.why(client(Running()), "x") == ""
+    assert server.current_state(client(ObjectNotFound(Exception("404"))), "x") == "DELETED"
+    assert server.current_state(client(Cancelled()), "x") == "CANCELLED"
+    assert server.current_state(client(Running()), "x") == "RUNNING"
     with pytest.raises(httpx.ConnectError):
-        server.why(client(httpx.ConnectError("refused")), "x")
+        server.current_state(client(httpx.ConnectError("refused")), "x")
 
 
-def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
     from pipelines import flows
     from pipelines.flows import training
 

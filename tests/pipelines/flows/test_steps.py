@@ -13,11 +13,11 @@ from pipelines import tracking
 from pipelines.flows import steps
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.pipelines.flows.conftest import ABLATION, Dvc
+from tests.pipelines.flows.conftest import ABLATION
 
 
 @pytest.mark.slow
-def test_stages_hang_below_the_flows_run(dvc: Dvc, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     import prefect
 
     from pipelines.flows.training import finetune
@@ -70,7 +70,7 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     assert "half written" in capsys.readouterr().err
 
 
-def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
     running = steps.Run(
         workspace.Request("tiny", "", {}), dvc_runner.Place(Path()), {}, parent="1f"
     )
@@ -88,9 +88,7 @@ def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch: pytest.Mon
         assert running.origin == [f"- [its run in MLflow]({expected})"]
 
 
-def test_an_error_for_the_user_is_logged_once_without_a_traceback(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
     log = logging.getLogger("prefect.flow_runs")
     with caplog.at_level("INFO"):
         for error in (StageFailed("base: no 'GPU' here", 69), ValueError("a bug")):
@@ -103,7 +101,7 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(
     assert [record.exc_info is not None for record in records] == [False, True, True, False]
 
 
-def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
     monkeypatch.setattr(
         steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1")
     )
@@ -113,7 +111,7 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_a_run_whose_process_died_too_often_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_process_died_too_often_is_refused(monkeypatch):
     def opened(*_: Any) -> None:
         raise LookupError("it begins")
 

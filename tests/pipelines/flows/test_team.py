@@ -16,13 +16,10 @@ from prefect.types._datetime import now
 from pipelines.flows import team as module
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.pipelines.flows.conftest import Dvc
 
 
 @pytest.mark.slow
-def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(
-    dvc: Dvc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkeypatch):
     from pipelines.flows.team import team
 
     handed_out: list[tuple[str, str, str]] = []
@@ -69,7 +66,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(
 
 
 @pytest.mark.parametrize(("code", "waits"), [(500, True), (404, False)])
-def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code: int, waits: bool) -> None:
+def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
     request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")
     error = httpx.HTTPStatusError(
@@ -83,7 +80,7 @@ def run_in(state: Any, count: int = 1) -> FlowRun:
     return FlowRun(flow_id=uuid.uuid4(), state=state, run_count=count)
 
 
-def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
     """It is crashed for half a minute, until another worker may take it."""
     states = iter([Crashed(), Scheduled(), Running(), Completed()])
     client = SimpleNamespace(read_flow_run=lambda _: run_in(next(states)))
@@ -98,7 +95,7 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch: pytest.Monkey
         module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
 
 
-def test_a_part_that_dies_too_often_or_is_left_alone_is_over() -> None:
+def test_a_part_that_dies_too_often_or_is_left_alone_is_over():
     long_ago = Crashed(timestamp=now("UTC") - timedelta(hours=1))
     over = [(Crashed(), 1), (Crashed(), 6), (long_ago, 1), (Running(), 6), (Failed(), 1)]
     assert [module.has_ended(run_in(*case)) for case in over] == [False, True, True, False, True]

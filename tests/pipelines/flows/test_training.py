@@ -7,12 +7,10 @@ import pytest
 from electra.errors import BadConfig
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
-from tests.pipelines.flows.conftest import Dvc, artifacts
+from tests.pipelines.flows.conftest import artifacts
 
 
-def test_the_models_of_the_checkout_are_offered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
     from pipelines.flows import training
 
     monkeypatch.setattr(training, "ROOT", tmp_path)
@@ -25,7 +23,7 @@ def test_the_models_of_the_checkout_are_offered(
     assert training.models() == []
 
 
-def test_each_flow_has_its_stages() -> None:
+def test_each_flow_has_its_stages():
     from pipelines.flows.training import stages_of
 
     ablations = {"a": {"base": {"model": "m"}}, "b": {"base": {"model": "other"}}}
@@ -51,9 +49,7 @@ def test_each_flow_has_its_stages() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(
-    dvc: Dvc, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeypatch):
     from pipelines.flows import steps
     from pipelines.flows.training import pretrain
 
@@ -77,7 +73,7 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(
 
 
 @pytest.mark.slow
-def test_limits_and_counts_are_positive(dvc: Dvc) -> None:
+def test_limits_and_counts_are_positive(dvc):
     from pipelines.flows.training import ablations, pretrain
 
     for given, words in (
@@ -93,7 +89,7 @@ def test_limits_and_counts_are_positive(dvc: Dvc) -> None:
 
 
 @pytest.mark.slow
-def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: Dvc) -> None:
+def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
     from pipelines.flows.training import workflow
 
     stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
@@ -111,9 +107,7 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc: D
 
 
 @pytest.mark.slow
-def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(
-    dvc: Dvc,
-) -> None:
+def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc):
     from pipelines.flows.training import finetune, workflow
 
     road = ["corpus@smoke", "tokens@smoke"]

@@ -14,7 +14,7 @@ from pipelines.tracking import recorder
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def migrated(tmp_path_factory) -> Path:
     """An MLflow database with its tables, made once: it takes seconds."""
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     old = os.environ["MLFLOW_TRACKING_URI"]
@@ -27,7 +27,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def store(migrated: Path, tmp_path, monkeypatch) -> Iterator[Any]:
     """A fresh database, and a client of it."""
     path = tmp_path / "mlflow.db"
     shutil.copy(migrated, path)
@@ -36,7 +36,7 @@ def store(migrated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.fixture
-def no_uploader(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_uploader(monkeypatch) -> None:
     """Let nothing be sent: logs stay as they are."""
     monkeypatch.setattr(
         tracking,

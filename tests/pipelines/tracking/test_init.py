@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.conftest import ROOT
 from tests.pipelines.tracking.events import points, runs, stage
 
 
-def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
+def test_without_tracking_everything_is_a_no_op(tmp_path):
     with open_run("glue", "tiny", tracking="none", run_folder=tmp_path / "runs") as tracker:
         tracker.metrics(1, {"a": 1.0})
         tracker.artifact(tmp_path / "nothing.png")
@@ -27,7 +26,7 @@ def test_without_tracking_everything_is_a_no_op(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_tracker_reports_what_happened() -> None:
+def test_a_tracker_reports_what_happened():
     events: list[dict[str, Any]] = []
     tracker = Tracker(SimpleNamespace(send=events.append))  # type: ignore[arg-type]
     settings = {"rate": {"peak": 1e-3, "phases": {}}, "d": [1, 2], "e": "x", "f": None}
@@ -46,9 +45,7 @@ def test_a_tracker_reports_what_happened() -> None:
         assert events[-1]["error"].startswith(type(error).__name__)
 
 
-def test_a_login_in_the_address_of_the_store_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_uploader: None
-) -> None:
+def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path, monkeypatch, no_uploader):
     store = "http://me:s3cret@127.0.0.1:9"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     with (
@@ -85,7 +82,7 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
         started.wait()
 
 
-def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch) -> None:
+def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch):
     absolute = ["sqlite:////data/m.db", "/data/mlruns", "file:///data/mlruns", "http://host:5000"]
     absolute += ["postgresql+psycopg2://me@host/db", "databricks"]
     database = f"sqlite:///{ROOT}/mlflow.db"
@@ -97,7 +94,7 @@ def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch) -> None:
 
 def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
     monkeypatch, tmp_path, no_uploader
-) -> None:
+):
     keys = set()
     for user in ("anna", "ben"):
         monkeypatch.setenv("LOGNAME", user)
@@ -109,7 +106,7 @@ def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
 
 
 @pytest.mark.slow
-def test_twenty_thousand_points_reach_mlflow_from_a_stage(store: Any, tmp_path: Path) -> None:
+def test_twenty_thousand_points_reach_mlflow_from_a_stage(store, tmp_path):
     process = stage(tmp_path, 20_000, os.environ["MLFLOW_TRACKING_URI"])
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0 and out == "trained\ndone\n", err

@@ -1,8 +1,6 @@
 """DVC's hashes of what a run reads and writes."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
@@ -10,7 +8,7 @@ from tests.conftest import copy_project, run
 from tests.pipelines.tracking.events import runs
 
 
-def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> None:
+def test_a_run_of_dvc_says_what_it_depends_on(store, tmp_path):
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
     params = folder / "params.yaml"
@@ -39,7 +37,7 @@ def test_a_run_of_dvc_says_what_it_depends_on(store: Any, tmp_path: Path) -> Non
     assert tags["mlflow.parentRunId"] == above.info.run_id and above.info.status == "FINISHED"
 
 
-def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path: Path) -> None:
+def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path):
     (tmp_path / "pipelines").mkdir()
     stages = "stages:\n  report:\n    outs:\n    - path: results\n      md5: abc\n"
     (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
@@ -50,7 +48,7 @@ def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path: Path) ->
         assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}, broken
 
 
-def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch) -> None:
+def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
     def unknown() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")
 

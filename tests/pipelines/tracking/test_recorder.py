@@ -31,7 +31,7 @@ def tags(values: dict[str, str], run: str = "") -> dict[str, Any]:
     return {"what": "tags", "run": run, "values": values}
 
 
-def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
+def test_runs_are_nested_and_complete(store, tmp_path):
     (tmp_path / "curve.csv").write_text("step,loss\n")
     assert send(
         tmp_path / "log",
@@ -70,7 +70,7 @@ def test_runs_are_nested_and_complete(store: Any, tmp_path: Path) -> None:
     assert kind == "custom_model_development"
 
 
-def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store: Any, tmp_path: Path):
+def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_path):
     (tmp_path / "results.json").write_text("{}")
     shared = [artifact(tmp_path / "results.json"), tags({NOTE: "the headline"}), CLOSE]
     for number, (stage, name, numbers) in enumerate(
@@ -97,9 +97,7 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store: Any, t
     assert {file.path for file in files} == {"glue", "ablation", "report"}
 
 
-def test_a_killed_stage_continues_its_run_without_doubled_points(
-    store: Any, tmp_path: Path
-) -> None:
+def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path):
     folder = tmp_path / "log"
     child = nested("cola")
     assert send(folder, opening(), child, metric(1, run="cola", score=1.0), *losses(range(5)))
@@ -120,7 +118,7 @@ def test_a_killed_stage_continues_its_run_without_doubled_points(
     assert not folder.exists()
 
 
-def test_a_call_of_more_points_than_mlflow_takes_loses_none(store: Any, tmp_path: Path) -> None:
+def test_a_call_of_more_points_than_mlflow_takes_loses_none(store, tmp_path):
     events = [metric(step, a=1.0, b=1.0, c=1.0) for step in range(890)]
     assert send(tmp_path / "log", opening(), *events, CLOSE)
     run = runs(store)["pretrain@tiny"]
@@ -140,7 +138,7 @@ def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path,
     assert capsys.readouterr().err == ""
 
 
-def test_a_stage_that_ended_or_whose_run_was_deleted_starts_a_new_run(store: Any, tmp_path: Path):
+def test_a_stage_that_ended_or_whose_run_was_deleted_starts_a_new_run(store, tmp_path):
     for _ in range(2):
         assert send(tmp_path / "log", opening(), CLOSE)
     names = [run.info.run_name for run in store[0].search_runs([store[1]])]
@@ -188,7 +186,7 @@ def test_points_after_a_batch_that_the_store_refuses_arrive(store, tmp_path, cap
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
 
 
-def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path: Path) -> None:
+def test_what_is_sent_again_doubles_neither_runs_nor_points(store, tmp_path):
     """As after an uploader was killed before it saved how far it got."""
     folder = tmp_path / "log"
     events = [opening(), *losses(range(5)), metric(None, score=0.5)]
@@ -203,7 +201,7 @@ def test_what_is_sent_again_doubles_neither_runs_nor_points(store: Any, tmp_path
 
 
 @pytest.mark.slow
-def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path: Path) -> None:
+def test_processes_that_meet_at_a_new_database_make_it_once(tmp_path):
     (tmp_path / "mlflow.db.new").write_bytes(b"of a process that was killed")
     code = """
 import sys, time, mlflow.store.tracking.sqlalchemy_store
@@ -221,7 +219,7 @@ print(recorder.client(f"sqlite:///{folder / 'mlflow.db'}")[1])
     assert len(outputs) == 1
 
 
-def test_a_store_that_was_copied_writes_beside_itself(tmp_path: Path) -> None:
+def test_a_store_that_was_copied_writes_beside_itself(tmp_path):
     (tmp_path / "old").mkdir()
     client, experiment = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
     old = client.create_run(experiment)

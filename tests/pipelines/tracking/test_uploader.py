@@ -39,7 +39,7 @@ class Flaky:
 
 
 @pytest.fixture
-def flaky(store: Any, monkeypatch: pytest.MonkeyPatch) -> Flaky:
+def flaky(store: Any, monkeypatch) -> Flaky:
     flaky = Flaky(store[0])
 
     def client(uri: str) -> Any:
@@ -51,7 +51,7 @@ def flaky(store: Any, monkeypatch: pytest.MonkeyPatch) -> Flaky:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch) -> None:
     monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(uploader, "PAUSES", (0.01, 0.02))
 
@@ -88,9 +88,7 @@ def status(store: Any) -> str:
     return str(runs(store)["pretrain@tiny"].info.status)
 
 
-def test_an_outage_leaves_no_hole_and_is_reported_once(
-    store: Any, flaky: Flaky, tmp_path: Path, capsys
-) -> None:
+def test_an_outage_leaves_no_hole_and_is_reported_once(store, flaky, tmp_path, capsys):
     running = Stage(tmp_path / "x")
     running.say(opening(), *losses(range(10)))
     until(lambda: len(sent(store)) == 10)
@@ -108,9 +106,7 @@ def test_an_outage_leaves_no_hole_and_is_reported_once(
     assert not (tmp_path / "x").exists()
 
 
-def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(
-    store: Any, flaky: Flaky, tmp_path: Path
-) -> None:
+def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store, flaky, tmp_path):
     flaky.down = True
     folder = tmp_path / "x"
     assert not send(folder, opening(), *losses(range(10)))  # killed: there is no close
@@ -121,7 +117,7 @@ def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(
     assert sent(store) == list(range(15)) and status(store) == "FINISHED" and not folder.exists()
 
 
-def test_a_log_is_sent_by_one_process_at_a_time(store: Any, flaky: Flaky, tmp_path: Path) -> None:
+def test_a_log_is_sent_by_one_process_at_a_time(store, flaky, tmp_path):
     running = Stage(tmp_path / "x")
     running.say(opening())
     until(lambda: runs(store))
@@ -130,9 +126,7 @@ def test_a_log_is_sent_by_one_process_at_a_time(store: Any, flaky: Flaky, tmp_pa
     assert running.end() and status(store) == "KILLED" and sent(store) == [0]
 
 
-def test_the_machines_load_is_recorded_while_a_stage_runs(
-    store: Any, tmp_path: Path, monkeypatch
-) -> None:
+def test_the_machines_load_is_recorded_while_a_stage_runs(store, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.1")
     running = Stage(tmp_path / "x", live=True)
     running.say(opening())
@@ -233,7 +227,7 @@ def test_what_another_store_has_in_part_is_sent_in_full(store, migrated, tmp_pat
     assert sent(recorder.client()) == list(range(6))
 
 
-def test_a_fault_of_the_uploader_is_one_line(tmp_path: Path) -> None:
+def test_a_fault_of_the_uploader_is_one_line(tmp_path):
     (tmp_path / "x").write_text("a file where a folder of events is expected")
     done = run(ROOT, "-m", "pipelines.tracking.uploader", str(tmp_path / "x"))
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("warning: tracking: ")

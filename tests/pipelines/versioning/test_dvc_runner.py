@@ -27,7 +27,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_outcome_reads_what_dvc_says() -> None:
+def test_outcome_reads_what_dvc_says():
     outcome = Outcome()
     logged = [
         line
@@ -49,17 +49,17 @@ def test_outcome_reads_what_dvc_says() -> None:
     assert outcome.exit_code == 69
 
 
-def test_only_what_the_user_must_correct_is_not_worth_a_retry() -> None:
+def test_only_what_the_user_must_correct_is_not_worth_a_retry():
     assert all(StageFailed("x: y", code).for_the_user for code in (64, 65, 69))
     assert not any(StageFailed("x: y", code).for_the_user for code in (70, 75, 137, -9, 255))
 
 
-def test_text_is_what_a_terminal_would_show() -> None:
+def test_text_is_what_a_terminal_would_show():
     assert text(b"10%\r20%\r\x1b[32m30%\x1b[0m done \n") == "30% done"
     assert text(b"\xff") == "\ufffd"
 
 
-def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
+def test_a_deadline_works_in_a_thread_and_on_a_silent_child():
     with ThreadPoolExecutor() as pool:
         stopped = pool.submit(
             dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5
@@ -74,7 +74,7 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child() -> None:
 @pytest.mark.parametrize(
     "then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"]
 )
-def test_grandchildren_end_with_the_block(then: str) -> None:
+def test_grandchildren_end_with_the_block(then):
     with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
@@ -87,7 +87,7 @@ def test_grandchildren_end_with_the_block(then: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
-def test_a_stage_saves_when_the_flow_is_stopped(tmp_path: Path, way: signal.Signals) -> None:
+def test_a_stage_saves_when_the_flow_is_stopped(tmp_path, way):
     """Even if the flow is killed, or its whole group is while the stage is saving."""
     saved = tmp_path / "saved"
     stage = (
@@ -124,7 +124,7 @@ def test_a_stage_saves_when_the_flow_is_stopped(tmp_path: Path, way: signal.Sign
     until(lambda: not running(stage), 60)
 
 
-def test_a_process_that_does_not_stop_when_asked_is_ended() -> None:
+def test_a_process_that_does_not_stop_when_asked_is_ended():
     with subprocess.Popen(
         python(STUBBORN), stdout=subprocess.PIPE, start_new_session=True
     ) as process:
@@ -148,7 +148,7 @@ def running(code: str) -> list[int]:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path) -> Path:
     """A folder with two DVC stages, one of which fails."""
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
@@ -161,7 +161,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_stage_runs_then_is_cached(small: Path) -> None:
+def test_a_stage_runs_then_is_cached(small):
     logged: list[str] = []
     outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
@@ -170,7 +170,7 @@ def test_a_stage_runs_then_is_cached(small: Path) -> None:
     assert dvc_runner.repro("good", Place(small), logged.append).ran == []
 
 
-def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
+def test_a_failure_is_the_stages_own_sentence_and_code(small):
     with pytest.raises(StageFailed) as caught:
         dvc_runner.repro("bad", Place(small))
     assert "params.yaml: models.x: no" in str(caught.value)
@@ -180,7 +180,7 @@ def test_a_failure_is_the_stages_own_sentence_and_code(small: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damaged", [".dvc/tmp/rwlock", ".dvc-site/repo/*/links/cache.db"])
-def test_damage_to_dvcs_own_state_is_told_with_its_repair(small: Path, damaged: str) -> None:
+def test_damage_to_dvcs_own_state_is_told_with_its_repair(small, damaged):
     place = Place(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
     dvc_runner.repro("good", place)
     (file,) = small.glob(damaged)

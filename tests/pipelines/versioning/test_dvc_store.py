@@ -8,7 +8,6 @@ import pytest
 from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Place, StageFailed, repro
 from tests.conftest import copy_project, environment, files_of
-from tests.s3_server import S3
 
 TARGET = "pipelines/dvc.yaml:corpus@smoke"
 
@@ -20,7 +19,7 @@ def place_of(folder: Path, store: str) -> Place:
 
 
 @pytest.mark.slow
-def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3: S3) -> None:
+def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path, s3):
     ran = []
     for name in ("first", "second"):
         place = place_of(tmp_path / name, "s3://team/store")
@@ -35,7 +34,7 @@ def test_what_ran_on_one_machine_is_taken_from_s3_on_another(tmp_path: Path, s3:
 
 
 @pytest.mark.slow
-def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path: Path) -> None:
+def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path):
     place = place_of(tmp_path / "project", "../../store")
     folder = place.folder
     repro(TARGET, place)

@@ -1,7 +1,6 @@
 """Lock files of two branches merge as git merges them, with the driver that `make setup` registers."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
@@ -27,7 +26,7 @@ def entry(name: str, number: int) -> str:
         ({}, {"a": 2}, {"b": 3}, {"a": 2, "b": 3}),
     ],
 )
-def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
+def test_stages_are_united_by_name(base, ours, theirs, merged):
     texts = [
         HEAD + "".join(entry(*stage) for stage in stages.items()) for stages in (base, ours, theirs)
     ]
@@ -36,7 +35,7 @@ def test_stages_are_united_by_name(base, ours, theirs, merged) -> None:
         assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
 
 
-def test_git_merges_two_branches_that_each_ran_another_model(tmp_path: Path) -> None:
+def test_git_merges_two_branches_that_each_ran_another_model(tmp_path):
     git(tmp_path, "init", "-q", "-b", "main")
     for name in (".gitattributes", "pipelines/versioning/merge_lock.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

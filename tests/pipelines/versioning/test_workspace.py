@@ -27,7 +27,7 @@ On = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def machines(tmp_path_factory) -> tuple[Path, Path]:
     """Two clones of one project, whose DVC remote is a folder; each names it relative to itself, as
     people do.
     """
@@ -42,7 +42,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> On:
+def on(monkeypatch) -> On:
     """Makes this process a worker in a checkout."""
     from pipelines.flows import steps
 
@@ -123,9 +123,7 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_serve
     assert '"steps": 10,' in (clone / "build/models/smoke/results.json").read_text()
 
 
-def test_settings_ask_for_a_commit_and_hold_values_alone(
-    machines: tuple[Path, Path], on: On
-) -> None:
+def test_settings_ask_for_a_commit_and_hold_values_alone(machines, on):
     on(machines[0])
     for settings, revision, words in (
         (STEPS, "", "settings: need a commit"),
@@ -147,7 +145,7 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(
     assert Request.read("smoke", "HEAD", {}).name != Request.read("smoke", "HEAD", STEPS).name
 
 
-def test_settings_are_written_as_they_are(tmp_path: Path) -> None:
+def test_settings_are_written_as_they_are(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\n")
     values: dict[str, Any] = {
@@ -166,9 +164,7 @@ def test_settings_are_written_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("stepz", 10), ("learning_rate", "1e-3")])
-def test_a_wrong_setting_is_refused_before_anything_starts(
-    machines: tuple[Path, Path], on: On, key: str, value: object
-) -> None:
+def test_a_wrong_setting_is_refused_before_anything_starts(machines, on, key, value):
     on(machines[0])
     request = Request.read("smoke", "HEAD", {"models": {"smoke": {"pretrain": {key: value}}}})
     with pytest.raises(StageFailed, match=key) as caught, workspace.opened(request, print):
@@ -177,9 +173,7 @@ def test_a_wrong_setting_is_refused_before_anything_starts(
     assert not (machines[0] / "runs" / "flows" / request.name).exists()
 
 
-def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
-    machines: tuple[Path, Path], on: On
-) -> None:
+def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(machines, on):
     on(machines[0])
     settings: dict[str, Any] = {
         "corpora": {
@@ -212,8 +206,8 @@ def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(
 
 
 def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
-    machines: tuple[Path, Path], on: On, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    machines, on, monkeypatch
+):
     a, b = machines
     origin = a.parent / "origin"
     on(b)
@@ -237,7 +231,7 @@ def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
     git(origin, "checkout", "--quiet", "main")
 
 
-def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path: Path, on: On) -> None:
+def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path, on):
     on(tmp_path)
     assert Request.read("smoke", "HEAD", {}).commit == ""
     with pytest.raises(BadConfig, match="'v1', but git does not track this folder"):
@@ -250,9 +244,7 @@ def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path: Path, on
 
 
 @pytest.mark.slow
-def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(
-    tmp_path: Path, on: On
-) -> None:
+def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path, on):
     from tests.conftest import copy_project
 
     origin = tmp_path / "origin"
@@ -277,7 +269,7 @@ def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(
         assert changed == ["sub/params.yaml", "sub/results/a.json"]
 
 
-def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: On) -> None:
+def test_the_same_run_waits_and_says_for_whom(machines, on):
     on(machines[1])
     request, logged = Request.read("smoke", "HEAD", {}), list[str]()
     held, go = threading.Event(), threading.Event()
@@ -300,9 +292,7 @@ def test_the_same_run_waits_and_says_for_whom(machines: tuple[Path, Path], on: O
     assert not place.folder.exists()
 
 
-def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(
-    machines: tuple[Path, Path], on: On
-) -> None:
+def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machines, on):
     a, _ = machines
     on(a)
     (a / "mine").mkdir()
@@ -324,9 +314,7 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(
     assert not again.folder.exists() and (a / "mine" / "a.txt").exists()
 
 
-def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(
-    machines: tuple[Path, Path], on: On
-) -> None:
+def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(machines, on):
     a, _ = machines
     on(a)
     with workspace.opened(Request.read("smoke", "HEAD", {}), print) as place:
