@@ -29,7 +29,7 @@ LABEL org.opencontainers.image.title="electra" \
       org.opencontainers.image.licenses="Apache-2.0"
 # Any user can run it, even one without an entry in passwd.
 ENV HOME=/tmp LOGNAME=electra USER=electra PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
-# torch.compile needs the compiler, on GPUs only. tini passes signals on to all of its processes.
+# torch.compile needs the compiler, on GPUs only. tini passes signals to all processes.
 ARG COMPILER="gcc libc6-dev"
 # hadolint ignore=DL3008,SC2086
 RUN apt-get update \
@@ -41,7 +41,7 @@ RUN apt-get update \
 COPY --from=packages /opt/venv /opt/venv
 WORKDIR /app
 COPY . .
-# Folders are writable for any user: without a mount, DVC writes its state here and a worker checks out its commit.
+# Any user can write to the folders: without a mount, DVC writes its state here and a worker checks out its commit.
 RUN --mount=from=packages,source=/usr/local/bin/uv,target=/usr/local/bin/uv \
     uv pip install --python /opt/venv --no-deps --no-build-isolation --no-cache --config-setting editable_mode=compat --editable . \
     && python pipelines/environment.py \

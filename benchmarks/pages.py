@@ -13,6 +13,7 @@ import itertools
 import re
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
 from pipelines.cli import cost as cost_of
 from pipelines.config.params import ModelConfig, Params, load
-from pipelines.report import paper
 from pipelines.report.comparison import difference, predict_next
 from pipelines.report.table import signed
 from pipelines.stages.ablation import plan_arms
@@ -75,19 +75,6 @@ def baselines() -> dict[str, dict[str, float]]:
     """Return the scores without a network in the demo's run, by task."""
     tasks = read_json(ROOT / "results/tiny/glue.json")["tasks"]
     return {name: task["baselines"] for name, task in tasks.items()}
-
-
-def overlap_sentence() -> str:
-    """List the tasks on which overlap features score above 65, best first."""
-    scores = {
-        GLUE[name].title: simple["word_overlap"]
-        for name, simple in baselines().items()
-        if simple.get("word_overlap", 0) > 65
-    }
-    return ", ".join(
-        f"{value:.1f} on {title}"
-        for title, value in sorted(scores.items(), key=lambda item: -item[1])
-    )
 
 
 def tiny_table() -> str:
@@ -259,18 +246,6 @@ def gpu_speed() -> str:
     return table(columns, rows)
 
 
-def gpu_hour() -> str:
-    """Return the share of ELECTRA-Small's pre-training that a GPU does in an hour, with the paper's
-    scores for similar shares.
-    """
-    small = record("pretrain-step-h200")["models"]["small"]
-    steps = 3600 / small["arms"]["ours-bf16"]["seconds"]["median"]
-    scores = {row[0]: row[3] for row in paper.PUBLISHED["Table 1"]["rows"]}
-    near = [f"{scores[f'ELECTRA-Small, {share} % trained']} after {share} %" for share in (25, 50)]
-    share = f"{100 * steps / small['settings']['pretrain']['steps']:.0f} % of `small`'s"
-    return f"{share} pre-training, and the paper reports {' and '.join(near)}"
-
-
 def gpu_small() -> str:
     """Return what the short pre-training of `small` on a GPU gave."""
     run = record("gpu-small")
@@ -337,11 +312,16 @@ def masks() -> str:
 def attacks() -> str:
     """Return the table of the attacks of benchmarks/reliability, by kind."""
     results = record("reliability")
+    groups: dict[str, Counter[str]] = {}
+    for kind, counts in sorted(results["kinds"].items()):
+        group = "a damaged file" if kind.startswith("file: ") else kind.partition(" (")[0]
+        groups.setdefault(group, Counter()).update(counts)
+    groups["all"] = Counter(results["total"])
     columns = "attack | tried | same bytes | refused | bugs"
     rows = []
-    for kind, counts in [*sorted(results["kinds"].items()), ("all", results["total"])]:
+    for group, counts in groups.items():
         cells = [f"{counts[key]:,}" for key in ("tried", "same", "refused", "bugs")]
-        rows.append(f"{kind} | {' | '.join(cells)}")
+        rows.append(f"{group} | {' | '.join(cells)}")
     return table(columns, rows)
 
 
@@ -428,7 +408,6 @@ def records() -> str:
 WRITERS = {
     "tiny table": tiny_table,
     "tiny": tiny_sentence,
-    "overlap": overlap_sentence,
     "own text": own_text,
     "own text run": own_text_run,
     "classical": classical,
@@ -437,7 +416,6 @@ WRITERS = {
     "real text table": real_text_table,
     "real text runs": real_text_runs,
     "without CoLA": without_cola,
-    "GPU hour": gpu_hour,
     "GPU small": gpu_small,
     "GPU speed": gpu_speed,
     "BLiMP": blimp,

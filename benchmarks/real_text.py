@@ -223,10 +223,12 @@ def draw(record: dict[str, Any]) -> "Figure":
     figure = new_figure(9.0, 4.5)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     for run in record["pretraining"].get("electra", []):
-        points = [(row["tokens"] / 1e6, row["disc_auc"]) for row in run["curve"] if len(row) == 2]
+        points = [
+            (row["tokens"] / 1e6, row["disc_auc"]) for row in run["curve"] if "disc_auc" in row
+        ]
         left.plot(*zip(*points, strict=True), color=BLUE)
     left.set_xlabel("million tokens read")
-    left.set_title("Replaced tokens found, held-out text")
+    left.set_title("Held-out AUC of the discriminator")
     titles = list(record["tasks"])
     for place, title in enumerate(titles):
         for i, (arm, (label, colour)) in enumerate(ARMS.items()):

@@ -1,8 +1,8 @@
-"""Tell a channel of runs that failed or crashed: `python deploy/notify.py
-https://hooks.example/...`, once a server.
+"""Post failed and crashed runs to a chat channel: `python deploy/notify.py
+https://hooks.example/...`, once per server.
 
-Whatever takes a POST with a JSON `text` does: Slack, Mattermost, Rocket.Chat. Given again, it
-replaces the address.
+The address can be of any service that accepts a POST with a JSON `text`: Slack, Mattermost,
+Rocket.Chat. Running this again replaces it.
 """
 
 import sys
@@ -20,7 +20,7 @@ TEXT += "{{ flow_run|ui_url }}"
 
 
 def main(url: str) -> None:
-    """Keep the address in a block, and make the automation that uses it if it is not there."""
+    """Save the address in a block, and create the automation that uses it unless it exists."""
     block = CustomWebhookNotificationBlock(name=NAME, url=url, json_data={"text": "{{body}}"})
     block_id: Any = block.save(NAME, overwrite=True)
     trigger = EventTrigger(

@@ -1,10 +1,9 @@
-"""What a training takes by its settings: memory of a GPU, and time on cards that nobody has
-measured here.
+"""Estimates of what a training takes by its settings: memory of a GPU, and time on several cards.
 
 Time is floating point operations / (the maker's peak × the share of it that training reaches). The
 share is a range of published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On
-a GPU it falls with the width below 768 hidden units, as the operations per byte of memory do. No
-card has confirmed this.
+a GPU it falls with the width below 768 hidden units, as the operations per byte of memory do.
+Times measured on an H200 are within the range (docs/gpu.md).
 
 Memory is 18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer
 and hidden unit of a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit,

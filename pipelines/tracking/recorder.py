@@ -247,7 +247,7 @@ class Recorder:
             return
         # The first model of a workflow has its numbers and settings there by their plain names.
         models = self.mlflow.get_run(state["parent"]).data.tags.get("models") or name
-        if name not in models.split(", "):
+        if name and name not in models.split(", "):  # the report has no name
             models = f"{models}, {name}"
         self.mlflow.set_tag(state["parent"], "models", models)
         state["prefix"] = f"{name}/" if models.split(", ")[0] != name else ""

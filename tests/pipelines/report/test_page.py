@@ -67,7 +67,7 @@ def test_the_page_needs_nothing_but_itself_and_escapes_text(page, root):
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
     assert "&lt;Marlow&gt;" in page and "<Marlow>" not in page
-    assert page.count("Higher and lower: ") == 1  # a note is shown once
+    assert page.count("Higher and lower mean ") == 1  # a note is shown once
 
 
 def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page):

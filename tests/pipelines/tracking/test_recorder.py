@@ -79,6 +79,7 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
             ("glue", "tiny", {"cola/matthews/pretrained": 81.5}),
             ("glue", "other", {"cola/matthews/pretrained": 51.5}),
             ("ablation", "table5", {"mlm/average": 66.0}),
+            ("report", "", {}),
         ]
     ):
         labels = {"stage": stage, "name": name}
@@ -93,7 +94,7 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
     assert above.data.tags["models"] == "tiny, other" and above.data.params == {"glue.epochs": "1"}
     assert above.data.tags[NOTE] == "the headline"
     files = store[0].list_artifacts(above.info.run_id)
-    assert {file.path for file in files} == {"glue", "ablation"}
+    assert {file.path for file in files} == {"glue", "ablation", "report"}
 
 
 def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path):
