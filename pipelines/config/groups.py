@@ -40,8 +40,8 @@ def with_groups(values: Mapping[str, Any]) -> Section:
             entry[key] = contents[named]
     for _, corpus in _sections(resolved.get("corpora")):
         _drop_names(corpus, "sources")
-    for _, model in _sections(resolved.get("models")):
-        _drop_names(model.get("pretrain"), "phases")
+    for _, entry in _sections(resolved.get("models")):
+        _drop_names(entry.get("pretrain"), "phases")
     protocols = dict(_sections(values.get("protocols")))
     for _, ablation in _sections(resolved.get("ablations")):
         match ablation:
