@@ -58,10 +58,11 @@ def build(kind: type[T], values: Any, where: str) -> T:
     """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values))
-    except (RecursionError, OverflowError):
-        raise BadConfig(f"{where}: is nested too deeply".removeprefix(": ")) from None
     except ValidationError as error:
         raise BadConfig("; ".join(faults(error, values, where))) from None
+    except (RecursionError, OverflowError, ValueError):  # Python writes no number of 4301 digits
+        fault = "is nested too deeply, or a number in it is too long"
+        raise BadConfig(f"{where}: {fault}".removeprefix(": ")) from None
 
 
 def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str]:
