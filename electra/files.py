@@ -30,17 +30,14 @@ AGAIN = "run the stage that makes it again"
 RETRY = "run the same command again"
 LOCK = ".lock"  # in a locked folder: who holds it
 SMALL = 1 << 24  # bytes of settings; a larger file holds something else
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-REFUSED = {
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-    errno.ENOLCK,
-    errno.ENOSYS,
-    errno.EOPNOTSUPP,
+# what a write may be refused for -> what the user should do
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "check its permissions"),
+    **dict.fromkeys((errno.EIO, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP), "check the disk"),
+    **dict.fromkeys((errno.EISDIR, errno.ENOTDIR, errno.EEXIST), "move it away"),
+    **dict.fromkeys((errno.ENOTEMPTY, errno.ELOOP), "move it away"),
 }
-IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
 # what is there is not a file of ours
 DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 
@@ -74,18 +71,11 @@ def write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in IN_THE_WAY:
-            obstacle = error.filename2 or error.filename or path
-            sentence = f"{obstacle}: is in the way ({error.strerror}); move it away"
-        elif error.errno in FULL:
-            reason = f"{error.strerror}, {_free_bytes(path):,} bytes free"
-            sentence = f"{path}: cannot be written ({reason}); free some space"
-        elif error.errno in REFUSED:
-            advice = "check the disk and its permissions"
-            sentence = f"{path}: cannot be written ({error.strerror}); {advice}"
-        else:
+        if error.errno not in _ADVICE:
             raise
-        raise OutOfRoom(f"{sentence}, then {RETRY}") from error
+        place = error.filename2 or error.filename or path
+        advice = f"{_ADVICE[error.errno]}, then {RETRY}"
+        raise OutOfRoom(f"{place}: cannot be written ({error.strerror}); {advice}") from error
 
 
 @contextlib.contextmanager
@@ -109,13 +99,6 @@ def well_formed(where: object, do: str = AGAIN) -> Iterator[None]:
         raise CorruptFile(
             f"{where}: is malformed ({type(error).__name__}: {error}); {do}"
         ) from error
-
-
-def _free_bytes(path: Path) -> int:
-    folder = path if path.is_dir() else path.parent
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 @contextlib.contextmanager

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.config import build
+from electra.data.byte_level import CONTINUATION
 from electra.data.tokenizer import MASK
-from electra.data.word_cache import CONTINUATION
 from electra.errors import BadInput, shown
 from electra.inference import Model, check_texts, encode, load, require_finite
 from electra.optim.precision import autocast
@@ -77,7 +77,7 @@ def corrupt(
     """
     model = _generator(generator, "corrupt()")
     config = build(ObjectiveConfig, {"mask_rate": mask_rate, "temperature": temperature}, "corrupt")
-    ((_, [text]),) = check_texts([text])
+    check_texts([text])
     tokenizer = model.tokenizer
     ids, offsets_T2 = encode(text, tokenizer)
     ids_BT = _row(model, _shortened(model, ids, "corrupted"))
@@ -112,7 +112,7 @@ def propose(
     """
     model = _generator(generator, "propose()")
     tokenizer = model.tokenizer
-    ((_, [text]),) = check_texts([text])
+    check_texts([text])
     ids, offsets_T2 = encode(text, tokenizer)
     tokens = tokenizer.spell(ids, begins=True)
     read = _shortened(model, ids, "read")

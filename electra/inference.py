@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, shown
+from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, first_line, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
 from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
@@ -124,8 +124,8 @@ class Model:
         """
         _require_choice(pooling, "pooling", Vector)
 
-        def read(batch: PaddedBatch) -> Tensor:
-            return pooled(self.encoder, batch, pooling)
+        def read(batch: PaddedBatch) -> dict[str, Tensor]:
+            return {"value": pooled(self.encoder, batch, pooling)}
 
         vectors: list[NDArray[np.float32]] = []
         for *_, vector in self._read(read, texts):
@@ -162,18 +162,22 @@ class Model:
             raise self.missing_head("answer()", "a model that was fine-tuned on SQuAD")
         return self.predict([{"question": question, "context": context}])[0]
 
-    def _shares(self, batch: PaddedBatch) -> Tensor:
+    def _shares(self, batch: PaddedBatch) -> dict[str, Tensor]:
         """Return the probability that each token was replaced (B, `length`), 0 at padding."""
         logits_BT: Tensor = self.network(batch.ids_BT, batch.segments_BT, batch.lengths_B)
         share_BT = logits_BT.float().sigmoid().masked_fill(~batch.real_tokens(), 0)
-        return F.pad(share_BT, (0, self.length - share_BT.shape[1]))
+        return {"value": F.pad(share_BT, (0, self.length - share_BT.shape[1]))}
 
     def _read(
-        self, read: Callable[[PaddedBatch], Tensor], texts: Iterable[str]
+        self, read: Callable[[PaddedBatch], dict[str, Tensor]], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and places of its tokens, and what `read` gives for it."""
+        """Yield each text with the ids and places of its tokens, and the `value` that `read` gives
+        for it.
+        """
         room = self.length - 2
-        for start, some in check_texts(texts):
+        checked = check_texts(texts)
+        for start in range(0, len(checked), _TEXTS):
+            some = checked[start : start + _TEXTS]
             encoded = [encode(text, self.tokenizer) for text in some]
             if any(len(ids) > room for ids, _ in encoded):
                 warnings.warn(
@@ -185,12 +189,7 @@ class Model:
                 [self.tokenizer.cls_id, *ids[:room], self.tokenizer.sep_id] for ids, _ in encoded
             ]
             examples = stack(sequences, [len(sequence) for sequence in sequences], {}, [])
-            value_NX = read_batches(
-                lambda batch: {"value": read(batch)},
-                examples,
-                self.device,
-                precision=self.precision,
-            )["value"]
+            value_NX = read_batches(read, examples, self.device, precision=self.precision)["value"]
             numbers = range(start, start + len(some))
             require_finite(value_NX, f"{self.folder}: text", numbers)
             for text, (ids, offsets_T2), value_X in zip(some, encoded, value_NX, strict=True):
@@ -217,8 +216,8 @@ def load(
 
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
-    no such model, CorruptFile where its bytes are not those that were written, BadDevice or
-    BadConfig for a device that is not there.
+    no such model, CorruptFile where its bytes are not those that were written, BadDevice for a
+    device that is not there.
     """
     path = Path(folder)
     place = _device(device)
@@ -263,13 +262,9 @@ def _device(asked: str | torch.device | None) -> torch.device:
     if asked is None:
         return default_device()
     try:
-        device = torch.device(asked)
-    except (RuntimeError, TypeError):
-        raise BadConfig(f"device is {shown(asked)}; it should be cpu, cuda, cuda:0, ...") from None
-    count = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise BadDevice(f"device is {device}, and torch sees {count} GPUs; give device='cpu'")
-    return device
+        return torch.empty(0, device=asked).device
+    except (AssertionError, RuntimeError, TypeError) as error:
+        raise BadDevice(f"device is {shown(asked)}: {first_line(error)}") from None
 
 
 def _listed(values: Any, what: str, each: str) -> list[Any]:
@@ -288,13 +283,13 @@ def _require_choice(value: Any, name: str, choices: Any) -> None:
         )
 
 
-def check_texts(texts: Iterable[str]) -> Iterable[tuple[int, list[str]]]:
-    """Return the texts, checked, so many at a time, with the number of the first."""
+def check_texts(texts: Iterable[str]) -> list[str]:
+    """Return the texts. Raise BadInput for what is no text."""
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}] is {shown(text)}; it should be text")
-    return ((start, items[start : start + _TEXTS]) for start in range(0, len(items), _TEXTS))
+    return items
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:

@@ -13,4 +13,4 @@ ROOT = Path(environment.ROOT)
 
 def again(stage: str, name: str) -> str:
     """Return the advice for damage in a stage's folder."""
-    return f"run `python -m pipelines {stage} {name}` to make it again"
+    return f"run `electra {stage} {name}` to make it again"

@@ -1,23 +1,18 @@
-"""A look at a run's files before it starts, for `electra check`, the stage `corpus` and `electra
-new`.
+"""A look at a run's files before it starts: for `electra check` and `electra new`.
 
 The first rows of every file are read as their stage will read them (of five thousand files where
-there are more), and a few thousand documents: a second or two. Settings are checked whenever they
-are read (pipelines/config).
-
-    check()           raise what a stage would raise later, and yield hints
-    print_hints()     the same for the files of one corpus
-
-A hint says what was found in the files and which setting to look at.
+there are more), and a few thousand documents: a second or two. `check` raises what a stage would
+raise later, and yields hints: what was found in the files, and which setting to look at. Settings
+are checked whenever they are read (pipelines/config).
 """
 
 import codecs
 import itertools
 import re
 import string
-import sys
 from collections import Counter, deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -27,7 +22,7 @@ from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
 from electra.errors import BadConfig, BadInput, UserError, shown
 from pipelines.config.params import ModelConfig, Params
-from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, custom_tasks, language, local
+from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, language, local
 from pipelines.sources.local import HEADING, Item
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
@@ -42,7 +37,7 @@ from pipelines.sources.streams import (
 )
 from pipelines.stages.corpus import check_room
 from pipelines.stages.inputs import check_source, check_tasks
-from pipelines.stages.tasks import read_split
+from pipelines.stages.tasks import open_splits, read_split
 from pipelines.stages.tokens import split_of
 from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
@@ -52,7 +47,6 @@ FILES = 5_000  # to look at
 ROWS = 20  # of each file
 BEGINNING = 1 << 16  # bytes of a file whose rows may be long
 COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
-MANY = 1000  # bad rows
 COVERED = 0.9995  # share of a text's characters that should have a piece of their own
 TASK_ROWS = 2000  # of each file of a task
 TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text between letters
@@ -71,8 +65,8 @@ WESTERN = (
 )
 LARGE = 100_000  # characters of a text file that are hardly one document
 FEW = 10  # documents: too few to hold some back
-TEXT_STAGES = ("corpus", "tokens", "pretrain")
-TASK_STAGES = ("tasks", "published", "glue", "squad")
+TEXT_STAGES = {"corpus", "tokens", "pretrain", "ablation"}
+TASK_STAGES = {"tasks", "published", "glue", "squad", "ablation"}
 Hint = tuple[str, str | bool, str]  # a setting, what it should be, and why
 
 
@@ -82,6 +76,7 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
 
     With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
     """
+    looked = set(stages) or {*TEXT_STAGES, *TASK_STAGES}
     model = name
     if name in params.ablations:
         model = params.ablations[name].base.model
@@ -89,11 +84,17 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
         model = params.finetunings[name].model
     if model not in params.published:
         params.require("models", model)
-    if not stages or not set(stages).isdisjoint((*TASK_STAGES, "ablation")):
+    if looked & TASK_STAGES:
         yield from _check_finetunings(name, model, params)
     if model in params.published:
-        yield from _check_published(model, params)
-    elif not stages or not set(stages).isdisjoint((*TEXT_STAGES, "ablation")):
+        from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
+
+        where = f"published.{model}.folder"
+        folder = require_folder(Path(params.published[model].folder), where)
+        read_config(folder)
+        wordpiece.load(folder)
+        yield f"{model}: its folder is there and can be read"
+    elif looked & TEXT_STAGES:
         yield from _check_corpus(name, params.models[model], params)
 
 
@@ -106,36 +107,22 @@ def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
             yield from _check_custom_tasks(source, f"tasks.{tasks}")
 
 
-def _check_published(model: str, params: Params) -> Iterator[str]:
-    from electra.nn.huggingface import read_config  # here, since importing torch takes seconds
-
-    where = f"published.{model}.folder"
-    folder = require_folder(Path(params.published[model].folder), where)
-    read_config(folder)
-    wordpiece.load(folder)
-    yield f"{model}: its folder is there and can be read"
+def _check_custom_tasks(source: CustomTasks, where: str) -> Iterator[str]:
+    """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
+    for task, split, rows in open_splits(source, where, Path()):
+        kept, _ = read_split(task, split, islice(rows, TASK_ROWS), where, source.quarantine)
+        config = source.tasks[task]
+        if split == "train" and config.kind == "classification":
+            labels = {row["label"] for row in kept}
+            if absent := ", ".join(str(label) for label in config.labels if label not in labels):
+                yield f"hint: {where}.tasks.{task}: no row of {config.train} has the label {absent}"
 
 
 def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str]:
-    corpus = params.corpora[params.tokens[model.tokens].corpus]
-    count = yield from _check_text(model, params)
-    yield f"{name}: every data source is there, and its beginning can be read{count}"
-    if expected := corpus.expected:
-        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
-        size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
-        yield f"expected: {size}{hours} (docs/scale.md)"
-
-
-def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]:
-    """Look at the corpus of a model, its tokenizer and the weights it starts from, and return
-    how many files were read.
-    """
+    """Look at the corpus of a model, its tokenizer and the weights it starts from."""
     tokens = params.tokens[model.tokens]
     corpus = params.corpora[tokens.corpus]
     where = f"corpora.{tokens.corpus}"
-    for number, source in enumerate(corpus.sources):
-        if not isinstance(source, LocalCorpus):  # those are read below
-            check_source(source, f"{where}.sources[{number}]")
     check_room(corpus, where, Path("build/corpus") / tokens.corpus)
     if corpus.cleaning.language:
         language.check(corpus.cleaning.language, f"{where}.cleaning.language")
@@ -145,17 +132,17 @@ def _check_text(model: ModelConfig, params: Params) -> Generator[str, None, str]
     yield from (f"hint: {hint}" for hint in look.hints)
     if look.refused:
         raise unreadable(look.refused, where)
-    for rows, bad, first in look.bad:
-        if bad == rows:
-            raise describe_bad_row(first)
-        among = f"{bad:,} bad rows among the first {rows:,}"
-        yield f"hint: {first.where}: {first.reason} ({among}); {advise(first)}".removesuffix("; ")
     yield from _check_tokens(tokens, f"tokens.{model.tokens}", look)
     start = model.pretrain.init_from
     made_here = {Path("build/models") / name for name in params.models}
     if start and not Path(start).is_dir() and Path(start) not in made_here:
         raise BadInput(f"pretrain.init_from: there is no folder {start}")
-    return f" ({look.looked:,} of {look.files:,} files looked at)" if look.files else ""
+    count = f" ({look.looked:,} of {look.files:,} files looked at)" if look.files else ""
+    yield f"{name}: every data source is there, and its beginning can be read{count}"
+    if expected := corpus.expected:
+        hours = f", some {expected.core_hours:g} core hours" if expected.core_hours else ""
+        size = f"{expected.tokens / 1e9:g} B tokens, {expected.gigabytes:g} GB of clean text"
+        yield f"expected: {size}{hours} (docs/scale.md)"
 
 
 def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[str]:
@@ -194,137 +181,85 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
     return sum(1 for covered in sums if covered < most) + 1
 
 
-def _check_custom_tasks(source: CustomTasks, where: str) -> Iterator[str]:
-    """Check the beginning of every file of the user's own tasks: columns, labels, ids."""
-    for task, config in source.tasks.items():
-        for split, name in (("train", config.train), ("dev", config.dev), ("test", config.test)):
-            if not name:
-                continue
-            read = custom_tasks.read_rows(Path(name), config, task, labelled=split != "test")
-            rows = list(islice(read, TASK_ROWS + 1))
-            good = [row for row in rows if isinstance(row, dict)]
-            bad = [row for row in rows if isinstance(row, Rejected)]
-            if len(rows) <= TASK_ROWS or not good:
-                read_split(task, split, rows, where, source.quarantine)
-            elif bad:
-                among = f"{len(bad):,} bad rows among the first {TASK_ROWS:,} of {task} {split}"
-                yield f"hint: {bad[0].where}: {bad[0].reason} ({among})"
-            if split == "train" and config.kind == "classification":
-                labels = {row["label"] for row in good}
-                absent = [str(label) for label in config.labels if label not in labels]
-                if absent:
-                    names = ", ".join(absent)
-                    yield f"hint: {where}.tasks.{task}: no row of {name} has the label {names}"
-
-
 # ------------------------------------------------------------------------------------ one corpus
 
 
-def print_hints(corpus: CorpusConfig, where: str) -> None:
-    """Print the hints on standard error, and raise what is wrong with files, before the stage reads
-    all of them.
-    """
-    look = look_at(corpus, where)
-    for hint in look.hints:
-        print(f"hint: {hint}", file=sys.stderr)
-    if look.refused:
-        raise unreadable(look.refused, where)
-
-
-def look_at(corpus: CorpusConfig, where: str) -> "Look":
-    """Read the beginning of every local source and of its files."""
-    look = Look(corpus)
-    for number, source in enumerate(corpus.sources):
-        if isinstance(source, LocalCorpus):
-            look.read(source, f"{where}.sources[{number}]")
-        else:
-            look.whole = False
-    return look
-
-
+@dataclass
 class Look:
-    """The clean texts at a corpus's beginning, whether they are all of it, and hints.
-
-    `bad` has (rows read, bad ones among them, the first of these) for each source with bad rows,
-    `refused` an error for each file that the stage will refuse; `looked` is how many of the `files`
-    were looked at.
+    """What the beginnings of a corpus's files show: its first texts, clean, whether they are all of
+    it, hints, and an error for each file that cannot be read. `looked` of `files` were looked at.
     """
 
-    def __init__(self, corpus: CorpusConfig) -> None:
-        self.texts = list[str]()
-        self.hints = list[str]()
-        self.whole = True
-        self.bad: list[tuple[int, int, Rejected]] = []
-        self.looked = self.files = 0
-        self._corpus = corpus
-        self._unread: dict[Path, UserError] = {}
-        self._poor: dict[Path, UserError] = {}
-        self._rows = self._bad = self._compressed = 0
+    texts: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+    refused: dict[Path, UserError] = field(default_factory=dict)
+    whole: bool = True
+    looked: int = 0
+    files: int = 0
 
-    def read(self, source: LocalCorpus, place: str) -> None:
-        """Read the first rows of every file of a source (of FILES of them), and its first
-        documents.
-        """
+
+def look_at(corpus: CorpusConfig, where: str) -> Look:
+    """Read the beginning of every local source and of its files. See that other sources are there.
+
+    A file whose first rows are bad is refused unless the quarantine tolerates all such rows.
+    """
+    look = Look()
+    poor: dict[Path, UserError] = {}
+    bad_rows = 0
+    compressed = 0
+    for number, source in enumerate(corpus.sources):
+        place = f"{where}.sources[{number}]"
+        if not isinstance(source, LocalCorpus):
+            check_source(source, place)
+            look.whole = False
+            continue
         paths = find_files(source.files, place)
         some = paths[:: -(-len(paths) // FILES)]
-        self.files += len(paths)
-        self.looked += len(some)
+        look.files += len(paths)
+        look.looked += len(some)
         for path in some:
             try:
-                self._read_beginning(path, source)
+                rows = list(islice(first_rows(path, source), ROWS))
+                delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
+                if path.suffix in COMPRESSIONS and compressed < COMPRESSED and not delivered:
+                    compressed += path.stat().st_size
+                    deque(read_lines(FileRange(path)), 0)  # damage shows at the end
             except BadConfig:  # a package is missing
                 raise
             except UserError as error:
-                self._unread[path] = error
-        garbled = [path for path in some if _is_garbled(path, source)]
-        if garbled:
+                look.refused[path] = error
+                continue
+            if error := find_fault(rows, path):
+                poor[path] = error
+                bad_rows += sum(isinstance(item, Rejected) for item in rows)
+        if garbled := [path for path in some if _is_garbled(path, source)]:
             fact = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
-            self.hints.append(
-                f"{place}: {fact}; they need a source without `encoding: {source.encoding}`"
-            )
-        readable = [path for path in paths if path not in self._unread]
-        items = list(islice(read_items(readable, source, self._unread), DOCUMENTS + 1))
-        documents = [item for item in items if isinstance(item, Document)]
-        if rejected := [item for item in items if isinstance(item, Rejected)]:
-            self.bad.append((len(items), len(rejected), rejected[0]))
-        cleaning = self._corpus.cleaning
-        for _, _, reason in find_hints(source, readable, documents, cleaning.markup):
-            self.hints.append(f"{place}: {reason}")
-        self.texts += filter(None, (clean(item.text, cleaning, Counter()) for item in documents))
-        self.whole &= (
-            len(items) <= DOCUMENTS and sum(len(item.text) for item in documents) < CHARACTERS
-        )
+            advice = f"they need a source without `encoding: {source.encoding}`"
+            look.hints.append(f"{place}: {fact}; {advice}")
+        _read_documents(look, source, paths, corpus, place)
+    if bad_rows > corpus.quarantine.min_tolerated:
+        look.refused |= poor
+    return look
 
-    def _read_beginning(self, path: Path, source: LocalCorpus) -> None:
-        items = first_rows(path, source)
-        rows = list(islice(items, ROWS))
-        error = find_fault(rows, path)
-        if error and self._bad <= MANY:  # so many in one file are too many for the stage, too
-            rows += islice(items, MANY)
-        delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
-        # damage shows at the end
-        if path.suffix in COMPRESSIONS and self._compressed < COMPRESSED and not delivered:
-            self._compressed += path.stat().st_size
-            deque(read_lines(FileRange(path)), 0)
-        if error := find_fault(rows, path):
-            self._poor[path] = error
-            self._bad += sum(isinstance(item, Rejected) for item in rows)
-        characters = sum(len(item.text) for item in rows if isinstance(item, Document))
-        expansion = 4 if path.suffix in (*COMPRESSIONS, ".parquet") else 1
-        estimated = 0
-        if characters and len(rows) >= ROWS:
-            estimated = path.stat().st_size * expansion * len(rows) // characters
-        self._rows += max(len(rows), estimated)
 
-    @property
-    def refused(self) -> dict[Path, UserError]:
-        """Return all that is wrong with files. Bad rows count if the quarantine does not
-        tolerate them, as far as one sees.
-        """
-        rows = self._rows * self.files // max(1, self.looked)
-        tolerated = self._corpus.quarantine.tolerated(min(rows, 1000 * MANY))
-        many = self._bad > tolerated or self._bad == self._rows
-        return self._unread | (self._poor if many else {})
+def _read_documents(
+    look: Look, source: LocalCorpus, paths: list[Path], corpus: CorpusConfig, place: str
+) -> None:
+    """Add the first documents of a source to a look, and what they show."""
+    readable = [path for path in paths if path not in look.refused]
+    items = list(islice(read_items(readable, source, look.refused), DOCUMENTS + 1))
+    documents = [item for item in items if isinstance(item, Document)]
+    if bad := [item for item in items if isinstance(item, Rejected)]:
+        if len(bad) == len(items):
+            raise describe_bad_row(bad[0])
+        among = f"{len(bad):,} bad rows among the first {len(items):,}"
+        hint = f"{bad[0].where}: {bad[0].reason} ({among}); {advise(bad[0])}"
+        look.hints.append(hint.removesuffix("; "))
+    for _, _, reason in find_hints(source, readable, documents, corpus.cleaning.markup):
+        look.hints.append(f"{place}: {reason}")
+    look.texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
+    look.whole &= len(items) <= DOCUMENTS
+    look.whole &= sum(len(item.text) for item in documents) < CHARACTERS
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item | Skipped]:

@@ -7,8 +7,7 @@ word's first piece.
 import codecs
 from collections.abc import Iterable
 
-from electra.data.word_cache import CONTINUATION
-
+CONTINUATION = "##"
 SPACE = "Ġ"  # how a space is written
 # bytes that are written as themselves
 _PRINTED = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}

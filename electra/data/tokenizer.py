@@ -1,13 +1,11 @@
 """Read and train tokenizers: BERT's word rules with WordPiece, and published byte-level BPE.
 
-Differs from a plain use of the `tokenizers` library in four ways:
+Differs from a plain use of the `tokenizers` library in three ways:
 1. The five special tokens are ordinary text when a text has them ("[MASK]"), as in the original
    ELECTRA, so no corpus can forge one. Other added tokens are found in text, as transformers does.
-2. A word has the same pieces wherever it stands. `encode_bytes` looks every space-separated chunk
-   up in a bounded cache (`word_cache.py`) and asks the library only for what is new.
-3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
+2. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
    randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
-4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
+3. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
    tokenizer.json, in front of BERT's own rules. One that strips them reads every form the same way.
 """
 
@@ -28,8 +26,7 @@ from pydantic.dataclasses import dataclass
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.config import Settings
-from electra.data.byte_level import spell_as_wordpiece
-from electra.data.word_cache import CONTINUATION, WordCache
+from electra.data.byte_level import CONTINUATION, spell_as_wordpiece
 from electra.errors import BadInput, shown
 from electra.files import (
     dump_json,
@@ -167,13 +164,6 @@ class Tokenizer:
             vocabulary[token] for token in SPECIALS
         )
         self.dtype = id_dtype(self.vocab_size)
-        self._words = WordCache(self.raw, self.dtype, before=" " if self.byte_level else "")
-        # such a token may begin in one chunk and end in another
-        self._crosses_spaces = any(
-            " " in token["content"].strip() or token["lstrip"] or token["rstrip"]
-            for token in values["added_tokens"]
-            if token["content"] not in SPECIALS
-        )
 
     def pieces(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -204,16 +194,12 @@ class Tokenizer:
         ]
 
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
-        """Return the ids of `encode_lines` as the bytes of arrays of `dtype`, from the word cache.
+        """Return the ids of each line as the bytes of an array of `dtype`.
 
         Byte-level, they are those of the line behind a space, since lines of a corpus follow one
-        another. A corpus has single spaces only.
+        another.
         """
-        if self._crosses_spaces:
-            behind = [f" {line}" for line in lines] if self.byte_level else lines
-            return [np.array(ids, self.dtype).tobytes() for ids in self.encode_lines(behind)]
-        ids_of = self._words.__getitem__
-        return [b"".join(map(ids_of, line.split(" "))) for line in lines]
+        return [np.array(ids, self.dtype).tobytes() for ids in self.encode_words(lines)]
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each word of a sentence that has been split."""
@@ -238,15 +224,11 @@ class Tokenizer:
         that became [UNK].
         """
         total = 0
-        unknown = np.array([self.unk_id], dtype=self.dtype).tobytes()
         for line, ids in zip(lines, encoded, strict=True):
-            if unknown not in ids:  # may be two halves of other ids, so each chunk is asked
-                continue
-            for chunk in line.split(" "):
-                if unknown in self._words[chunk]:
-                    encoding = self.raw.encode(chunk, add_special_tokens=False)
-                    for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-                        total += end - start if number == self.unk_id else 0
+            if self.unk_id in np.frombuffer(ids, self.dtype):
+                encoding = self.raw.encode(line, add_special_tokens=False)
+                for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                    total += end - start if number == self.unk_id else 0
         return total
 
     @functools.cached_property

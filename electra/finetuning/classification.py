@@ -9,13 +9,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from electra.card import Use
+from electra.config import build
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.finetuning import predictions
@@ -31,7 +32,7 @@ from electra.finetuning.task_kind import (
     TaskKind,
     require_texts,
 )
-from electra.finetuning.tasks import FinetuneConfig, Layers, Pooling, Task
+from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, POOLED, TASK
@@ -122,14 +123,8 @@ class Classification(TaskKind):
             answer = answers[row["id"]]
             label, fault = read_label(answer, self.task.labels)
             if fault:
-                expected = (
-                    "a finite number"
-                    if self.task.regression
-                    else f"one of {', '.join(self.task.labels)}"
-                )
                 raise BadInput(
-                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}); "
-                    f"expected {expected}"
+                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}): {fault}"
                 )
             predicted.append({"label": label})
         return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
@@ -154,29 +149,25 @@ class Classification(TaskKind):
         )
 
     def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        pooling = stored.task_json.get("pooling", "cls")
-        layers = stored.task_json.get("head_layers", "last")
-        for key, value, choices in (
-            ("pooling", pooling, get_args(Pooling)),
-            ("head_layers", layers, get_args(Layers)),
-        ):
-            if value not in choices:
-                raise BadInput(
-                    f"{stored.path / TASK}: {key} is {shown(value)}; it should be one of "
-                    f"{', '.join(choices)}"
-                )
-        standard = (pooling, layers) == ("cls", "last") and stored.encoder.config.has_hf_task_head
+        shape = stored.encoder.config
+        values = {"length": stored.length}
+        for key in ("pooling", "head_layers"):
+            if key in stored.task_json:
+                values[key] = stored.task_json[key]
+        config = build(FinetuneConfig, values, str(stored.path / TASK))
+        head = (config.pooling, config.head_layers)
+        standard = head == ("cls", "last") and shape.has_hf_task_head
         heads = stored.heads | ({} if standard else stored.extra_file(POOLED))
         bias = heads.get("classifier.dense.bias")
-        units = stored.encoder.config.hidden if standard or bias is None else bias.numel()
-        network = Classifier(stored.encoder, len(self.task.labels), 0.0, pooling, layers)
+        units = shape.hidden if bias is None else len(bias)
+        network = Classifier(stored.encoder, len(self.task.labels), 0.0, *head)
         dense = nn.Linear(network.head.in_features, units)
         out = nn.Linear(units, network.head.out_features)
         parts = nn.ModuleDict({"dense": dense, "out_proj": out})
         stored.fill(nn.ModuleDict({"classifier": parts}), heads)
         # transformers' head: ours or others' weights
         network.add_module("head", nn.Sequential(dense, nn.GELU(), out))
-        return network, FinetuneConfig(length=stored.length)
+        return network, config
 
     @staticmethod
     def task_of(stored: Stored) -> Task:

@@ -20,15 +20,15 @@ from electra.finetuning.batches import shuffled
 from electra.finetuning.classification import Classification
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.tagging import Tagging
-from electra.finetuning.task_kind import Encoded, Row, TaskKind
+from electra.finetuning.task_kind import Encoded, Row
 from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task
 from electra.seeds import derive
 
-KINDS: tuple[type[TaskKind], ...] = (Classification, Tagging, QuestionAnswering)
-ARCHITECTURES = {kind.architecture: kind for kind in KINDS}
+Kind = Classification | Tagging | QuestionAnswering
+ARCHITECTURES = {kind.architecture: kind for kind in (Classification, Tagging, QuestionAnswering)}
 
 
-def kind_of(task: Task) -> TaskKind:
+def kind_of(task: Task) -> Kind:
     """Return the kind of a task, bound to it."""
     if isinstance(task, SquadTask):
         return QuestionAnswering(task)

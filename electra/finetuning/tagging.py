@@ -213,16 +213,12 @@ class Tagger(Network):
         """Return each piece's best tag, `tags` (B, L), its probability, `share` (B, L), and whether
         a row's logits are finite, `finite` (B,).
         """
-        logits_BTC = self(batch)
-        missing = self.length - logits_BTC.shape[1]
-        padding_BT = ~batch.real_tokens()
-        tags_BT = logits_BTC.argmax(-1).masked_fill(padding_BT, 0)
-        share_BT = logits_BTC.float().softmax(-1).amax(-1).masked_fill(padding_BT, 0)
-        finite_B = (logits_BTC.isfinite().all(-1) | padding_BT).all(1)
+        logits_BTC = self(batch).masked_fill(~batch.real_tokens()[..., None], 0)
+        missing = (0, self.length - logits_BTC.shape[1])
         return {
-            "tags": F.pad(tags_BT, (0, missing)),
-            "share": F.pad(share_BT, (0, missing)),
-            "finite": finite_B,
+            "tags": F.pad(logits_BTC.argmax(-1), missing),
+            "share": F.pad(logits_BTC.float().softmax(-1).amax(-1), missing),
+            "finite": logits_BTC.isfinite().all(-1).all(-1),
         }
 
 

@@ -10,20 +10,16 @@ task.
 `kind_of` (reading.py) is the one place that decides between them.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import nn
 
-from electra.card import Use
-from electra.data.tokenizer import Tokenizer
 from electra.errors import BadConfig, BadInput, shown
 from electra.files import encodes
 from electra.finetuning.batches import Examples
-from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
@@ -111,13 +107,26 @@ class Stored:
         fill(head, heads, self.path, DO)
 
 
-class TaskKind(ABC):
-    """A kind of task. `values` in these methods are the texts of a row by the names of their
-    columns.
-    """
+class TaskKind:
+    """What all kinds of tasks have in common. Each kind also has these methods:
 
-    task: Task
-    architecture: ClassVar[str]  # the class of transformers with the same head
+    | method | what it does |
+    |---|---|
+    | `column_names(official)` | returns names for the columns of a row's texts, the task's own first; `official`: those of its usual files |
+    | `parse_row(values, where)` | returns texts by the names of their columns as a row without id and label, or raises BadInput |
+    | `display(row)` | returns the values of a labelled row, and the right answer |
+    | `check_row(row, where, labelled)` | raises BadInput if a row of a split is malformed |
+    | `encode(rows, tokenizer, config)` | returns checked rows as arrays; what has no label gets a target that is not read |
+    | `network(encoder, config)` | returns the encoder with a new head, drawn from torch's global generator |
+    | `score_split(outputs, encoded, config, labelled)` | returns predictions of a split, and scores if its rows have labels |
+    | `answers(outputs, encoded, config)` | yields the answer to each row, as electra/inference.py lists it |
+    | `score(rows, answers, where)` | returns every metric of predictions by id, one for each labelled row, or raises BadInput |
+    | `export(network, config)` | returns the head as files have it |
+    | `restore(stored)` | returns the network with a folder's head, and how rows are laid out for it |
+    | `task_of(stored)` | returns the task of a folder that was fine-tuned elsewhere |
+    | `card_example()` | returns which lines of Python a model card shows |
+    """  # noqa: E501
+
     example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
     label: ClassVar[str] = "label"  # key of what a row is scored against
     # whether training rows are scored as well, to see if they were learned at all
@@ -126,27 +135,9 @@ class TaskKind(ABC):
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    @abstractmethod
-    def column_names(self, official: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """Return names for the columns of a row's texts, the task's own first. `official`: those of
-        its usual files.
-        """
-
     def split_fields(self, row: str | Sequence[Any]) -> list[Any]:
         """Return a row that names no columns as one value for each."""
         return [row] if isinstance(row, str) else list(row)
-
-    @abstractmethod
-    def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
-        """Return a row without id and label. Raise BadInput for one that cannot be answered."""
-
-    @abstractmethod
-    def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        """Return the values of a labelled row, and the right answer."""
-
-    @abstractmethod
-    def check_row(self, row: Row, where: str, *, labelled: bool) -> None:
-        """Raise BadInput if a row of a split is malformed."""
 
     def check_config(self, config: FinetuneConfig, encoder: EncoderConfig, keep: str) -> None:
         """Raise BadConfig for settings that do not fit the task and the encoder."""
@@ -155,49 +146,6 @@ class TaskKind(ABC):
                 f"finetune of {self.task.name}: has length {config.length}; expected at most the "
                 f"model's positions ({encoder.positions})"
             )
-
-    @abstractmethod
-    def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Convert checked rows to arrays. What has no label gets a target that is not read."""
-
-    @abstractmethod
-    def network(self, encoder: Encoder, config: FinetuneConfig) -> Network:
-        """Return the encoder with a new head, drawn from torch's global generator."""
-
-    @abstractmethod
-    def score_split(
-        self, outputs: OutputArrays, encoded: Any, config: Any, *, labelled: bool
-    ) -> SplitResult:
-        """Return predictions of a split, and their scores if its rows have labels."""
-
-    @abstractmethod
-    def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
-        """Yield the answer to each row, as electra/inference.py lists it."""
-
-    @abstractmethod
-    def score(
-        self, rows: Sequence[Row], answers: Mapping[str, Any], where: Path
-    ) -> dict[str, float]:
-        """Return every metric of predictions by id, one for each labelled row. Raise BadInput for a
-        malformed one.
-        """
-
-    @abstractmethod
-    def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        """Return the head as files have it."""
-
-    @abstractmethod
-    def restore(self, stored: Stored) -> tuple[Network, FinetuneConfig]:
-        """Return the network with a folder's head, and how rows are laid out for it."""
-
-    @staticmethod
-    @abstractmethod
-    def task_of(stored: Stored) -> Task:
-        """Return the task of a folder that was fine-tuned elsewhere."""
-
-    @abstractmethod
-    def card_example(self) -> Use:
-        """Return which lines of Python a model card shows."""
 
 
 def require_texts(values: Mapping[str, Any], where: str) -> list[str]:

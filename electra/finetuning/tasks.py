@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -74,47 +74,30 @@ class Task(Settings):
 
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
+_THREE = ("contradiction", "entailment", "neutral")
 
-GLUE: dict[str, Task] = {
-    task.name: task
-    for task in (
-        Task(
-            name="cola",
-            title="CoLA",
-            labels=_BINARY,
-            metrics=("matthews", "accuracy"),
-            train_rows=8_551,
-        ),
-        Task(name="sst2", title="SST-2", labels=_BINARY, metrics=("accuracy",), train_rows=67_349),
-        Task(
-            name="mrpc", title="MRPC", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=3_668
-        ),
-        Task(
-            name="stsb",
-            title="STS-B",
-            labels=(),
-            metrics=("spearman", "pearson"),
-            train_rows=5_749,
-            scale=5.0,
-        ),
-        Task(
-            name="qqp", title="QQP", labels=_BINARY, metrics=("accuracy", "f1"), train_rows=363_846
-        ),
-        Task(
-            name="mnli",
-            title="MNLI",
-            labels=("contradiction", "entailment", "neutral"),
-            metrics=("accuracy",),
-            train_rows=392_702,
-            evaluation=("dev", "dev_mismatched"),
-        ),
-        Task(
-            name="qnli", title="QNLI", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=104_743
-        ),
-        Task(name="rte", title="RTE", labels=_ENTAILMENT, metrics=("accuracy",), train_rows=2_490),
-        Task(name="wnli", title="WNLI", labels=_BINARY, metrics=("accuracy",), train_rows=635),
+
+def _glue(
+    title: str, train_rows: int, labels: tuple[str, ...], metrics: tuple[str, ...], **more: Any
+) -> Task:
+    name = title.lower().replace("-", "")
+    return Task(
+        name=name, title=title, train_rows=train_rows, labels=labels, metrics=metrics, **more
     )
-}
+
+
+_TASKS = [
+    _glue("CoLA", 8_551, _BINARY, ("matthews", "accuracy")),
+    _glue("SST-2", 67_349, _BINARY, ("accuracy",)),
+    _glue("MRPC", 3_668, _BINARY, ("accuracy", "f1")),
+    _glue("STS-B", 5_749, (), ("spearman", "pearson"), scale=5.0),
+    _glue("QQP", 363_846, _BINARY, ("accuracy", "f1")),
+    _glue("MNLI", 392_702, _THREE, ("accuracy",), evaluation=("dev", "dev_mismatched")),
+    _glue("QNLI", 104_743, _ENTAILMENT, ("accuracy",)),
+    _glue("RTE", 2_490, _ENTAILMENT, ("accuracy",)),
+    _glue("WNLI", 635, _BINARY, ("accuracy",)),
+]
+GLUE: dict[str, Task] = {task.name: task for task in _TASKS}
 
 DIAGNOSTIC: dict[str, tuple[str, ...]] = {"mnli": ("test_diagnostic",)}
 """Splits that a task's model predicts besides its own test sets: GLUE's diagnostic set (AX)."""

@@ -26,6 +26,7 @@ from electra.optim.schedule import learning_rate
 ROOM = {"cpu": 2**17, "cuda": 2**23}
 # tokens of padding that take about as long as a part of its own
 PADDING = {"cpu": 40, "cuda": 4096}
+READ_AT_ONCE = 4096  # tokens of one part where nothing is learned
 _CURVE_POINTS = 20
 # steps between two looks at the loss: reading it makes the host wait for the device
 CHECK_EVERY = 50
@@ -126,12 +127,11 @@ def read_outputs(
     model: Network,
     examples: Examples,
     device: torch.device | str = "cpu",
-    tokens: int = 4096,
     precision: PrecisionChoice = "default",
 ) -> dict[str, NDArray[Any]]:
-    """Return every output for every row, in the order of the rows. `tokens` bounds a part."""
+    """Return every output for every row, in the order of the rows."""
     model.eval()
-    return read_batches(model.outputs, examples, device, tokens, precision)
+    return read_batches(model.outputs, examples, device, precision)
 
 
 @torch.inference_mode()
@@ -139,7 +139,6 @@ def read_batches(
     read: Callable[[PaddedBatch], dict[str, Tensor]],
     examples: Examples,
     device: torch.device | str = "cpu",
-    tokens: int = 4096,
     precision: PrecisionChoice = "default",
 ) -> dict[str, NDArray[Any]]:
     """Return what a function of batches gives for every row, in the order of the rows."""
@@ -147,7 +146,8 @@ def read_batches(
     chosen = choose(precision, device)
     pieces: dict[str, list[Tensor]] = {}
     order: list[NDArray[np.int64]] = []
-    for rows_B in parts(np.arange(len(examples)), examples.length_N, tokens, PADDING[device.type]):
+    every_N = np.arange(len(examples))
+    for rows_B in parts(every_N, examples.length_N, READ_AT_ONCE, PADDING[device.type]):
         order.append(rows_B)
         with autocast(chosen, device):
             for name, value in read(examples.batch(rows_B, device)).items():

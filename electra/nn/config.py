@@ -20,7 +20,29 @@ GELU = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(Settings):
+class _Transformer(Settings):
+    """What encoders of both kinds have."""
+
+    layers: Annotated[int, Field(ge=1, le=1000)]
+    hidden: Size
+    heads: Size
+    ffn: Size  # of a modern encoder's gated product: its first matrix has twice as many outputs
+    # of a modern encoder, other than hidden: the word table is a product, see `ModernEmbeddings`
+    embedding: Size
+    init_std: Annotated[float, Field(gt=0, le=10)] = 0.02
+    # see `initialise` (encoder.py) and attention_init.py
+    init: Literal["published", "mimetic", "neighbours"] = "published"
+
+    def __post_init__(self) -> None:
+        require(
+            self.init != "neighbours" or self.embedding == self.hidden,
+            f"embedding: is {self.embedding}, should be hidden ({self.hidden}) with init "
+            "neighbours",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(_Transformer):
     """One Transformer encoder (BERT's, post-LN). Paper, Table 6; vocabulary size comes from the
     tokenizer.
     """
@@ -34,26 +56,18 @@ class BertConfig(Settings):
     ffn_matrices: ClassVar[int] = 2  # of a feed-forward layer, H x F each
 
     kind: Literal["bert"] = "bert"
-    layers: Annotated[int, Field(ge=1, le=1000)]
-    hidden: Size
-    heads: Size
-    ffn: Size
-    embedding: Size
     positions: Size = 512
     token_types: Size = 2
     dropout: BelowOne = 0.1
     attention_dropout: BelowOne = 0.1
     layer_norm_eps: Fraction = 1e-12
-    init_std: Annotated[float, Field(gt=0, le=10)] = 0.02
-    # see `initialise` (encoder.py) and attention_init.py
-    init: Literal["published", "mimetic", "neighbours"] = "published"
 
     def __post_init__(self) -> None:
         require(
             self.hidden % self.heads == 0,
             f"heads: is {self.heads}, should divide hidden ({self.hidden})",
         )
-        _require_same_width(self)
+        super().__post_init__()
 
     @property
     def embedding_width(self) -> int:
@@ -71,10 +85,6 @@ class BertConfig(Settings):
         """
         return 4 * max(1, round(self.hidden * width)) if width < 1 else self.ffn
 
-    def attended_tokens(self, layer: int, length: int) -> int:
-        """Return how many tokens one token attends to in a layer, of a row of `length`."""
-        return length
-
     def pointwise_flops(self, length: int) -> tuple[int, int]:
         """Return operations other than matrix products for one token of a row: those of a layer,
         and those around the layers.
@@ -88,7 +98,7 @@ class BertConfig(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModernBertConfig(Settings):
+class ModernBertConfig(_Transformer):
     """One ModernBERT encoder (Warner et al., 2024, section 2.1; electra/nn/modern.py). No biases,
     no token types.
     """
@@ -100,12 +110,6 @@ class ModernBertConfig(Settings):
     ffn_matrices: ClassVar[int] = 3
 
     kind: Literal["modern"]
-    layers: Annotated[int, Field(ge=1, le=1000)]
-    hidden: Size
-    heads: Size
-    ffn: Size  # of the gated product: its first matrix has twice as many outputs
-    # other than hidden: the word table is a product of two matrices, see `ModernEmbeddings`
-    embedding: Size
     positions: Size = 1024
     # layers 0, 3, 6, ... see the whole row; 1: all do
     global_every: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -115,11 +119,9 @@ class ModernBertConfig(Settings):
     dropout: BelowOne = 0.0  # of embeddings and of the gated product
     attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
     layer_norm_eps: Fraction = 1e-5
-    init_std: Annotated[float, Field(gt=0, le=10)] = 0.02
-    init: Literal["published", "mimetic", "neighbours"] = "published"  # see attention_init.py
 
     def __post_init__(self) -> None:
-        _require_same_width(self)
+        super().__post_init__()
         if self.init == "neighbours":
             require(
                 self.hidden // self.heads >= 32,
@@ -152,12 +154,6 @@ class ModernBertConfig(Settings):
         unit = 1 if self.ffn % 8 else 8
         return max(1, round(self.ffn * width / unit)) * unit
 
-    def attended_tokens(self, layer: int, length: int) -> int:
-        """Return how many tokens one token attends to in a layer, of a row of `length`: all, or
-        those in the window.
-        """
-        return min(length, self.window + 1) if layer % self.global_every else length
-
     def pointwise_flops(self, length: int) -> tuple[int, int]:
         """Return operations other than matrix products for one token of a row: those of a layer,
         and those around the layers.
@@ -168,14 +164,6 @@ class ModernBertConfig(Settings):
         )
         layer = attention + (GELU + 1 + DROPOUT) * self.ffn + (1 + NORM) * H
         return layer, (NORM + DROPOUT) * H + NORM * H
-
-
-def _require_same_width(config: BertConfig | ModernBertConfig) -> None:
-    require(
-        config.init != "neighbours" or config.embedding == config.hidden,
-        f"embedding: is {config.embedding}, should be hidden ({config.hidden}) with init "
-        "neighbours",
-    )
 
 
 def _kind(values: Any) -> Any:

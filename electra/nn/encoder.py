@@ -283,10 +283,8 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
                 nn.init.xavier_uniform_(part.weight)
             else:
                 nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
-        if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(
-            part, nn.LayerNorm | nn.Linear
-        ):
-            nn.init.zeros_(bias)
+        if isinstance(part, nn.LayerNorm | nn.Linear) and part.bias is not None:
+            nn.init.zeros_(part.bias)
     for part in module.modules():
         for name in part.deltas if isinstance(part, Embeddings) else ():
             nn.init.zeros_(part.get_submodule(name).weight)  # type: ignore[arg-type]

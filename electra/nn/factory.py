@@ -23,12 +23,6 @@ def make_encoder(
     return _CLASSES[config.kind](config, vocab_size, embeddings)
 
 
-def disentangled(config: EncoderConfig, base: Embeddings) -> Embeddings:
-    """Return an embedding block over another's tables without their gradient (DeBERTa v3)."""
-    block: Embeddings = _CLASSES[config.kind].disentangled_class(config, base)
-    return block
-
-
 def fresh_encoder(config: EncoderConfig, vocab_size: int, seed: int) -> Encoder:
     """Return a newly initialised encoder: the from-scratch arm of every comparison."""
     torch.manual_seed(derive(seed, "init"))

@@ -39,7 +39,6 @@ _SUPPORTED: dict[str, Any] = {
     "quantization_config": None,
     "pruned_heads": {},
 }
-_THETAS = {"full_attention": "global_rope_theta", "sliding_attention": "local_rope_theta"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,22 +309,19 @@ def _with_old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
                 "full_attention for the first and then at even distances, else sliding_attention"
             )
         settings["global_attn_every_n_layers"] = every
-    ropes = values.get("rope_parameters") or {}
-    supported = {"rope_type": "default"}
-    try:
-        others = dict(ropes)
-        for kind, name in _THETAS.items():
-            rope = supported | others.pop(kind, {})
-            if "rope_theta" in rope:
-                settings[name] = rope.pop("rope_theta")
-            others |= {} if rope == supported else {kind: rope}
-    except (TypeError, ValueError):
-        others = {"": ropes}
-    if others:
-        raise BadInput(
-            f"{path}: rope_parameters is {shown(ropes)}; it should be {' and '.join(_THETAS)}, "
-            "both of rope_type default"
-        )
+    match values.get("rope_parameters"):
+        case None:
+            pass
+        case {
+            "full_attention": {"rope_type": "default", "rope_theta": whole},
+            "sliding_attention": {"rope_type": "default", "rope_theta": nearby},
+        }:
+            settings |= {"global_rope_theta": whole, "local_rope_theta": nearby}
+        case ropes:
+            raise BadInput(
+                f"{path}: rope_parameters is {shown(ropes)}; it should be full_attention and "
+                "sliding_attention, both of rope_type default with a rope_theta"
+            )
     if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one
         settings["local_rope_theta"] = settings.get(*MODERN.config["global_theta"])
     dropout = values.get("embedding_dropout", 0.0)

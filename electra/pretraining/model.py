@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from electra.errors import BadInput
 from electra.nn.attention_init import init_attention
 from electra.nn.encoder import Embeddings, Encoder, initialise, real_tokens
-from electra.nn.factory import disentangled, make_encoder
+from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.optim.adamw import AdamW, build_optimizer
 from electra.pretraining.config import ElectraConfig
@@ -202,10 +202,11 @@ class Pretraining(nn.Module):
     def _shared_embeddings(self) -> Embeddings | None:
         if not isinstance(self.generator, Generator):
             return None
-        embeddings = self.generator.encoder.embeddings
+        encoder = self.generator.encoder
         if self.config.objective.sharing == "gradient_disentangled":
-            return disentangled(self.config.encoder, embeddings)
-        return embeddings if self.config.objective.sharing == "embeddings" else None
+            block: Embeddings = encoder.disentangled_class(self.config.encoder, encoder.embeddings)
+            return block
+        return encoder.embeddings if self.config.objective.sharing == "embeddings" else None
 
     def own_to_generator(self) -> set[nn.Parameter]:
         """Return the generator's parameters without those that the discriminator also learns."""

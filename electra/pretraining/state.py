@@ -5,7 +5,6 @@ The main process reads and writes, so a checkpoint does not depend on the number
 """
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 
 from torch import Tensor
 
-from electra.errors import CorruptFile, OutOfRoom
+from electra.errors import CorruptFile
 from electra.files import write_atomic, write_errors
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint, describe, differences
-from electra.storage.run_dir import identity
+from electra.storage.tensors import require_fit
 
 
 @dataclass
@@ -51,22 +50,6 @@ class State:
             with write_errors(path), path.open("a", encoding="utf-8") as file:
                 file.write(_line(record))
 
-    def require_room(self, keep: int) -> None:
-        """Refuse at the start a disk without room for the checkpoints: one more than `keep` while
-        one is written.
-        """
-        if not self.world.main:
-            return
-        # weights and two moments
-        size = sum(tensor.numel() * tensor.element_size() for tensor in self.names) * 3
-        missing = keep + 1 - len(checkpoint.steps(self.run))
-        free = shutil.disk_usage(self.run).free
-        if free < missing * size:
-            raise OutOfRoom(
-                f"{self.run}: has {free:,} bytes free, and {missing} checkpoints take "
-                f"{missing * size:,}: free some space, or move the project"
-            )
-
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""
         # from here the main process holds them all, as after a resume
@@ -86,27 +69,18 @@ class State:
 
     def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
         """Raise CorruptFile for a checkpoint of another run."""
-        theirs = identity(progress)
-        if theirs != self.fingerprint:
-            changes = describe(differences(theirs or {}, self.fingerprint))
-            raise CorruptFile(f"{self.run}: holds a checkpoint of another run ({changes})")
-        self.check_shapes(groups)
+        changes = differences(progress["fingerprint"], self.fingerprint)
+        if changes:
+            sentence = f"holds a checkpoint of another run ({describe(changes)})"
+            raise CorruptFile(f"{self.run}: {sentence}")
+        self.require_fit(groups)
 
-    def check_shapes(self, groups: checkpoint.Groups) -> None:
-        """Raise CorruptFile for a checkpoint with tensors of other names or shapes than these
+    def require_fit(self, groups: checkpoint.Groups) -> None:
+        """Raise BadInput for a checkpoint with tensors of other names or shapes than these
         networks'.
         """
         for file, tensors in self._tensors().items():
-            expected = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-            saved = {name: tuple(tensor.shape) for name, tensor in groups.get(file, {}).items()}
-            for name in sorted(expected.keys() | saved.keys()):
-                theirs = saved.get(name)
-                ours = expected.get(name)
-                if theirs != ours:
-                    raise CorruptFile(
-                        f"{self.run}: holds a checkpoint with {name} of shape {theirs}, not "
-                        f"{ours}, as the settings say"
-                    )
+            require_fit(tensors, groups.get(file, {}), self.run, "change the settings back")
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""

@@ -156,7 +156,7 @@ def pretrain(
         # ── resume ──
 
         def require_fit(groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-            state.check_shapes(groups)
+            state.require_fit(groups)
             step: int = progress["step"]
             stage: str = progress["stage"]
             if step >= steps or stage != stage_of(config, step, steps):
@@ -176,12 +176,11 @@ def pretrain(
             precision = progress.get("precision", precision)
             notify(f"resuming at step {progress['step']:,} of {steps:,}")
         else:
-            progress = {"step": 0, "history": [], "continued": []}
+            progress = {"step": 0, "history": [], "continued": [], "code": []}
         first: int = progress["step"]
-        state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued = progress["continued"]
-        code = run_dir.versions(progress)
+        code: run_dir.Versions = progress["code"]
         if code and launch.code and code[-1][1] != launch.code:
             notify(f"the code has changed at step {first:,}; `--restart` would start over")
         if launch.code and (not code or code[-1][1] != launch.code):

@@ -57,17 +57,17 @@ def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file != folder / MANIFEST and file.name != CARD
     }
-    # as it is read again
-    manifest: dict[str, Any] = json.loads(dump_json({**fields, "files": files}))
-    manifest["sha256"] = _hash(manifest)
-    write_json(folder / MANIFEST, manifest)
-    return manifest
+    return write_sealed(folder / MANIFEST, {**fields, "files": files})
 
 
-def write_sealed(path: Path, values: dict[str, Any]) -> None:
-    """Write a JSON object with its own hash inside, where no manifest watches over it."""
-    values = json.loads(dump_json(values))  # as it is read again
-    write_json(path, {**values, "sha256": _hash(values)})
+def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Write a JSON object with its own hash inside, where no manifest watches over it; return what
+    was written.
+    """
+    sealed: dict[str, Any] = json.loads(dump_json(values))  # as it is read again
+    sealed["sha256"] = _hash(sealed)
+    write_json(path, sealed)
+    return sealed
 
 
 def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
@@ -75,9 +75,9 @@ def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
     changed.
     """
     values = read_json(path, do)
-    if not isinstance(values, dict) or values.get("sha256") != _hash(values):
+    if not isinstance(values, dict) or values.pop("sha256", None) != _hash(values):
         raise CorruptFile(f"{path}: is damaged (its own sha256 does not fit it); {do}")
-    return {key: value for key, value in values.items() if key != "sha256"}
+    return values
 
 
 def read_notes(path: Path) -> dict[str, Any]:
@@ -93,8 +93,7 @@ def read_notes(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _hash(manifest: dict[str, Any]) -> str:
-    values = {key: value for key, value in manifest.items() if key != "sha256"}
+def _hash(values: dict[str, Any]) -> str:
     return sha256_bytes(json.dumps(values, sort_keys=True).encode())
 
 

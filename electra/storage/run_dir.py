@@ -115,17 +115,6 @@ def newest(run: Path) -> Progress | None:
     return next(iter(intact(run).values()), None)
 
 
-def identity(progress: Progress) -> Fingerprint | None:
-    """Return the fingerprint in a checkpoint."""
-    fingerprint = progress.get("fingerprint")
-    return fingerprint if isinstance(fingerprint, dict) else None
-
-
-def versions(progress: Progress) -> Versions:
-    """Return the code that a run has used, from which step each."""
-    return progress.get("code") or []
-
-
 def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Prepare a run's folder: leave only checkpoints that training may continue from.
 
@@ -134,12 +123,13 @@ def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) 
     """
     run = folder.path
     for step, progress in intact(run).items():
-        if (theirs := identity(progress)) != fingerprint:
-            why = describe(differences(theirs, fingerprint)) if theirs else "it has no fingerprint"
-            checkpoint.set_aside(run, step, "foreign", f"it is of another run: {why}")
-    latest = newest(run) or {}
-    used = versions(latest)
-    if used and code and latest["step"] >= last and used[-1][1] != code:
+        changes = differences(progress["fingerprint"], fingerprint)
+        if changes:
+            why = f"it is of another run: {describe(changes)}"
+            checkpoint.set_aside(run, step, "foreign", why)
+    latest = newest(run)
+    used = latest["code"] if latest else []
+    if latest and used and code and latest["step"] >= last and used[-1][1] != code:
         old = folder.archive()
         _say(f"{run}: finished under other code, so it is trained again; the old run is {old}")
 

@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from tokenizers import decoders
 
 import electra
-from electra.data.word_cache import CONTINUATION
+from electra.data.byte_level import CONTINUATION
 from electra.errors import BadInput, UserError
 from electra.files import read_json
 from electra.finetuning.folder import is_finetuned

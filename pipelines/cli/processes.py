@@ -9,10 +9,8 @@ torchrun's own variables, which pass through DVC.
 """
 
 import contextlib
-import json
 import logging
 import os
-import re
 import signal
 import socket
 import sys
@@ -22,21 +20,17 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from electra.config import require
-from electra.errors import SourceUnreachable, Stopped, UserError, shown
-from electra.files import dump_json, write_atomic
+from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
 from electra.stopping import heeded
 
-ENDPOINT = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:.]+\]):(\d{1,5})", re.ASCII)  # HOST:PORT
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
 MEET = (
     "give the first machine's name and a free port of it, and start all machines within 15 minutes"
 )
-PLACE = "HOST:PORT of the first machine, the same on all of them"
 # seconds that processes have to finish their step and save after a stop was requested
 PATIENCE = 600
 
@@ -46,14 +40,9 @@ def needs_several(options: Mapping[str, Any]) -> bool:
 
     Raises BadConfig for several machines without a place to meet.
     """
-    endpoint = options["rdzv_endpoint"]
-    require(
-        bool(endpoint) or options["nnodes"] == 1,
-        f"--rdzv-endpoint: is missing; with several machines it is {PLACE}",
-    )
-    parts = ENDPOINT.fullmatch(endpoint or "localhost:1")
-    fits = parts is not None and 0 < int(parts[1]) < 1 << 16
-    require(fits, f"--rdzv-endpoint: is {shown(endpoint)}, should be {PLACE}")
+    sentence = "is missing; with several machines it is HOST:PORT of the first, the same on all"
+    can_meet = bool(options["rdzv_endpoint"]) or options["nnodes"] == 1
+    require(can_meet, f"--rdzv-endpoint: {sentence}")
     return bool(options["nproc_per_node"] > 1 or options["nnodes"] > 1)
 
 
@@ -66,34 +55,12 @@ def is_process() -> bool:
 
 def report(error: UserError) -> None:
     """Print an error to stderr or, in one of several processes, leave it to the launcher."""
-    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if file is None or not is_process():
+    if not is_process():
         print(f"error: {error}", file=sys.stderr)
-    else:  # the form that torch elastic reads
-        message = {
-            "message": str(error),
-            "extraInfo": {"timestamp": str(int(time.time())), "code": error.exit_code},
-        }
-        write_atomic(Path(file), dump_json({"message": message}))
+        return
+    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
-
-def earlier_mistake() -> int:
-    """Report again the user's mistake that ended an earlier attempt of this process, and return its
-    exit code, or 0 if there was none.
-
-    Torch elastic restarts after every failure, and only a death is worth it.
-    """
-    file = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if not file or not is_process():
-        return 0
-    # its own is attempt_N/RANK/error.json
-    for earlier in sorted(Path(file).parents[2].glob("attempt_*/*/error.json")):
-        text = earlier.read_bytes()
-        code = int(json.loads(text)["message"]["extraInfo"].get("code", 0))
-        if code not in {0, Stopped.exit_code}:
-            write_atomic(Path(file), text)
-            return code
-    return 0
+    get_error_handler().record_exception(error)
 
 
 def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int:
@@ -108,13 +75,18 @@ def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int
     from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.elastic.rendezvous import RendezvousError
+    from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     for quiet in ("torch.distributed.elastic", "torch.distributed.elastic.agent.server.api"):
         logging.getLogger(quiet).setLevel(logging.CRITICAL)  # one sentence below says the same
     machines = options["nnodes"]
     endpoint = options["rdzv_endpoint"] or "localhost:0"
-    hosts = machines == 1 or find_rendezvous(endpoint)
+    try:
+        place = parse_rendezvous_endpoint(endpoint, default_port=29_400)
+    except ValueError as error:
+        raise BadConfig(f"--rdzv-endpoint: {error}") from None
+    hosts = machines == 1 or find_rendezvous(*place)
     with tempfile.TemporaryDirectory(prefix="electra-processes-") as folder:
         config = LaunchConfig(
             min_nodes=machines,
@@ -140,35 +112,30 @@ def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int
     return 0
 
 
-def find_rendezvous(endpoint: str) -> bool:
-    """Wait until machines can meet at HOST:PORT, and return whether it is this machine that listens
+def find_rendezvous(host: str, port: int) -> bool:
+    """Wait until machines can meet, and return whether it is this machine that listens
     there.
 
     The library waits in C++, where no signal is handled, and for ever where something else answers.
     Here a stop works. Raises SourceUnreachable for a port that something else holds, and where
     nobody listens in time.
     """
-    host, _, port = endpoint.rpartition(":")
     deadline = time.monotonic() + MEETING
     while time.monotonic() < deadline:
         try:
-            family, *_, address = socket.getaddrinfo(
-                host.strip("[]"), int(port), type=socket.SOCK_STREAM
-            )[0]
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             with contextlib.suppress(OSError), socket.create_server(address, family=family):
                 # this is the first machine, and the port is free; else another machine's, or taken
                 return True
-            with socket.create_connection((str(address[0]), int(address[1])), timeout=5):
-                pass
+            socket.create_connection((host, port), timeout=5).close()
         except OSError:  # the first machine is not up yet
             time.sleep(1)
             continue
-        if _is_store(host.strip("[]"), int(port)):
+        if _is_store(host, port):
             return False
-        raise SourceUnreachable(
-            f"{endpoint}: something else than this program answers there; give another port"
-        )
-    raise SourceUnreachable(f"{endpoint}: nobody listens there; {MEET}")
+        sentence = "something else than this program answers there; give another port"
+        raise SourceUnreachable(f"{host}:{port}: {sentence}")
+    raise SourceUnreachable(f"{host}:{port}: nobody listens there; {MEET}")
 
 
 def _is_store(host: str, port: int) -> bool:
@@ -200,10 +167,6 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
     if chosen.exitcode < 0:
         ended = f"process {rank} was ended by {chosen.signal_name()}"
         raise Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint")
-    if chosen.error_file_data:
-        message = chosen.message  # as `report` wrote it, or torch elastic's own text
-        print(
-            f"error: {message['message'] if isinstance(message, dict) else message}",
-            file=sys.stderr,
-        )
+    if isinstance(chosen.message, dict):  # of `report`; a bug has shown its traceback
+        print(f"error: {chosen.message['message'].partition(': ')[2]}", file=sys.stderr)
     return int(chosen.exitcode)

@@ -13,7 +13,7 @@ from typing import Any
 
 from electra import stopping
 from electra.storage.manifest import read_notes, write_sealed
-from pipelines import preflight, tracking
+from pipelines import tracking
 from pipelines.cli import manage_runs, processes
 from pipelines.config.params import load
 from pipelines.stages import STAGES, TIMINGS, data_label, is_main
@@ -34,8 +34,6 @@ def run(
 
     `launch` holds torchrun's options, `origin` is the run to continue from.
     """
-    if code := processes.earlier_mistake():
-        return code
     params = load()
     if section:
         params.require(section, name)
@@ -61,8 +59,6 @@ def run(
         upstream=work.inputs(params, name),
     )
     with stopping.interruptible(), record as tracker:
-        if stage == "corpus":
-            preflight.print_hints(params.corpora[name], f"corpora.{name}")
         work.run(name, params, tracker)
         if main and work.has_cards:
             from pipelines.stages import cards  # here, since importing torch takes seconds

@@ -89,8 +89,8 @@ class AblationConfig(config.Settings):
             count += math.prod(map(len, self.grid.values()))
         key = "grid" if self.grid else "arms"
         require(count <= ARMS, f"{key}: makes {count:,} arms, should make at most {ARMS:,}")
-        names = [*self.arms, *self.combinations]
-        require(len(set(names)) == len(names), f"grid: makes arms of equal names, {shown(names)}")
+        names = list(self.settings)
+        require(len(names) == count, f"grid: makes arms of equal names, {shown(names)}")
         for name in names:
             sentence = "should be a name of letters, digits, _, ., - and +"
             require(bool(ARM.fullmatch(name)), f"arms.{shown(name)[1:-1]}: {sentence}")
@@ -110,10 +110,12 @@ class AblationConfig(config.Settings):
     @property
     def settings(self) -> dict[str, Settings]:
         """Every arm by name, with all that it changes."""
-        settings = {}
-        for arm, changed in (*self.arms.items(), *self.combinations.items()):
-            settings[arm] = without_label(self.protocol.common | changed)
-        return settings
+        arms = dict(self.arms)
+        for arm, values in self.combinations.items():
+            arms[arm] = {}
+            for axis, value in zip(self.grid, values, strict=True):
+                arms[arm] |= self.axis(axis)[value]
+        return without_labels({arm: self.protocol.common | arms[arm] for arm in arms})
 
     def axis(self, name: str) -> dict[str, Settings]:
         """Return the values of a grid's axis by name: `width0.5` for the 0.5 of `generator.width:
@@ -125,24 +127,18 @@ class AblationConfig(config.Settings):
         return {f"{name.rpartition('.')[2]}{value}": {name: value} for value in values}
 
     @property
-    def combinations(self) -> dict[str, Settings]:
-        """The grid's arms: every value of each axis with every value of the others, the last axis
-        fastest.
+    def combinations(self) -> dict[str, tuple[str, ...]]:
+        """The grid's arms and the names of their values: every value of each axis with every value
+        of the others, the last axis fastest.
         """
-        arms: dict[str, Settings] = {}
-        axes = [self.axis(name) for name in self.grid]
-        for names in itertools.product(*axes) if axes else ():
-            arm = arms["-".join(names)] = {}
-            for axis, name in zip(axes, names, strict=True):
-                arm.update(axis[name])
-        return arms
+        products = itertools.product(*map(self.axis, self.grid)) if self.grid else ()
+        return {"-".join(values): values for values in products}
 
     def values(self, arm: str) -> tuple[str, ...]:
         """Return the names of a grid arm's values, one an axis. None for an arm that is written
         out.
         """
-        names = itertools.product(*(self.axis(axis) for axis in self.grid))
-        return next((values for values in names if "-".join(values) == arm), ())
+        return self.combinations.get(arm, ())
 
     @property
     def labels(self) -> dict[str, str]:
@@ -163,6 +159,9 @@ class AblationConfig(config.Settings):
         return self.reference or next(iter(self.settings))
 
 
-def without_label(settings: Settings) -> Settings:
-    """Return what an arm or a value changes."""
-    return {key: value for key, value in settings.items() if key != LABEL}
+def without_labels(arms: dict[str, Settings]) -> dict[str, Settings]:
+    """Return what arms or values change."""
+    return {
+        arm: {key: value for key, value in settings.items() if key != LABEL}
+        for arm, settings in arms.items()
+    }

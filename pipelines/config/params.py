@@ -29,7 +29,7 @@ from electra.config import (
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
 from electra.errors import BadConfig, shown
-from electra.finetuning.tasks import GLUE, SQUAD, ArmName, FinetuneConfig, SquadConfig
+from electra.finetuning.tasks import SQUAD, ArmName, FinetuneConfig, SquadConfig
 from electra.nn.config import EncoderConfig
 from electra.pretraining.config import (
     ElectraConfig,
@@ -37,9 +37,9 @@ from electra.pretraining.config import (
     ObjectiveConfig,
     PretrainConfig,
 )
-from pipelines.config.ablation_config import AblationConfig, Protocol, without_label
+from pipelines.config.ablation_config import AblationConfig, Protocol, without_labels
 from pipelines.config.groups import with_groups
-from pipelines.config.recipes import ChangedRecipe, PaperRecipe
+from pipelines.config.recipes import ChangedRecipe, PaperRecipe, require_tasks
 from pipelines.config.settings_file import one_line, read
 from pipelines.sources import CorpusConfig, CustomTasks, LocalTasks, TaskSourceConfig
 
@@ -197,11 +197,9 @@ class Params(Settings):
         shortest = min(self.arm(name, arm).encoder.positions for arm in ablation.settings)
         recipe = self.ablation_recipe(name)
         replace(recipe, changes=ablation.protocol.finetune).check()
-        known = (*GLUE, *SQUAD.values(), *recipe.custom)
-        for task in ablation.protocol.tasks:
-            advice = nearest(task, known) or f"the tasks are {', '.join(known)}"
-            require(task in known, f"{where}.protocol.tasks: no task {task}; {advice}")
-        _require_room(recipe, ablation.protocol.tasks, shortest)
+        tasks = ablation.protocol.tasks
+        require_tasks(tasks, f"{where}.protocol.tasks", (*SQUAD.values(), *recipe.custom))
+        _require_room(recipe, tasks, shortest)
 
     @functools.cached_property
     def finetune(self) -> PaperRecipe:
@@ -258,8 +256,7 @@ class Params(Settings):
         """Raise BadConfig unless a section has an entry `name`."""
         names = getattr(self, section)
         if name not in names:
-            known = f"there are {', '.join(names)}" if names else "there are none"
-            advice = nearest(name, names) or known
+            advice = nearest(name, names) or f"there are {', '.join(names) or 'none'}"
             raise BadConfig(f"{where or section}: no {section} entry {shown(name)}; {advice}")
 
     def arm(self, ablation: str, arm: str) -> ModelConfig:
@@ -306,8 +303,8 @@ def _require_room(recipe: ChangedRecipe, tasks: Names, longest: int) -> None:
     """
     for task in tasks:
         length = recipe.resolve(task).length
-        sentence = f"has rows of {length} tokens for {task}; the encoder takes at most"
-        require(length <= longest, f"{recipe.where}: {sentence} {longest}")
+        sentence = f"has rows of {length} tokens for {task}; the encoder takes at most {longest}"
+        require(length <= longest, f"{recipe.where}: {sentence}")
 
 
 def settings_digest(ablation: str, params: Params) -> str:
@@ -319,16 +316,12 @@ def settings_digest(ablation: str, params: Params) -> str:
     tasks = {task: written(recipe.resolve(task)) for task in config.protocol.tasks}
     settings = written(config.base) | written(config.protocol)
     if config.arms:
-        settings["arms"] = _without_labels(config.arms)
+        settings["arms"] = without_labels(config.arms)
     if config.grid:
-        settings["grid"] = {axis: _without_labels(config.axis(axis)) for axis in config.grid}
+        settings["grid"] = {axis: without_labels(config.axis(axis)) for axis in config.grid}
     for key in ("recipe", "finetune"):
         settings.pop(key, None)
     return digest(settings, written(params.models[config.base.model]), tasks)
-
-
-def _without_labels(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {arm: without_label(settings) for arm, settings in arms.items()}
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:

@@ -37,8 +37,8 @@ class PaperRecipe(Recipe):
 
     def __post_init__(self) -> None:
         require_once(self.run, "run", empty=True)
-        _require_tasks(self.run, "run")
-        _require_tasks(self.tasks, "tasks")
+        require_tasks(self.run, "run")
+        require_tasks(self.tasks, "tasks")
         for name in (*self.tasks, "squad"):
             _merge(name, [("", self)])
 
@@ -74,10 +74,10 @@ class ChangedRecipe:
 
     def _resolve(self, task: str) -> FinetuneConfig:
         recipe = build(Recipe, self.changes, self.where)
-        _require_tasks(recipe.tasks, f"{self.where}.tasks", self.custom)
+        require_tasks(recipe.tasks, f"{self.where}.tasks", self.custom)
         config = _merge(task, [("recipes.paper.", self.paper), (f"{self.where}.", recipe)])
         if config.init_from_task is not None:
-            _require_tasks(
+            require_tasks(
                 [config.init_from_task], f"{self.where}.tasks.{task}.init_from_task", self.custom
             )
         return config
@@ -96,7 +96,7 @@ class ChangedRecipe:
         """
         chosen = build(Recipe, self.changes, self.where).run
         names = (self.custom or self.paper.run) if chosen is None else chosen
-        _require_tasks(names, f"{self.where}.run", self.custom)
+        require_tasks(names, f"{self.where}.run", self.custom)
         require_once(names, f"{self.where}.run", empty=True)
         configs = {name: self.resolve(name) for name in names}
         for name, config in configs.items():
@@ -130,7 +130,8 @@ def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
     return config
 
 
-def _require_tasks(names: Iterable[str], where: str, custom: Sequence[str] = ()) -> None:
+def require_tasks(names: Iterable[str], where: str, custom: Sequence[str] = ()) -> None:
+    """Raise BadConfig unless all names are tasks, of GLUE or `custom`."""
     known = (*GLUE, *custom)
     for name in names:
         advice = nearest(name, known) or f"the tasks are {', '.join(known)}"

@@ -36,6 +36,8 @@ from electra.storage.tensors import read_tensors
 MODEL = "model"
 CANDIDATES = "dev-candidates.safetensors"
 Record = dict[str, Any]
+# settings that have no bearing on the numbers of a single run
+ABOVE_RUNS = ("arms", "seeds", "keep_models", "ensemble", "scratch", "predict_test")
 NOT_FINITE = "the loss or the outputs stopped being finite"
 
 
@@ -172,8 +174,7 @@ def solve(job: Job) -> Solved:
             finite = training.finite and result.finite
             record["failed"] = result.fault if finite else NOT_FINITE
     if kind.scores_training:
-        result = judge(train_sample, examples_of_sample, labelled=True)
-        record["train_metrics"] = result.scores
+        record["train_metrics"] = judge(train_sample, examples_of_sample, labelled=True).scores
     widen()
     return Solved(record, files, network)
 

@@ -8,6 +8,7 @@ started no thread (a fork of the caller would copy whatever locks its threads ho
 are, and which one runs a job, affects no result.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -73,36 +74,31 @@ class Plan:
             fault = f"holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}"
             raise BadInput(f"{self.model}: {fault}; pre-train again")
         cost = (self.rows / "train.jsonl").stat().st_size * config.epochs
-        if config.both_orders:
-            cost *= 2
+        is_together = isinstance(task, SquadTask) and config.ensemble and len(config.seeds) > 1
         jobs = []
-        for arm in config.arms:
-            for seed in config.seeds:
-                is_first = seed == config.seeds[0]
-                is_kept = keep == "all" or (keep == "first" and is_first)
-                pretrained = arm == "pretrained"
-                job = Job(
-                    task=task,
-                    arm=arm,
-                    seed=seed,
-                    config=config.of_arm(arm),
-                    rows=self.rows,
-                    splits=splits,
-                    model=self.model,
-                    files=files,
-                    encoder=encoder,
-                    vocab_size=vocab_size,
-                    state=self.state,
-                    cost=cost,
-                    code=self.code,
-                    device=self.device,
-                    start=self._start(seed) if pretrained and config.init_from_task else None,
-                    keep=pretrained and is_kept,
-                    candidates=isinstance(task, SquadTask)
-                    and config.ensemble
-                    and len(config.seeds) > 1,
-                )
-                jobs.append(job)
+        for arm, seed in itertools.product(config.arms, config.seeds):
+            is_pretrained = arm == "pretrained"
+            is_kept = keep == "all" or (keep == "first" and seed == config.seeds[0])
+            job = Job(
+                task=task,
+                arm=arm,
+                seed=seed,
+                config=config.of_arm(arm),
+                rows=self.rows,
+                splits=splits,
+                model=self.model,
+                files=files,
+                encoder=encoder,
+                vocab_size=vocab_size,
+                state=self.state,
+                cost=cost,
+                code=self.code,
+                device=self.device,
+                start=self._start(seed) if is_pretrained and config.init_from_task else None,
+                keep=is_pretrained and is_kept,
+                candidates=is_together,
+            )
+            jobs.append(job)
         return jobs
 
     def _splits(self, task: Task) -> dict[str, str]:
@@ -141,9 +137,8 @@ def check_inputs(job: Job) -> None:
     hashes |= {job.model / name: sha256 for name, sha256 in job.files.items()}
     for path, expected in hashes.items():
         with read_errors(path):
-            actual = sha256_once(path)
-            if actual != expected:
-                fault = f"has sha256 {actual}; it had {expected} when the stage began"
+            if sha256_once(path) != expected:
+                fault = f"has another sha256 than {expected}, as when the stage began"
                 raise CorruptFile(f"{path}: {fault}. Run it again")
 
 
@@ -216,7 +211,6 @@ def run_on_one_thread(job: Job) -> Record:
     torch.set_num_threads(1)
     started = time.monotonic()
     try:
-        record = run(job)
-        return {**record, "seconds": time.monotonic() - started}
+        return run(job) | {"seconds": time.monotonic() - started}
     finally:
         torch.set_num_threads(threads)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from electra.finetuning.tasks import GLUE, PAPER_AVERAGE, Task
-from pipelines.finetuning_runs.job import Record
 
 Summary = dict[str, Any]
-ARMS = ("pretrained", "scratch")
+Record = dict[str, Any]  # of a run
+ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 

@@ -33,7 +33,7 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
     key = key_of(f"{kind}-{name}")
     lines = [f"# {stage}: {word}", "", "| | |", "|-|-|"]
     lines += [
-        f"| {row['number']} | {row['value']} |" for row in number_rows(headline(kind, values))
+        f"| {row['number']} | {row['value']} |" for row in number_rows(headline({kind: values}))
     ]
     lines += ["", *origin, f"- all numbers: `{path}`, and the artifact `{key}-numbers`"]
     table = number_rows(values)

@@ -24,6 +24,7 @@ from prefect.settings import (
     PREFECT_CLIENT_MAX_RETRIES,
     temporary_settings,
 )
+from prefect.states import Running
 
 from electra.errors import SourceUnreachable
 
@@ -97,7 +98,7 @@ def end_process() -> NoReturn:
 @contextlib.contextmanager
 def stopped_when_unwanted(log: Callable[[str], None]) -> Iterator[None]:
     """Stop this process when its run has been deleted, or was cancelled and no worker lives that
-    would stop it.
+    would stop it. Tell a server that took the run for dead that it goes on.
     """
     ended = threading.Event()
     if "PREFECT__FLOW_RUN_ID" in os.environ:
@@ -115,20 +116,27 @@ def _watch(run: str, ended: threading.Event, log: Callable[[str], None]) -> None
             temporary_settings(PATIENT),
             get_client(sync_client=True) as client,
         ):
-            state = why(client, run)
-            if state and not ended.is_set():
-                log(f"this run was {state}: it stops, and what it saved stays")
+            state = current_state(client, run)
+            if ended.is_set():
+                return
+            if state in ("CRASHED", "SCHEDULED"):
+                # The machine slept, or the network was down for minutes. Prefect's worker would end
+                # if it were handed a run that it has already.
+                log("the server took this run for dead: it goes on here")
+                client.set_flow_run_state(run, Running(), force=True)
+            elif state in ("CANCELLED", "DELETED"):
+                log(f"this run was {state.lower()}: it stops, and what it saved stays")
                 os.kill(os.getpid(), signal.SIGTERM)  # Prefect raises it where the flow is
                 return
 
 
-def why(client: Any, run: str) -> str:
-    """Return why a run is no longer wanted, `deleted` or `cancelled`, or ""."""
+def current_state(client: Any, run: str) -> str:
+    """Return the type of a run's state on the server, `DELETED` if there is no such run."""
     try:
         state = client.read_flow_run(run).state
     except ObjectNotFound:
-        return "deleted"
-    return "cancelled" if state and state.is_cancelled() else ""
+        return "DELETED"
+    return state.type.value if state else ""
 
 
 def _in_background(work: Callable[..., None], *arguments: Any) -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from electra.finetuning.tasks import GLUE, SQUAD
+from pipelines.finetuning_runs import summary
 from pipelines.report import paper
 from pipelines.report.comparison import Difference, difference, mean
 
-ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
+ARMS = summary.ARMS
 METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
 METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
 TITLES = {task: of.title for task, of in GLUE.items()}

@@ -16,7 +16,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +31,26 @@ from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
-Fields = Iterator[tuple[str, list[str] | Rejected]]  # where, and the cells of a line
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes", ".conllu")
 # usual names of the two texts of a pair, in the order in which they are read
-PAIRS = (
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "passage"),
-    ("question", "context"),
-    ("query", "passage"),
-    ("query", "document"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-    ("first", "second"),
-    ("left", "right"),
-    ("a", "b"),
-)
+_PAIRS = """
+    sentence1 sentence2
+    premise hypothesis
+    question1 question2
+    question sentence
+    question passage
+    question context
+    query passage
+    query document
+    text1 text2
+    text_a text_b
+    first second
+    left right
+    a b
+"""
+PAIRS = [line.split() for line in _PAIRS.strip().split("\n")]
 _WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
 _TAG = r"(?:O|[BIESLU]-\S+)"
 _CONLL = re.compile(rf"-DOCSTART-.*|\S+(?:\s.*)?[ \t]{_TAG}\s*")
@@ -90,16 +90,31 @@ def read_rows(
     label = task.label if labelled else None
     wanted = [column for column in (*task.columns, label, settings.id) if column]
     seconds = [second for first, second in PAIRS if first == settings.a and second != task.label]
-    rows = records(path, wanted, (task.label, *seconds), (task.columns[0], task.label))
+    also = (task.label, *seconds)
+    labels = None if task.tagging else task.labels
+    rows = records(path, wanted, also, (task.columns[0], task.label), labels)
     for number, (where, record) in enumerate(rows):
         if isinstance(record, Rejected):
             yield record
             continue
         second = next((name for name in seconds if name in record), None)
         if number == 0 and settings.b is None and second:
-            unread = f"{second} next to {settings.a} is not read; set `b: {second}` for pairs"
-            print(f"warning: {path}: {unread}", file=sys.stderr)
-        row = make_row(record, settings, task, str(number), where, labelled=labelled)
+            print(
+                f"warning: {path}: {second} next to {settings.a} is not read; "
+                f"set `b: {second}` for pairs",
+                file=sys.stderr,
+            )
+        identity = record[settings.id] if settings.id else number
+        row: Row | Rejected | Skipped
+        if not isinstance(identity, str | int) or isinstance(identity, bool):
+            fault = f"the id {shown(identity)} is neither text nor a whole number"
+            row = Rejected(where, fault)
+        elif labelled and _is_missing(record.get(task.label), task.labels):
+            row = Skipped("no_label")
+        elif task.tagging:
+            row = _make_tagged(record, task, str(identity), where, labelled=labelled)
+        else:
+            row = _make_row(record, task, str(identity), where, labelled=labelled)
         if isinstance(row, dict):
             first = where_of.setdefault(row["id"], where)
             if first != where:
@@ -107,28 +122,17 @@ def read_rows(
         yield row
 
 
-def make_row(
-    record: Mapping[str, Any],
-    settings: CustomTask,
-    task: Task,
-    number: str,
-    where: str,
-    *,
-    labelled: bool,
-) -> Row | Rejected | Skipped:
-    """Return a record as a row, or why not."""
-    identity = record[settings.id] if settings.id else number
-    if not isinstance(identity, str | int) or isinstance(identity, bool):
-        return Rejected(where, f"the id {shown(identity)} is neither text nor a whole number")
-    label = record.get(task.label)
-    if labelled and _is_missing(label, task.labels):
-        return Skipped("no_label")
-    if task.tagging:
-        return _make_tagged(record, task, str(identity), where, labelled=labelled)
-    texts = [record[column] for column in task.columns]
-    for column, text in zip(task.columns, texts, strict=True):
+def _make_row(
+    record: Mapping[str, Any], task: Task, identity: str, where: str, *, labelled: bool
+) -> Row | Rejected:
+    """Return a record's texts and label, or why not."""
+    texts = []
+    for column in task.columns:
+        text = record[column]
         if not isinstance(text, str) or not text.strip():
             return Rejected(where, f"no text in {column!r}", shown(text))
+        texts.append(text.strip())
+    label = record.get(task.label)
     if isinstance(label, list | dict):
         return Rejected(where, f"several labels, {shown(label)}: a row has one class")
     if isinstance(label, str):
@@ -136,8 +140,8 @@ def make_row(
     label, fault = read_label(label, task.labels)
     if labelled and fault:
         return Rejected(where, fault)
-    first, second = (*map(str.strip, texts), None)[:2]
-    return {"id": str(identity), "a": first, "b": second, "label": label}
+    first, second = (*texts, None)[:2]
+    return {"id": identity, "a": first, "b": second, "label": label}
 
 
 def _is_missing(label: Any, labels: Sequence[str]) -> bool:
@@ -152,20 +156,21 @@ def _is_missing(label: Any, labels: Sequence[str]) -> bool:
 def _make_tagged(
     record: Mapping[str, Any], task: Task, identity: str, where: str, *, labelled: bool
 ) -> Row | Rejected:
-    words = _split(record[task.columns[0]])
+    """Return a record's words and tags, or why not."""
     tags = _split(record.get(task.label))
     if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
         do = "write their names (B-PER), or parquet as `datasets` exports it, which has them"
         return Rejected(where, f"tags that are numbers, {shown(tags)}: {do}")
-    row: Row = {"id": identity, "words": words, "tags": tags}
+    row: Row = {"id": identity, "words": _split(record[task.columns[0]]), "tags": tags}
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
         return Rejected(where, str(error).removeprefix(f"{where}: "))
-    with contextlib.suppress(BadInput):
+    try:
         check_tags(row, task, where, labelled=True)
-        return row
-    return {**row, "tags": None}
+    except BadInput:
+        row["tags"] = None
+    return row
 
 
 def _split(value: Any) -> Any:
@@ -177,13 +182,14 @@ def records(
     wanted: Sequence[str] = (),
     also: Sequence[str] | None = None,
     tags: tuple[str, str] = ("words", "tags"),
+    labels: Collection[str] | None = None,
 ) -> Iterator[Record]:
     """Yield (where, columns) of each record of a file, by its kind. Raise BadInput when it lacks a
     wanted column.
     """
     suffix = plain_suffix(path)
     if suffix == ".parquet":
-        yield from parquet(path, wanted, also)
+        yield from parquet(path, wanted, also, labels)
         return
     lines = decoded_lines(FileRange(path))
     if suffix in JSON_SUFFIXES:
@@ -192,6 +198,7 @@ def records(
     first, lines = first_line(lines)
     known = bool(wanted) and set(wanted) <= set(split_header(first, path, wanted))
     if suffix in CONLL_SUFFIXES or (not known and _CONLL.fullmatch(first)):
+        require(wanted, list(tags), str(path))
         yield from conll(lines, path, *tags)
     else:
         yield from table(lines, path, wanted)
@@ -234,7 +241,8 @@ def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
     first, lines = first_line(lines)
     delimiter = _delimiter(first, name, wanted)
     header: list[str] = []
-    for where, fields in _csv(lines, name, delimiter) if delimiter else _tsv(lines, name):
+    for where, item in _csv(lines, name, delimiter) if delimiter else _filled(lines, name):
+        fields = item.split("\t") if isinstance(item, str) else item
         if isinstance(fields, Rejected):
             yield where, fields
         elif not header:
@@ -247,12 +255,7 @@ def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
             yield where, dict(zip(header, fields, strict=True))
 
 
-def _tsv(lines: Lines, name: object) -> Fields:
-    for where, line in _filled(lines, name):
-        yield where, line if isinstance(line, Rejected) else line.split("\t")
-
-
-def _csv(lines: Lines, name: object, delimiter: str) -> Fields:
+def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list[str] | Rejected]]:
     """Yield the cells of each row, which may be several lines. Raises BadInput for a quote that is
     never closed: it would take all that follows for one cell.
     """
@@ -320,17 +323,18 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
 
 def _check_record(record: Any, text: str, where: str, wanted: Sequence[str]) -> Any:
     """Return the record, or why it is no row."""
+    fault = ""
     if not isinstance(record, dict):
-        return Rejected(where, "not a JSON object", text[:EXCERPT])
-    if missing := [column for column in wanted if column not in record]:
-        return Rejected(where, f"no field {missing[0]!r}", text[:EXCERPT])
-    if "\\u" in text and not encodes(json.dumps(record, ensure_ascii=False)):
-        return Rejected(where, "lone surrogate", text[:EXCERPT])
-    return record
+        fault = "not a JSON object"
+    elif missing := [column for column in wanted if column not in record]:
+        fault = f"no field {missing[0]!r}"
+    elif "\\u" in text and not encodes(json.dumps(record, ensure_ascii=False)):
+        fault = "lone surrogate"
+    return Rejected(where, fault, text[:EXCERPT]) if fault else record
 
 
 def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
-    """Yield (where, text) of the lines that are not blank."""
+    """Yield (where, text) of each line that is not blank."""
     for item in lines:
         if isinstance(item, Rejected):
             yield item.where, item
@@ -339,32 +343,47 @@ def _filled(lines: Lines, name: object) -> Iterator[tuple[str, str | Rejected]]:
 
 
 def parquet(
-    path: Path, wanted: Sequence[str] = (), also: Sequence[str] | None = None
+    path: Path,
+    wanted: Sequence[str] = (),
+    also: Sequence[str] | None = None,
+    labels: Collection[str] | None = None,
 ) -> Iterator[Record]:
-    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all)."""
+    """Yield the rows of a parquet file: its wanted columns, and those of `also` (None: all).
+
+    Numbers of classes become names, unless `labels` are such numbers or the task has none.
+    """
     with open_parquet(FileRange(path)) as file:
         names = file.schema_arrow.names
         require(wanted, names, str(path))
         columns = [name for name in names if also is None or name in {*wanted, *also}]
-        tag_names = _tag_names(file.schema_arrow.metadata or {})
+        class_names = _class_names(file.schema_arrow.metadata or {}, labels)
         batches = (
             batch.to_pylist() for batch in file.iter_batches(batch_size=1000, columns=columns)
         )
         for number, record in enumerate(itertools.chain.from_iterable(batches), 1):
-            for column, known in tag_names.items():
-                if isinstance(tags := record.get(column), list):
-                    record[column] = [known.get(tag, tag) for tag in tags]
+            for column, known in class_names.items():
+                value = record.get(column)
+                if isinstance(value, list):
+                    record[column] = [known.get(tag, tag) for tag in value]
+                elif column in record:
+                    record[column] = known.get(value, value)
             yield f"{path}:{number}", record
 
 
-def _tag_names(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
-    """Return the names of the numbers in each column of lists, as `datasets` writes them."""
+def _class_names(
+    metadata: Mapping[bytes, bytes], labels: Collection[str] | None
+) -> dict[str, dict[int, str]]:
+    """Return the names of the numbers in each column of classes or of lists of them, as `datasets`
+    writes them.
+    """
     features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
     result = {}
     for column, feature in features.items():
-        inner = feature[0] if isinstance(feature, list) else feature.get("feature")
+        inner = feature[0] if isinstance(feature, list) else feature.get("feature", feature)
         if isinstance(inner, dict) and inner.get("_type") == "ClassLabel":
-            result[column] = dict(enumerate(inner["names"]))
+            known = dict(enumerate(inner["names"]))
+            if labels is None or not set(labels) <= set(map(str, known)):
+                result[column] = known
     return result
 
 
@@ -374,30 +393,28 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
 
     Raises BadInput where the first column numbers the words.
     """
-    words: list[str] = []
-    tags: list[str] = []
-    numbered = True
+    sentence: list[list[str]] = []  # the columns of each word
     start = ""
     for item in itertools.chain(lines, [(0, "")]):
         if isinstance(item, Rejected):
             yield item.where, item
             continue
-        line = item[1].rstrip(" \t\r")
+        number, line = item
+        line = line.rstrip(" \t\r")
         fields = line.split("\t") if "\t" in line else _WORDS.findall(line)
         if fields and fields[0] != "-DOCSTART-":
-            if words or not _COMMENT.match(line):
-                start = start or f"{name}:{item[0]}"
-                words.append(fields[0])
-                tags.append(fields[-1].strip())
-                numbered &= len(fields) > 2 and fields[0] == str(len(words))
-        elif words:
-            if numbered and len(words) > 1:
+            if sentence or not _COMMENT.match(line):
+                start = start or f"{name}:{number}"
+                sentence.append(fields)
+        elif sentence:
+            numbers = [str(place) for place in range(1, len(sentence) + 1)]
+            words = [fields[0] for fields in sentence]
+            if words == numbers and len(words) > 1 and min(map(len, sentence)) > 2:
                 fault = "its first column numbers the words, as CoNLL-U's and GermEval's do"
                 raise BadInput(f"{start}: {fault}; write the word first and its tag last")
+            tags = [fields[-1].strip() for fields in sentence]
             yield start, {words_column: words, tags_column: tags}
-            words = []
-            tags = []
-            numbered = True
+            sentence = []
             start = ""
 
 

@@ -48,7 +48,7 @@ class Stage:
     section: str
     help: str
     folder: str  # in build/
-    inputs: Inputs
+    inputs: Inputs = lambda params, name: ()
     code: tuple[str, ...] = ()
     restarts: bool = False
     has_cards: bool = False  # leaves models, which get model cards
@@ -121,10 +121,6 @@ def data_label(key: str, params: "Params") -> str:
     return " + ".join(dict.fromkeys(labels))
 
 
-def _no_inputs(params: "Params", name: str) -> tuple[str, ...]:
-    return ()
-
-
 def _finetuning_inputs(params: "Params", name: str) -> tuple[str, ...]:
     config = params.finetunings[name]
     source = "published" if config.model in params.published else "pretrain"
@@ -143,7 +139,6 @@ def _ablation_inputs(params: "Params", name: str) -> tuple[str, ...]:
 TOKENIZER = (
     "electra/data/byte_level.py",
     "electra/data/tokenizer.py",
-    "electra/data/word_cache.py",
 )
 NETWORKS = ("electra/nn", "electra/seeds.py")
 # What a pre-training run and a fine-tuning run compute with; a stage's module only exports their
@@ -189,7 +184,6 @@ STAGES: dict[str, Stage] = {
             section="corpora",
             help="collect, clean and deduplicate the documents of a corpus",
             folder="corpus",
-            inputs=_no_inputs,
             restarts=True,
             code=(
                 *READERS,
@@ -203,7 +197,6 @@ STAGES: dict[str, Stage] = {
             section="tasks",
             help="read GLUE, SQuAD or your own tasks from a source",
             folder="tasks",
-            inputs=_no_inputs,
             code=READERS,
         ),
         Stage(
@@ -235,7 +228,6 @@ STAGES: dict[str, Stage] = {
             section="published",
             help="load a model that was pre-trained elsewhere",
             folder="models",
-            inputs=_no_inputs,
             code=(*NETWORKS, *TOKENIZER, "electra/finetuning", "pipelines/stages/published.py"),
         ),
         Stage(
@@ -272,7 +264,6 @@ STAGES: dict[str, Stage] = {
             section="",
             help="draw the report on what `run` in params.yaml selects, or on one fine-tuning",
             folder="",
-            inputs=_no_inputs,
         ),
     )
 }

@@ -17,7 +17,6 @@ arm.json, and the checkpoints are gone.
 import math
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +45,7 @@ from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import sd
-from pipelines.stages import FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
+from pipelines.stages import BUILD, FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
 from pipelines.stages.announce import Announcer
 from pipelines.stages.pretrain import ModelRows, curve_csv
 from pipelines.stages.progress_bar import ProgressBar
@@ -117,14 +116,13 @@ def run(name: str, params: Params, tracker: Any) -> None:
     tracker.dataset(f"tokens/{base.tokens}", rows.digest, "pretrain")
     arms = plan_arms(name, params, rows.tokenizer.vocab_size)
     outcomes = run_arms(name, params, arms)
+    finished = [result for result in outcomes.values() if isinstance(result, dict)]
     results: dict[str, Result] = {}
-    for name_of_arm in ablation.settings:
-        seeds = [arm for arm in arms if arm.name == name_of_arm]
-        results[name_of_arm] = summarize_arm(ablation, seeds, outcomes)
-        settings = plain(params.arm(name, name_of_arm))
-        track(tracker, seeds, outcomes, results[name_of_arm], settings)
-    # the same of every arm
-    train_rows = [result["train_rows"] for result in outcomes.values() if isinstance(result, dict)]
+    for arm in ablation.settings:
+        of_arm = [each for each in arms if each.name == arm]
+        by_seed = finished_seeds(of_arm, outcomes)
+        results[arm] = summarize_arm(ablation, of_arm, by_seed, outcomes)
+        track(tracker, arm, by_seed, results[arm], plain(params.arm(name, arm)))
     record = {
         "title": ablation.title,
         "model": base.model,
@@ -135,7 +133,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "name": name,
         "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
-        "train_rows": train_rows[0] if train_rows else {},
+        "train_rows": finished[0]["train_rows"] if finished else {},  # of every arm
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
@@ -144,7 +142,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         },
         "arms": results,
     }
-    with atomic_folder(Path("build/ablation") / name) as folder:
+    with atomic_folder(BUILD / "ablation" / name) as folder:
         for arm, result in results.items():
             write_atomic(folder / f"{arm}.csv", curve_csv(result.get("curve", [])))
         write_json(folder / RESULTS, record)
@@ -228,16 +226,9 @@ def plan_scoring(name: str, params: Params) -> Scoring:
     """
     ablation = params.ablations[name]
     recipe = params.ablation_recipe(name)
-    tasks = {}
-    for task in ablation.protocol.tasks:
-        tasks[task] = replace(
-            recipe.resolve(task),
-            predict_test=False,
-            init_from_task=None,
-            keep_models="none",
-            ensemble=False,
-            arms=("pretrained",),
-        )
+    off: dict[str, Any] = {"predict_test": False, "init_from_task": None, "ensemble": False}
+    off |= {"keep_models": "none", "arms": ("pretrained",)}
+    tasks = {task: replace(recipe.resolve(task), **off) for task in ablation.protocol.tasks}
     rows = inputs.task_rows(ablation.base.data)
     return Scoring(tasks, rows, (*ablation.protocol.points, END))
 
@@ -257,11 +248,10 @@ def run_arms(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
         progress.update(0)
         preload = ("pipelines.finetuning_runs.plan",)
         for index, outcome in run_units(run_arm_safely, work, workers, preload=preload):
-            outcomes[unique[index].key] = outcome
-            score = "failed"
-            if not isinstance(outcome, str):
-                score = f"{average(outcome['scores']) or 0:.1f}"
-            progress.update(len(outcomes), last=f"{unique[index].title} {score}")
+            arm = unique[index]
+            outcomes[arm.key] = outcome
+            ended = f"{arm.title} {'failed' if isinstance(outcome, str) else 'done'}"
+            progress.update(len(outcomes), last=ended)
     return outcomes
 
 
@@ -270,10 +260,9 @@ def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
 
     A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
     """
-    started = time.time()
     try:
         use_own_gpu()
-        return {**run_arm(*unit), "started": started, "ended": time.time()}
+        return run_arm(*unit)
     except (BadConfig, NonFinite) as error:
         return str(error)
     except (UserError, OSError):
@@ -393,12 +382,6 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
     write_folder(home / part, tensors, config, files, card, model=arm.key, part=part)
 
 
-def average(scores: dict[str, dict[str, float]], point: float = END) -> float | None:
-    """Return the mean over the tasks at a point of the run."""
-    by_task = scores.get(f"{point:g}")
-    return statistics.fmean(by_task.values()) if by_task else None
-
-
 def finished_seeds(arms: Sequence[Arm], outcomes: Outcomes) -> dict[int, Result]:
     """Return the results of the seeds that did not fail."""
     results: dict[int, Result] = {}
@@ -409,10 +392,14 @@ def finished_seeds(arms: Sequence[Arm], outcomes: Outcomes) -> dict[int, Result]
     return results
 
 
-def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outcomes) -> Result:
+def summarize_arm(
+    ablation: AblationConfig,
+    arms: Sequence[Arm],
+    by_seed: dict[int, Result],
+    outcomes: Outcomes,
+) -> Result:
     """Return the record of one arm over its seeds. Seeds that failed are named and left out."""
     name = arms[0].name
-    by_seed = finished_seeds(arms, outcomes)
     failed = [f"seed {arm.seed}: {outcomes[arm.key]}" for arm in arms if arm.seed not in by_seed]
     for result in by_seed.values():
         failed += result["faults"]
@@ -424,18 +411,21 @@ def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outco
     }
     if not by_seed:
         return {**record, "status": f"failed: {outcomes[arms[0].key]}"}
-    first, *_ = by_seed.values()
+    results = list(by_seed.values())
+    first = results[0]
     points = []
     for point in (*ablation.protocol.points, END):
-        means = [average(result["scores"], point) for result in by_seed.values()]
+        scored = [result["scores"].get(f"{point:g}") for result in results]  # none without tasks
+        scores = [statistics.fmean(by_task.values()) for by_task in scored if by_task]
         step = first["points"][f"{point:g}"]
-        scores = [mean for mean in means if mean is not None]
         flops = step * first["flops"] / first["steps"]
         points.append({"fraction": point, "step": step, "flops": flops, "scores": scores})
     glue = {
-        task: [result["scores"]["1"][task] for result in by_seed.values()]
+        task: [result["scores"]["1"][task] for result in results]
         for task in ablation.protocol.tasks
     }
+    ends = points[-1]["scores"]
+    average = {"scores": ends, "mean": statistics.fmean(ends), "std": sd(ends)} if ends else None
     return {
         **record,
         **{key: first[key] for key in ("steps", "flops", "inference_flops", "parameters")},
@@ -445,33 +435,23 @@ def summarize_arm(ablation: AblationConfig, arms: Sequence[Arm], outcomes: Outco
         "curve": first["history"],
         "glue": glue,
         "points": points if ablation.protocol.points else [],
-        "average": spread(points[-1]["scores"]),
+        "average": average,
     }
 
 
-def spread(scores: list[float]) -> Result | None:
-    """Return mean and standard deviation over seeds, unrounded. The latter is null from one
-    seed.
-    """
-    if not scores:
-        return None
-    return {"scores": scores, "mean": statistics.fmean(scores), "std": sd(scores)}
-
-
 def track(
-    tracker: Any, arms: Sequence[Arm], outcomes: Outcomes, record: Result, settings: dict[str, Any]
+    tracker: Any, name: str, by_seed: dict[int, Result], record: Result, settings: dict[str, Any]
 ) -> None:
     """Record an arm as one child run: all of its settings, the curves of its seeds, its scores."""
-    by_seed = finished_seeds(arms, outcomes)
-    started = min((result["started"] for result in by_seed.values()), default=None)
-    ended = max((result["ended"] for result in by_seed.values()), default=None)
-    name = arms[0].name
-    with tracker.child(name, {"arm": name, **settings}, started, ended) as child:
+    with tracker.child(name, {"arm": name, **settings}) as child:
         for seed, result in by_seed.items():
             for point in result["history"]:
-                curve = {f"valid/{key}/seed{seed}": value for key, value in point.items()}
-                del curve[f"valid/step/seed{seed}"]
+                curve = {
+                    f"valid/{key}/seed{seed}": value
+                    for key, value in point.items()
+                    if key != "step"
+                }
                 child.metrics(point["step"], curve)
-        if by_seed:
+        if record.get("average"):
             child.summary(arm_numbers(record))
         child.tags({"status": record["status"]})

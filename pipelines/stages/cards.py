@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,30 @@ from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
 from electra.storage.manifest import CARD, MANIFEST, read_manifest, read_notes
 from pipelines.config.params import Params
+from pipelines.finetuning_runs.job import ABOVE_RUNS
 from pipelines.report.comparison import around, mean
 from pipelines.report.page import environment
 from pipelines.report.records import METRICS, TITLES
 from pipelines.report.table import Column
-from pipelines.stages import TIMINGS
+from pipelines.stages import BUILD, RESULTS, TIMINGS, baselines
 
-MODELS = Path("build/models")
+MODELS = BUILD / "models"
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
 # what needs no network
-SIMPLE = ("chance", "majority", "bag_of_words", "word_overlap", "never_answering")
-NOT_OF_A_RUN = (
-    "arms",
-    "seeds",
-    "keep_models",
-    "ensemble",
-    "scratch",
-    "predict_test",
-)  # on a single run
+SIMPLE = (*baselines.SIMPLE, "never_answering")
+# the scores of a network's own task: our name, the hub's, the title
+SCORES = {
+    "discriminator": (
+        ("disc_auc", "roc_auc", "AUC of replaced tokens"),
+        ("disc_precision", "precision", "precision on replaced tokens"),
+        ("disc_recall", "recall", "recall of replaced tokens"),
+        ("disc_accuracy", "accuracy", "accuracy, chance: all original"),
+    ),
+    "generator": (("mlm_accuracy", "accuracy", "accuracy on masked tokens"),),
+    "encoder": (),
+}
+TASKS = {"discriminator": "token-classification", "encoder": "feature-extraction"}
 # the texts of a card's Python (electra/card.py), for which a made-up world has others
 TEXTS = (
     '"the chef ate the meal"',
@@ -75,9 +81,14 @@ class ModelCard:
     example: Sequence[str] = ()
 
     @property
+    def are_made_up(self) -> list[bool]:
+        """Of each source whether it is the sample world."""
+        return [getattr(source, "kind", "") == "sample" for source in self.sources]
+
+    @property
     def made_up(self) -> bool:
         """Whether any of its text or rows are of the sample world."""
-        return any(getattr(source, "kind", "") == "sample" for source in self.sources)
+        return any(self.are_made_up)
 
     def front(self, name: str, architecture: str) -> str:
         """Return the YAML for the hub. `architecture`: the class of transformers that loads all of
@@ -85,7 +96,7 @@ class ModelCard:
         """
         from huggingface_hub import EvalResult, ModelCardData
 
-        sample = all(getattr(source, "kind", "") == "sample" for source in self.sources)
+        sample = all(self.are_made_up)
         folders = [str(getattr(source, "folder", "")) for source in self.sources]
         # a published model in the hub's own cache says which it is
         bases = re.findall(r"models--([\w.-]+?)--([\w.-]+)", " ".join(folders))
@@ -120,9 +131,8 @@ class ModelCard:
     @property
     def hub_datasets(self) -> list[str]:
         """The data sets of the hub that it was trained on."""
-        return list(
-            dict.fromkeys(source.dataset for source in self.sources if hasattr(source, "dataset"))
-        )
+        datasets = (getattr(source, "dataset", "") for source in self.sources)
+        return list(dict.fromkeys(filter(None, datasets)))
 
     def text(self, command: str, architecture: str) -> str:
         """Return the Markdown."""
@@ -135,26 +145,20 @@ class ModelCard:
             use = "trying the method; it knows no real text"
         facts = {"Intended use": use, **self.facts}
         facts |= {"Licence of the data": terms, "Made by": f"`{command}`"}
-        heads: dict[str, None] = {}
-        for *_, beside in self.scores:
-            heads |= dict.fromkeys(beside)
-        return (
-            environment()
-            .get_template("card.md")
-            .render(
-                card=self,
-                facts=facts,
-                heads=heads,
-                points=_points,
-                architecture=architecture,
-                example=json.dumps(self.example[0] if self.example else "a text"),
-            )
+        template = environment().get_template("card.md")
+        return template.render(
+            card=self,
+            facts=facts,
+            heads=dict.fromkeys(chain.from_iterable(beside for *_, beside in self.scores)),
+            points=_points,
+            architecture=architecture,
+            example=json.dumps(self.example[0] if self.example else "a text"),
         )
 
 
 def write(stage: str, name: str, params: Params) -> None:
     """Write the cards of a stage that leaves models."""
-    top = MODELS if stage == "pretrain" else Path("build") / stage
+    top = MODELS if stage == "pretrain" else BUILD / stage
     describe = describe_pretrained if stage == "pretrain" else describe_finetuned
     for config in sorted((top / name).glob("**/config.json")):
         folder = config.parent
@@ -200,41 +204,28 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
     """Describe a network as pre-training left it. An encoder has no head of its own to score."""
     config = params.models[name]
     kind = folder.name
-    results = read_json(MODELS / name / "results.json")
+    results = read_json(MODELS / name / RESULTS)
     corpus = params.corpora[params.tokens[config.tokens].corpus]
     rows = [
-        read_manifest(Path("build/tokens") / config.tokens / f"rows-{length}")
+        read_manifest(BUILD / "tokens" / config.tokens / f"rows-{length}")
         for length in config.pretrain.lengths
     ]
-    scores: list[tuple[str, str, float, float | None]] = []
-    task = "feature-extraction"
-    if kind == "discriminator":
-        task = "token-classification"
-        if "disc_auc" in results:
-            rate = results["replaced_rate"]
-            majority = results["disc_majority"]
-            accuracy = results["disc_accuracy"]
-            scores = [
-                ("roc_auc", "AUC of replaced tokens", results["disc_auc"], 0.5),
-                ("precision", "precision on replaced tokens", results["disc_precision"], rate),
-                ("recall", "recall of replaced tokens", results["disc_recall"], None),
-                ("accuracy", "accuracy, chance: all original", accuracy, majority),
-            ]
-    elif kind != "encoder":
-        task = "fill-mask"
-        if "mlm_accuracy" in results:
-            chance = 1 / rows[0]["vocab_size"]
-            scores = [("accuracy", "accuracy on masked tokens", results["mlm_accuracy"], chance)]
+    chances = {"disc_auc": 0.5, "mlm_accuracy": 1 / rows[0]["vocab_size"]}
+    chances["disc_precision"] = results.get("replaced_rate")
+    chances["disc_accuracy"] = results.get("disc_majority")
+    scores: list[Measured] = []
+    for key, metric, title in SCORES.get(kind, SCORES["generator"]):
+        if key in results:
+            chance = 100 * chances[key] if key in chances else None
+            scores.append((metric, title, 100 * results[key], {"chance": chance}))
     counts = " and ".join(
         f"{of['splits']['train']['rows']:,} rows of {of['length']} tokens" for of in rows
     )
     label = results["label"]
     steps = results["steps"]
-    begins = (
-        "another pre-training, gone on with"
-        if config.pretrain.init_from
-        else "none, from random weights"
-    )
+    begins = "another pre-training, gone on with"
+    if not config.pretrain.init_from:
+        begins = "none, from random weights"
     example: Sequence[str] = ()
     if any(source.kind == "sample" for source in corpus.sources):
         example = _held_out(MODELS / name, 2 if kind == "encoder" else 1)
@@ -253,11 +244,8 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         },
         sources=corpus.sources,
         languages=corpus.cleaning.language,
-        scores=[
-            (of, title, 100 * value, {"chance": None if chance is None else 100 * chance})
-            for of, title, value, chance in scores
-        ],
-        task=task,
+        scores=scores,
+        task=TASKS.get(kind, "fill-mask"),
         data={"name": f"{label}, held-out text", "type": config.tokens, "split": "validation"},
         weakness=results.get("weakness", ""),
         example=example,
@@ -286,7 +274,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
     arm, _, seed = folder.name.partition("-seed")
     config = params.finetunings[name]
     squad = stage == "squad"
-    results = read_json(Path("build") / stage / name / "results.json")
+    results = read_json(BUILD / stage / name / RESULTS)
     facts = results["versions" if squad else "tasks"][key]
     source = params.tasks[config.tasks]
     sample = source.kind == "sample"
@@ -331,7 +319,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
             f"and another differs more; {long}{''.join(failed)}",
         },
         settings={
-            "recipe": {key: of for key, of in plain(recipe).items() if key not in NOT_OF_A_RUN},
+            "recipe": {key: of for key, of in plain(recipe).items() if key not in ABOVE_RUNS},
             "seed": int(seed),
         },
         sources=[*sources, rows],
@@ -345,7 +333,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
             "split": "validation",
         },
         weakness=read_manifest(model).get("weakness", "") if (model / MANIFEST).is_file() else "",
-        example=_first_row(Path("build/tasks") / config.tasks / task) if sample else (),
+        example=_first_row(BUILD / "tasks" / config.tasks / task) if sample else (),
     )
 
 

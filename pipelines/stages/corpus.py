@@ -5,22 +5,21 @@
 2. unit      read, clean, filter, write parts of 32 MB; what is bad is quarantined (any process, in
              any order)
 3. collect   drop what is repeated anywhere, number the parts, count everything (one process, which
-             holds one unit's index at a time)
+             holds one part's index at a time)
 
 A killed run goes on with the units that are missing. Always: rows = documents + dropped +
 quarantined, and lines read = lines + dropped lines.
 """
 
-import contextlib
 import functools
 import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ from electra.files import (
     write_json,
     write_jsonl,
 )
-from electra.storage.manifest import write_manifest
+from electra.storage.manifest import MANIFEST, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language, quality
 from pipelines.sources.paths import unreadable
@@ -47,9 +46,9 @@ from pipelines.sources.streams import Skipped
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.inputs import require_task_files
 from pipelines.stages.progress_bar import print_left_out
-from pipelines.stages.tasks import open_splits, read_split
-from pipelines.stages.work_units import MadeOf, Shown, finish_units, mixed_code
-from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
+from pipelines.stages.tasks import open_splits, read_split, refuse_bad_rows
+from pipelines.stages.work_units import MadeOf, finish_units, mixed_code
+from pipelines.text.cleaning import CleaningConfig, Document, Rejected, clean
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS, band_keys
 from pipelines.text.ngrams import Hashes, NgramSet, mix, ngrams, words
@@ -59,15 +58,12 @@ if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
 PART_BYTES = 32 << 20
-HOPELESS = 1000  # bad rows in one unit: then it is asked at once whether they are too many
 # A document that repeats so many words in a row of a dev or test text counts as contaminated, as
 # for GPT-3 (Brown et al. 2020, appendix C). Shorter texts have no such n-gram.
 SIZE = 13
-# Of each document of a unit: the hash of its text, its lines and bytes, the part it lies in, its
-# paragraphs that are hashed
-INDEX = np.dtype(
-    [("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("part", "<u4"), ("paragraphs", "<u4")]
-)
+# Of each document of a part: the hash of its text, its lines and bytes, its paragraphs that are
+# hashed
+INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("paragraphs", "<u4")])
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
 # why a document is filtered out
 REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
@@ -76,7 +72,6 @@ SKIPPED = "left_out_"  # begins the counts of rows that are no documents, by rea
 TEXTS = ("empty_documents", "short_documents", SKIPPED, *REASONS)
 # what is known when all units are there
 REPEATED = ("duplicate_documents", "near_duplicates", "repeated_documents")
-BANDS_FILE = "bands"  # of a unit: BANDS keys of each document, if near-duplicates go
 QUARANTINE = "quarantine.jsonl"
 SAMPLES = "dropped.jsonl"  # the first documents that were filtered out
 UNIT_SAMPLES = 5  # of a unit and reason
@@ -90,40 +85,20 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     folder = BUILD / "corpus" / name
     key = f"corpora.{name}"
     metrics = gather(params.corpora[name], key, folder, tasks=_tasks(name, params))
-    print_dropped(metrics, key, folder)
-    advice = f"see {folder / QUARANTINE}, and {key}.quarantine to change it"
     rows = metrics["rows"]
+    reasons = [
+        f"{count:,} {reason} ({count / rows:.2%})"
+        for reason, count in metrics["dropped"].items()
+        if count
+    ]
+    if reasons:
+        advice = f"see {folder}, and {key}.cleaning to change it"
+        print(f"{key}: of {rows:,} rows dropped {', '.join(reasons)}; {advice}", file=sys.stderr)
+    advice = f"see {folder / QUARANTINE}, and {key}.quarantine to change it"
     print_left_out(key, metrics["quarantined"], rows, "rows", "cannot be read", advice)
     tracker.summary({**metrics, "changed": None, "reasons": None})
     tracker.artifact(folder / RESULTS)
-    tracker.dataset(f"corpus/{name}", sha256_file(folder / "MANIFEST.json"), "corpus")
-
-
-def print_dropped(metrics: dict[str, Any], where: str, folder: Path) -> None:
-    """Print what the filters dropped, each reason with its share, and what was no document."""
-    dropped = metrics["dropped"]
-    if shares := metrics.get("dropped_shares"):
-        reasons = [
-            f"{dropped[reason]:,} {reason} ({share:.2%})" for reason, share in shares.items()
-        ]
-        read = documents_read(metrics["documents"], dropped)
-        fact = f"of {read:,} documents dropped {', '.join(reasons)}"
-        advice = f"see {folder / SAMPLES}, and {where}.cleaning to change it"
-        print(f"{where}: {fact}; {advice}", file=sys.stderr)
-    skipped = {
-        key.removeprefix(SKIPPED): count
-        for key, count in dropped.items()
-        if key.startswith(SKIPPED)
-    }
-    if skipped:
-        fact = f"{sum(skipped.values()):,} of {metrics['rows']:,} rows left out"
-        reasons = [f"{reason} {count:,}" for reason, count in skipped.items()]
-        print(f"{where}: {fact}: {', '.join(reasons)}", file=sys.stderr)
-
-
-def documents_read(kept: int, dropped: Mapping[str, int]) -> int:
-    """Return how many documents there were. Rows that are none do not count."""
-    return kept + sum(count for reason, count in dropped.items() if not reason.startswith(SKIPPED))
+    tracker.dataset(f"corpus/{name}", sha256_file(folder / MANIFEST), "corpus")
 
 
 def run_folder(name: str, params: "Params") -> Path:
@@ -132,9 +107,8 @@ def run_folder(name: str, params: "Params") -> Path:
     """
     scratch = RUNS / "corpus" / f".{name}"
     with lock_folder(scratch):
-        resolved, units = documents.plan(params.corpora[name], f"corpora.{name}", scratch)
-        forbidden = forbidden_ngrams(_tasks(name, params), resolved.cleaning, scratch)
-        return folder_of("corpus", _fingerprint(resolved, units, forbidden))
+        plan = _plan(params.corpora[name], f"corpora.{name}", scratch, _tasks(name, params))
+        return folder_of("corpus", plan.fingerprint)
 
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
@@ -142,10 +116,18 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
     return require_task_files(params, decontaminate.tasks) if decontaminate else None
 
 
-def _fingerprint(
-    resolved: CorpusConfig, units: list[documents.WorkUnit], forbidden: Forbidden | None
-) -> str:
-    return digest(resolved, [unit.state() for unit in units], *(forbidden or ())[1:])
+class _Plan(NamedTuple):
+    config: CorpusConfig  # with the hub's revisions resolved to commits
+    units: list[documents.WorkUnit]
+    forbidden: Forbidden | None
+    fingerprint: str
+
+
+def _plan(config: CorpusConfig, where: str, scratch: Path, tasks: TaskSourceConfig | None) -> _Plan:
+    resolved, units = documents.plan(config, where, scratch)
+    forbidden = forbidden_ngrams(tasks, config.cleaning, scratch)
+    states = [unit.state() for unit in units]
+    return _Plan(resolved, units, forbidden, digest(resolved, states, *(forbidden or ())[1:]))
 
 
 def forbidden_ngrams(
@@ -165,7 +147,8 @@ def forbidden_ngrams(
             # refuses bad rows, whose texts would stay in the corpus
             kept, _ = read_split(task, split, rows, where, tasks.quarantine)
             for row in kept:
-                texts.update(_texts(row))
+                parts = [row.get(part) for part in ("a", "b", "question", "context")]
+                texts.update([*filter(None, parts), " ".join(row.get("words", ()))])
     remove(official)
     hashes = [ngrams(words(text)[0], SIZE) for text in texts]
     forbidden = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]))
@@ -174,14 +157,6 @@ def forbidden_ngrams(
     file = scratch / "forbidden.npy"
     np.save(file, forbidden)
     return file, sha256_file(file)
-
-
-def _texts(row: dict[str, Any]) -> list[str]:
-    """Return all that a model sees of a row."""
-    texts = [row[part] for part in ("a", "b", "question", "context") if row.get(part)]
-    if "words" in row:
-        texts.append(" ".join(row["words"]))
-    return texts
 
 
 def gather(
@@ -201,17 +176,15 @@ def gather(
         language.check(config.cleaning.language, f"{where}.cleaning.language")
     scratch = runs / "corpus" / f".{name}"
     with lock_folder(scratch):
-        resolved, units = documents.plan(config, where, scratch)
-        forbidden = forbidden_ngrams(tasks, config.cleaning, scratch)
-        unit_key = MadeOf(_fingerprint(resolved, units, forbidden), STAGES["corpus"].digest)
-        work = folder_of("corpus", unit_key.fingerprint, runs)
-        name_run(work, name, unit_key.fingerprint)
-        jobs = [ReadJob(unit, config.cleaning, config.quarantine, forbidden) for unit in units]
-        sizes = [max(1, unit.bytes) for unit in units]
+        plan = _plan(config, where, scratch, tasks)
+        work = folder_of("corpus", plan.fingerprint, runs)
+        name_run(work, name, plan.fingerprint)
+        jobs = [ReadJob(unit, config.cleaning, plan.forbidden) for unit in plan.units]
+        made = MadeOf(plan.fingerprint, STAGES["corpus"].digest)
         with lock_folder(work):
-            counts = finish_units(work, unit_key, read_unit, jobs, Shown(where, sizes, "documents"))
+            counts = finish_units(work, made, read_unit, jobs, where, "documents")
             _refuse_unreadable(counts, where, work)
-            metrics = collect(resolved, units, counts, where, work, folder)
+            metrics = collect(plan.config, plan.units, counts, where, work, folder)
             remove(work)
         remove(scratch)
     return metrics
@@ -228,21 +201,6 @@ def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
     if free < config.expected.gigabytes * 1e9:
         fault = f"has {free / 1e9:,.0f} GB free; {where} needs {config.expected.gigabytes:,.0f} GB"
         raise OutOfRoom(f"{folder}: {fault}; free some space or move the checkout")
-
-
-def check_quarantine(
-    firsts: list[dict[str, Any]], bad: int, rows: int, config: QuarantineConfig
-) -> None:
-    """Raise BadInput when more rows are bad than the quarantine tolerates, with the first of each
-    file.
-    """
-    tolerated = config.tolerated(rows)
-    if bad > tolerated or (bad and bad == rows):
-        first, *others = firsts
-        fault = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,})"
-        fault += "".join(f", {other['where']}: {other['reason']}" for other in others)
-        advice = "fix the input, or raise `quarantine` to leave such rows out"
-        raise BadInput(f"{first['where']}: {fault}; expected at most {tolerated:,}; {advice}")
 
 
 def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> None:
@@ -265,28 +223,20 @@ class ReadJob:
 
     unit: documents.WorkUnit
     cleaning: CleaningConfig
-    quarantine: QuarantineConfig
     forbidden: Forbidden | None = None
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
-    """Write a unit's documents as part-NNNNN.jsonl, with index, paragraphs and more. Return the
-    counts.
+    """Write a unit's documents as part-NNNNN.jsonl, each with an index, and what was dropped.
+    Return the counts.
     """
-    cleaning = job.cleaning
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     firsts: dict[str, dict[str, Any]] = {}  # by file
     refused: dict[str, str] = {}  # by file, a sentence
     samples = Samples(UNIT_SAMPLES)
-    with (
-        write_errors(folder),
-        contextlib.closing(_Parts(folder)) as parts,
-        (folder / "index").open("wb") as index,
-        (folder / "paragraphs").open("wb") as paragraphs,
-        (folder / BANDS_FILE).open("wb") as bands,
-        (folder / QUARANTINE).open("w", encoding="utf-8") as quarantine,
-    ):
+    parts = _PartWriter(folder)
+    with write_errors(folder), (folder / QUARANTINE).open("w", encoding="utf-8") as quarantine:
         for item in _items(job.unit, refused):
             counts["rows"] += 1
             if isinstance(item, Skipped):
@@ -298,37 +248,24 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 firsts.setdefault(item.where.rpartition(":")[0], rejected)
                 reasons[item.reason] += 1
                 counts["quarantined_lines"] += item.lines
-                bad = reasons.total()
-                if bad > HOPELESS:
-                    check_quarantine([*firsts.values()], bad, counts["rows"], job.quarantine)
                 continue
             if item.lost_templates:
                 counts["changed_templates"] += item.lost_templates
-            lines_before = counts["lines"]
-            text = clean(item.text, cleaning, counts)
+            text = clean(item.text, job.cleaning, counts)
             if not text:
                 continue
-            lines = counts["lines"] - lines_before
-            judgement = judge(text, cleaning, job.forbidden)
+            judgement = judge(text, job.cleaning, job.forbidden)
             counts["has_benchmark_text"] += judgement.contaminated
             if judgement.reason:
                 samples.add(judgement.reason, item.id, text)
+                lines = text.count("\n") + 1
                 counts.update({judgement.reason: 1, "lines_of_documents": lines})
                 continue
-            part = parts.write({"id": item.id, "text": text})
-            keys = []
-            if cleaning.duplicate_paragraphs == "drop":  # repeated, a short line means nothing
-                keys = [
-                    hash_text(line)
-                    for line in text.split("\n")
-                    if len(line) >= cleaning.shortest_paragraph
-                ]
-            paragraphs.write(np.array(keys, dtype="<u8").tobytes())
-            bands.write(judgement.bands.tobytes())
-            row = (hash_text(text), lines, len(text.encode()), part, len(keys))
-            index.write(np.array([row], dtype=INDEX).tobytes())
+            keys = _paragraph_keys(text, job.cleaning)
+            parts.add(item.id, text, keys, judgement.bands)
             counts["documents"] += 1
             counts["paragraphs"] += len(keys)
+        parts.end_part()
     write_jsonl(folder / SAMPLES, samples.rows)
     return {
         **counts,
@@ -356,30 +293,57 @@ def hash_text(text: str) -> int:
     return int.from_bytes(bytes.fromhex(sha256_bytes(text.encode())[:16]), "little")
 
 
-class _Parts:
-    """Writes rows to part-00000.jsonl, part-00001.jsonl, … of some PART_BYTES each."""
+def _paragraph_keys(text: str, cleaning: CleaningConfig) -> list[int]:
+    """Return the hashes of paragraphs that must not come again. A short line means nothing."""
+    if cleaning.duplicate_paragraphs == "keep":
+        return []
+    lines = text.split("\n")
+    return [hash_text(line) for line in lines if len(line) >= cleaning.shortest_paragraph]
+
+
+class _PartWriter:
+    """Writes documents to part-00000.jsonl, part-00001.jsonl, … of some PART_BYTES each, and next
+    to each of them an index.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
+        self._begin_part()
+
+    def _begin_part(self) -> None:
+        self._lines: list[bytes] = []
+        self._index: list[tuple[int, ...]] = []
+        self._paragraphs: list[int] = []
+        self._bands: list[Hashes] = []
         self._size = 0
-        self._file: IO[bytes] | None = None
 
-    def close(self) -> None:
-        if self._file:
-            self._file.close()
-
-    def write(self, row: dict[str, str]) -> int:
-        """Write a row and return the number of its part."""
-        if self._file is None or self._size >= PART_BYTES:
-            self.close()
-            self._file = (self._folder / f"part-{self._count:05d}.jsonl").open("wb")
-            self._size = 0
-            self._count += 1
-        line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        self._file.write(line)
+    def add(self, id: str, text: str, paragraphs: list[int], bands: Hashes) -> None:
+        """Add a document, with the keys of its paragraphs and those of its near-duplicates."""
+        if self._size >= PART_BYTES:
+            self.end_part()
+        line = json.dumps({"id": id, "text": text}, ensure_ascii=False).encode() + b"\n"
         self._size += len(line)
-        return self._count - 1
+        self._lines.append(line)
+        size = len(text.encode())
+        self._index.append((hash_text(text), text.count("\n") + 1, size, len(paragraphs)))
+        self._paragraphs += paragraphs
+        self._bands.append(bands)
+
+    def end_part(self) -> None:
+        """Write the documents of a part."""
+        if not self._lines:
+            return
+        path = self._folder / f"part-{self._count:05d}.jsonl"
+        path.write_bytes(b"".join(self._lines))
+        np.savez(
+            path.with_suffix(".npz"),
+            index=np.array(self._index, INDEX),
+            paragraphs=np.array(self._paragraphs, np.uint64),
+            bands=np.concatenate(self._bands),
+        )
+        self._count += 1
+        self._begin_part()
 
 
 # Filters
@@ -461,37 +425,45 @@ def collect(
         reasons.update(count["reasons"])
         firsts += count["first_bad"]
     bad = reasons.total()
-    check_quarantine(firsts, bad, total["rows"], config.quarantine)
+    refuse_bad_rows(firsts, bad, total["rows"], config.quarantine)
     dropped = Counter[str](duplicate_documents=0)
     dropped.update({key: n for key, n in total.items() if n and key.startswith(TEXTS)})
     lines = Counter({key: total[key] for key in LINES if total[key]})
     folders = [work / f"unit-{number:05d}" for number in range(len(units))]
     sources = [Counter(documents=0, lines=0, bytes=0) for _ in config.sources]
+    source_of: dict[Path, int] = {}  # of each part, in order
+    for unit, unit_folder in zip(units, folders, strict=True):
+        for path in sorted(unit_folder.glob("part-*.jsonl")):
+            source_of[path] = unit.source
     shards: list[dict[str, Any]] = []
     near = Samples(CORPUS_SAMPLES)
     with atomic_folder(folder) as temporary:
-        repeats = _Repeats(config.cleaning, folders, total, work)
-        for unit, unit_folder in zip(units, folders, strict=True):
-            for part in repeats.parts(unit_folder):
-                name = f"documents-{len(shards):05d}.jsonl"
-                part_counts = _copy(part, temporary / name, config.cleaning, near)
-                for key, number in (+part_counts).items():
-                    if key in REPEATED:
-                        dropped[key] += number
-                    elif key in sources[unit.source]:
-                        sources[unit.source][key] += number
-                    else:
-                        lines[key] += number
-                if part_counts["documents"]:
-                    written = part_counts["documents"]
-                    shards.append({"file": name, "source": unit.source, "documents": written})
+        for part in _find_repeats(config.cleaning, list(source_of), total, work):
+            name = f"documents-{len(shards):05d}.jsonl"
+            part_counts = _copy(part, temporary / name, config.cleaning, near)
+            source = source_of[part.path]
+            for key, number in (+part_counts).items():
+                if key in REPEATED:
+                    dropped[key] += number
+                elif key in sources[source]:
+                    sources[source][key] += number
                 else:
-                    remove(temporary / name)
+                    lines[key] += number
+            if part_counts["documents"]:
+                written = part_counts["documents"]
+                shards.append({"file": name, "source": source, "documents": written})
+            else:
+                remove(temporary / name)
         if not shards:
-            raise _no_documents(where, total["rows"], bad, dropped)
-        _join(folders, QUARANTINE, temporary)
-        if config.cleaning.filters:
-            _write_samples(folders, near, temporary)
+            fault = f"{total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped"
+            ((reason, most),) = dropped.most_common(1)
+            if most:
+                fault += f", most as {reason}"
+            advice = "check the files and the `cleaning` settings"
+            raise BadInput(f"{where}: holds no document ({fault}); {advice}")
+        with (temporary / QUARANTINE).open("wb") as quarantine:
+            for unit_folder in folders:
+                quarantine.write((unit_folder / QUARANTINE).read_bytes())
         sums = {key: sum(source[key] for source in sources) for key in sources[0]}
         metrics = {
             **sums,
@@ -520,7 +492,18 @@ def collect(
             ],
         }
         if config.cleaning.filters:
-            metrics["dropped_shares"] = _shares(dropped, sums["documents"])
+            samples = Samples(CORPUS_SAMPLES)
+            for unit_folder in folders:
+                for row in read_jsonl(unit_folder / SAMPLES):
+                    samples.add(row["reason"], row["id"], row["text"])
+            write_jsonl(temporary / SAMPLES, [*samples.rows, *near.rows])
+            skipped = sum(n for reason, n in dropped.items() if reason.startswith(SKIPPED))
+            read = sums["documents"] + dropped.total() - skipped
+            metrics["dropped_shares"] = {
+                reason: round(dropped[reason] / read, 6)
+                for reason in (*REASONS, "near_duplicates")
+                if dropped[reason]
+            }
         decontaminate = config.cleaning.decontaminate
         if decontaminate and decontaminate.action == "count":
             metrics["contaminated"] = total["has_benchmark_text"]
@@ -533,43 +516,7 @@ def collect(
     return metrics
 
 
-def _no_documents(where: str, rows: int, bad: int, dropped: Counter[str]) -> BadInput:
-    fault = f"{rows:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped"
-    ((reason, count),) = dropped.most_common(1)
-    if count:
-        fault += f", most as {reason}"
-    advice = "check the files and the `cleaning` settings"
-    return BadInput(f"{where}: holds no document ({fault}); {advice}")
-
-
-def _shares(dropped: Counter[str], kept: int) -> dict[str, float]:
-    """Return what the filters dropped of all documents, by reason."""
-    read = documents_read(kept, dropped)
-    return {
-        reason: round(dropped[reason] / read, 6)
-        for reason in (*REASONS, "near_duplicates")
-        if dropped[reason]
-    }
-
-
-def _join(folders: list[Path], name: str, target: Path) -> None:
-    with (target / name).open("wb") as whole:
-        for folder in folders:
-            with (folder / name).open("rb") as source:
-                shutil.copyfileobj(source, whole)
-
-
-def _write_samples(folders: Iterable[Path], near: Samples, target: Path) -> None:
-    """Write what the filters of all units dropped first, and the samples of near-duplicates."""
-    samples = Samples(CORPUS_SAMPLES)
-    for folder in folders:
-        for row in read_jsonl(folder / SAMPLES):
-            samples.add(row["reason"], row["id"], row["text"])
-    write_jsonl(target / SAMPLES, [*samples.rows, *near.rows])
-
-
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A part of a unit: the index of its documents, why each is dropped or "", which of their
     paragraphs stay.
     """
@@ -580,66 +527,57 @@ class _Part:
     kept: NDArray[np.bool_]
 
 
-class _Repeats:
-    """Which documents and paragraphs of each unit are there for the first time."""
+def _find_repeats(
+    cleaning: CleaningConfig, paths: list[Path], total: Counter[str], work: Path
+) -> Iterator[_Part]:
+    """Yield every part with what of it has been there before."""
+    texts = near = lines = None
+    count = total["documents"]
+    if cleaning.duplicate_documents == "drop":
+        keys = (_read_index(path, "index")["text"] for path in paths)
+        texts = FirstOccurrences(keys, count, work / "repeated-documents")
+    if cleaning.near_duplicates == "drop":
+        bands = (_read_index(path, "bands") for path in paths)
+        near = FirstOccurrences(bands, BANDS * count, work / "near-duplicates")
 
-    def __init__(
-        self, cleaning: CleaningConfig, folders: list[Path], total: Counter[str], work: Path
-    ) -> None:
-        count = total["documents"]
-        self._texts = self._bands = self._lines = None
-        if cleaning.duplicate_documents == "drop":
-            texts = (_index(folder)["text"].copy() for folder in folders)
-            self._texts = FirstOccurrences(texts, count, work / "repeated-documents")
-        if cleaning.near_duplicates == "drop":
-            bands = (np.fromfile(folder / BANDS_FILE, "<u8") for folder in folders)
-            self._bands = FirstOccurrences(bands, BANDS * count, work / "near-duplicates")
-        if cleaning.duplicate_paragraphs == "drop":
-            paragraphs = self._paragraphs(folders)
-            folder = work / "repeated-paragraphs"
-            self._lines = FirstOccurrences(paragraphs, total["paragraphs"], folder)
-        self._text = 0
-        self._line = 0
+    def parts() -> Iterator[tuple[NDArray[Any], NDArray[np.str_]]]:
+        first = 0
+        for path in paths:
+            index = _read_index(path, "index")
+            reasons = np.full(len(index), "", f"<U{max(map(len, REPEATED))}")
+            if near:
+                new = near.keep(first * BANDS, len(index) * BANDS).reshape(-1, BANDS).all(1)
+                reasons[~new] = "near_duplicates"
+            if texts:
+                reasons[~texts.keep(first, len(index))] = "duplicate_documents"
+            first += len(index)
+            yield index, reasons
 
-    def _reasons(self, first: int, count: int) -> NDArray[np.str_]:
-        """Return why each of `count` documents from number `first` on is dropped, or ""."""
-        reasons = np.full(count, "", f"<U{max(map(len, REPEATED))}")
-        if self._bands:
-            new = self._bands.keep(first * BANDS, count * BANDS).reshape(count, BANDS).all(1)
-            reasons[~new] = "near_duplicates"
-        if self._texts:
-            reasons[~self._texts.keep(first, count)] = "duplicate_documents"
-        return reasons
-
-    def _paragraphs(self, folders: list[Path]) -> Iterator[NDArray[np.uint64]]:
+    def paragraphs() -> Iterator[Hashes]:
         """Yield the keys of all paragraphs. Those of dropped documents are unlike any other."""
         first = 0
-        line = 0
-        for folder in folders:
-            index = _index(folder)
-            keys = np.fromfile(folder / "paragraphs", "<u8")
-            is_dropped = self._reasons(first, len(index)) != ""
-            dropped = np.flatnonzero(np.repeat(is_dropped, index["paragraphs"]))
-            keys[dropped] = mix((line + dropped).astype(np.uint64))
-            first += len(index)
-            line += len(keys)
+        for path, (index, reasons) in zip(paths, parts(), strict=True):
+            keys = _read_index(path, "paragraphs")
+            dropped = np.flatnonzero(np.repeat(reasons != "", index["paragraphs"]))
+            keys[dropped] = mix((first + dropped).astype(np.uint64))
+            first += len(keys)
             yield keys
 
-    def parts(self, folder: Path) -> Iterator[_Part]:
-        """Yield the parts of a unit, which follow those of the unit before it."""
-        index = _index(folder)
-        reasons = self._reasons(self._text, len(index))
-        self._text += len(index)
-        for part in np.unique(index["part"]):
-            here = index["part"] == part
-            count = int(index["paragraphs"][here].sum())
-            kept = self._lines.keep(self._line, count) if self._lines else np.ones(count, np.bool_)
-            yield _Part(folder / f"part-{part:05d}.jsonl", index[here], reasons[here], kept)
-            self._line += count
+    if cleaning.duplicate_paragraphs == "drop":
+        folder = work / "repeated-paragraphs"
+        lines = FirstOccurrences(paragraphs(), total["paragraphs"], folder)
+    first = 0
+    for path, (index, reasons) in zip(paths, parts(), strict=True):
+        size = int(index["paragraphs"].sum())
+        kept = lines.keep(first, size) if lines else np.ones(size, np.bool_)
+        first += size
+        yield _Part(path, index, reasons, kept)
 
 
-def _index(folder: Path) -> NDArray[Any]:
-    return np.fromfile(folder / "index", INDEX)
+def _read_index(part: Path, name: str) -> NDArray[Any]:
+    with np.load(part.with_suffix(".npz")) as arrays:
+        array: NDArray[Any] = arrays[name]
+        return array
 
 
 def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Counter[str]:
@@ -654,11 +592,10 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
         for key in ("lines", "bytes"):
             counts[key] = int(rows[key].sum(dtype=np.int64))
         return counts
-    start = 0
+    kept = iter(part.kept.tolist())
     with part.path.open("rb") as source, new.open("wb") as target:
         for line, row, reason in zip(source, rows, part.reasons.tolist(), strict=True):
-            stay = part.kept[start : start + int(row["paragraphs"])]
-            start += len(stay)
+            stay = [next(kept) for _ in range(row["paragraphs"])]
             lines = int(row["lines"])
             size = int(row["bytes"])
             if reason:
@@ -666,7 +603,7 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
                 if reason == "near_duplicates":
                     near.add(reason, **json.loads(line))
                 continue
-            if not stay.all():
+            if not all(stay):
                 document = json.loads(line)
                 text = _without_repeated(document["text"], stay, cleaning.shortest_paragraph)
                 left = text.count("\n") + 1 if text else 0
@@ -682,7 +619,7 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
     return counts
 
 
-def _without_repeated(text: str, stay: NDArray[np.bool_], shortest: int) -> str:
+def _without_repeated(text: str, stay: list[bool], shortest: int) -> str:
     """Return a text without its repeated paragraphs. `stay` speaks of those that are not short."""
-    first = iter(stay.tolist())
+    first = iter(stay)
     return "\n".join(line for line in text.split("\n") if len(line) < shortest or next(first))

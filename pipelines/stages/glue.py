@@ -5,7 +5,6 @@ It leaves build/glue/M: predictions, leaderboard files, kept models, results.jso
 seed) that is done is a folder in runs/finetune, which a second start does not repeat.
 """
 
-import statistics
 import sys
 import time
 from collections import Counter
@@ -33,8 +32,9 @@ from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
-from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of
+from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, splits_of
 from pipelines.finetuning_runs.plan import Plan, run_all
+from pipelines.finetuning_runs.summary import ARMS
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
 from pipelines.stages import FINETUNING as CODE
 from pipelines.stages.progress_bar import ProgressBar
@@ -43,7 +43,6 @@ from pipelines.tracking import flatten
 from pipelines.versioning.code import digest_of
 
 FINETUNING = RUNS / "finetune"
-ARMS = {"pretrained": "pre-trained", "scratch": "from scratch"}
 SUFFIXES = {  # a job's file of a split -> the end of its name here
     "dev.jsonl": ".jsonl",
     "dev_mismatched.jsonl": "-mismatched.jsonl",
@@ -51,10 +50,7 @@ SUFFIXES = {  # a job's file of a split -> the end of its name here
     "test_mismatched.jsonl": "-test-mismatched.jsonl",
     "test_diagnostic.jsonl": "-test-diagnostic.jsonl",
 }
-# on a single run they have no bearing, so a job has their defaults
-ABOVE_RUNS = ("arms", "seeds", "keep_models", "ensemble", "scratch")
 Records = dict[str, list[Record]]  # by task
-Baselines = dict[str, dict[str, float]]  # by task
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
@@ -62,84 +58,57 @@ def run(name: str, params: Params, tracker: Any) -> None:
     config = params.finetunings[name]
     configs = configs_of(name, params)
     encoder = inputs.encoder_folder(config.model, params)
-    rows = inputs.task_rows(config.tasks)
-    jobs = plan_glue(configs, rows, encoder)
+    jobs = plan_glue(configs, inputs.task_rows(config.tasks), encoder)
     last_jobs = {job.task.name: job for job in jobs}  # of each task
     scores = {
         task: baselines.score_baselines(job.task, job.rows, job.config)
         for task, job in last_jobs.items()
     }
-    print_baselines(f"glue {name}", scores)
     records = run_jobs(jobs, count_workers(params, config.model), f"glue {name}", tracker)
     frozen = baselines.load_frozen(BUILD / "models" / config.model)
+    tasks = {}
     for task, job in last_jobs.items():
-        auc = None
-        if frozen:
-            auc = baselines.score_frozen(frozen, job.task, job.rows, job.config, job.model)
+        auc = frozen and baselines.score_frozen(frozen, job.task, job.rows, job.config, job.model)
         if auc:
             scores[task]["replaced_tokens"] = auc
-    tasks = {
-        task: summary.summarize_task(last_jobs[task].task, done) | {"baselines": scores[task]}
-        for task, done in records.items()
-    }
+        tasks[task] = summary.summarize_task(job.task, records[task]) | {"baselines": scores[task]}
     ensembles = [task for task, settings in configs.items() if settings.ensemble]
     with atomic_folder(BUILD / "glue" / name) as folder:
         copy_outputs(jobs, folder, SUFFIXES)
         for task, figures in write_leaderboard_files(jobs, folder, ensembles).items():
             tasks[task]["ensemble"] = figures
         sample = params.tasks[config.tasks].kind == "sample"
-        result: dict[str, Any] = {
-            **label(params, config.tasks),
+        average = summary.average_tasks(tasks, sample=sample)
+        result = label(params, config.tasks) | {
             "tasks": tasks,
-            "average": summary.average_tasks(tasks, sample=sample),
+            "average": average,
             "provenance": provenance(jobs),
         }
         write_json(folder / RESULTS, result)
         write_manifest(folder, kind="glue", name=name)
-    print_scores(f"glue {name}", result)
+    for task, facts in tasks.items():
+        print(f"glue {name}: {task}: {describe_scores(facts)}", file=sys.stderr)
+    if len(tasks) > 1:
+        print(f"glue {name}: {average['name']}: {describe_scores(average)}", file=sys.stderr)
 
 
-def print_baselines(title: str, scores: Baselines) -> None:
-    """Print the best score of each task that needs no network, before hours of training."""
-    best = [f"{task} {max(named.values()):.1f}" for task, named in scores.items() if named]
-    if best:
-        print(f"{title}: without a network: {', '.join(best)}", file=sys.stderr, flush=True)
-
-
-def print_scores(title: str, result: dict[str, Any]) -> None:
-    """Print each task's means of both arms and its best score without a network, then their means,
-    and every task on which no network is needed.
+def describe_scores(facts: dict[str, Any]) -> str:
+    """Return the means of both arms in words, next to the best score that needs no network. A
+    model that does no better than that is a warning.
     """
-    average = result["average"]
-    best: dict[str, float] = {}  # by task, without a network
-    warnings = []
-    for task, facts in result["tasks"].items():
-        # the discriminator's own ranking of rows is no score of the task
-        simple = [
-            (score, name) for name, score in facts["baselines"].items() if name in baselines.SIMPLE
-        ]
-        beside = ""
-        if simple:
-            best[task], method = max(simple)
-            beside = f", {best[task]:.1f} without a network ({method.replace('_', ' ')})"
-        print(f"{title}: {task}: {describe_arms(facts)}{beside}", file=sys.stderr)
-        if simple and "pretrained" in facts and best[task] >= facts["pretrained"]["mean"]:
-            fact = f"{method.replace('_', ' ')} ({best[task]:.1f}, without a network)"
-            mean = f"the fine-tuned model ({facts['pretrained']['mean']:.1f})"
-            warnings.append(f"warning: {title}: {task}: {fact} does as well as {mean}")
-    if len(result["tasks"]) > 1 and (means := describe_arms(average)):
-        if best.keys() >= set(average["tasks"]):
-            simple_mean = statistics.fmean(best[task] for task in average["tasks"])
-            means += f", {simple_mean:.1f} without a network"
-        print(f"{title}: {average['name']}: {means}", file=sys.stderr)
-    for warning in warnings:
-        print(warning, file=sys.stderr)
-
-
-def describe_arms(facts: dict[str, Any]) -> str:
-    """Return the means of both arms in words."""
-    means = {arm: facts[arm]["mean"] for arm in ARMS if arm in facts}
-    return ", ".join(f"{mean:.1f} {ARMS[arm]}" for arm, mean in means.items())
+    words = [f"{facts[arm]['mean']:.1f} {title}" for arm, title in ARMS.items() if arm in facts]
+    # the discriminator's own ranking of rows is no score of the task
+    simple = [
+        (score, method)
+        for method, score in facts.get("baselines", {}).items()
+        if method in baselines.SIMPLE
+    ]
+    if simple:
+        best, method = max(simple)
+        words.append(f"{best:.1f} without a network ({method.replace('_', ' ')})")
+        if "pretrained" in facts and best >= facts["pretrained"]["mean"]:
+            words.append("WARNING: that does as well as the fine-tuned model")
+    return ", ".join(words)
 
 
 def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
@@ -214,7 +183,7 @@ def group_by_arm(jobs: Sequence[Job]) -> Iterator[tuple[tuple[Task, str], list[J
 
 def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Records:
     """Run jobs with a progress line. Each task becomes a child run of the tracker when its last job
-    has ended.
+    has ended. Rows beyond the positions that pre-training has updated are a warning, once a task.
     """
     by_task: Records = {}
     starts: dict[str, float] = {}  # task -> time.time() when its first run started
@@ -226,9 +195,13 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
             start = time.time() - record.get("seconds", 0.0)
             start = starts[job.task.name] = min(start, starts.get(job.task.name, start))
             records = by_task.setdefault(job.task.name, [])
-            key = "beyond_pretraining"
-            if key in record and not any(key in before for before in records):
-                warn_of_positions(job.task, **record[key])
+            beyond = record.get("beyond_pretraining")
+            if beyond and not any("beyond_pretraining" in before for before in records):
+                positions = beyond["positions"]
+                rows = f"{beyond['share']:.1%} of its {kind_of(job.task).example}"
+                fact = f"{rows} are longer than the {positions} tokens that pre-training saw"
+                advice = f"a length of {positions}, or pre-training with longer rows (init_from)"
+                print(f"{job.task.name}: WARNING: {fact}; {advice}, fixes that", file=sys.stderr)
             records.append(record)
             score = record["metrics"][job.task.metrics[0]]
             progress.update(progress.done + 1, last=f"{job.name} {score:.1f}")
@@ -237,16 +210,6 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
 
         run_all(jobs, count, on_done)
     return {task: by_task[task] for task in expected}
-
-
-def warn_of_positions(task: Task, positions: int, share: float) -> None:
-    """Warn, once a task, that some of its rows use positions whose vectors pre-training never
-    updated.
-    """
-    rows = kind_of(task).example
-    fact = f"{share:.1%} of its {rows} are longer than the {positions} tokens that pre-training saw"
-    advice = f"a length of {positions}, or pre-training that goes on with longer rows (init_from)"
-    print(f"{task.name}: WARNING: {fact}; {advice}, fixes that", file=sys.stderr, flush=True)
 
 
 def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started: float) -> None:

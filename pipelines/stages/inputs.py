@@ -10,6 +10,7 @@ file is hashed again only when its size, times or inode have changed (runs/input
 is not there has no hash, and the stage that needs it will say so.
 """
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from electra.storage.manifest import (
 from pipelines import again
 from pipelines.config.params import PAPER, Params
 from pipelines.sources import (
-    CustomTask,
     CustomTasks,
     HubCorpus,
     HubTasks,
@@ -51,15 +51,17 @@ def record_files(section: str, name: str, params: Params) -> None:
     known = read_notes(NOTES).get("files", {})
     files = files_of(section, name, params)
     stamps = {file: _stamp(Path(file)) for file in files}
-    changed = [
-        file for file in files if stamps[file] and known.get(file, [None])[0] != stamps[file]
-    ]
-    size = sum(stamps[file][0] for file in changed)
+    changed = {
+        file: stamp
+        for file, stamp in stamps.items()
+        if stamp and known.get(file, [None])[0] != stamp
+    }
+    size = sum(stamp[0] for stamp in changed.values())
     if size > LARGE:
         fact = f"{len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once"
         print(f"inputs: {fact}", file=sys.stderr)
-    for file in changed:
-        known[file] = [stamps[file], sha256_file(Path(file))]
+    for file, stamp in changed.items():
+        known[file] = [stamp, sha256_file(Path(file))]
     hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]
     if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
         hashes.append([f"tasks.{scored.tasks}", digest(written(params.tasks[scored.tasks]))])
@@ -105,10 +107,10 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
         return files
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):
-        return [str(path) for *_, path in official(tasks.glue, tasks.squad)]
+        files = [str(path) for *_, path in official(tasks.glue, tasks.squad)]
     if isinstance(tasks, CustomTasks):
         for task in tasks.tasks.values():
-            files += _files_of_task(task)
+            files += filter(None, (task.train, task.dev, task.test))
     return files
 
 
@@ -118,31 +120,26 @@ def _files_of_patterns(patterns: tuple[str, ...]) -> list[str]:
     files: list[str] = []
     for pattern in patterns:
         if pattern not in excluded:
-            try:
+            with contextlib.suppress(UserError):  # the stage reports it
                 files += map(str, find_files((pattern, *excluded), "files"))
-            except UserError:
-                continue  # the stage reports it
     return files
-
-
-def _files_of_task(task: CustomTask) -> tuple[str, ...]:
-    return tuple(filter(None, (task.train, task.dev, task.test)))
 
 
 def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
     """Raise SourceUnreachable or BadInput unless a source is there. Read nothing of it."""
     if isinstance(source, LocalCorpus):
         find_files(source.files, where)
-    elif isinstance(source, HubCorpus):
-        hub.resolve(source.dataset, source.revision, where)
     elif isinstance(source, LocalTasks):
         for folder in filter(None, (source.glue, source.squad)):
             require_folder(Path(folder), where)
     elif isinstance(source, CustomTasks):
         for task in source.tasks.values():
-            find_files(_files_of_task(task), where)
-    elif isinstance(source, HubTasks):
-        for dataset in filter(None, (source.glue, source.squad1, source.squad2)):
+            find_files(tuple(filter(None, (task.train, task.dev, task.test))), where)
+    elif isinstance(source, HubCorpus | HubTasks):
+        datasets = [source]
+        if isinstance(source, HubTasks):
+            datasets = [source.glue, source.squad1, source.squad2]
+        for dataset in filter(None, datasets):
             hub.resolve(dataset.dataset, dataset.revision, where)
 
 
@@ -197,10 +194,8 @@ def encoder_folder(name: str, params: Params) -> Path:
     model = BUILD / "models" / name
     advice = again("published" if name in params.published else "pretrain", name)
     verify_folder(model / "encoder", advice, model=name, part="encoder")
-    if (model / MANIFEST).is_file():
-        weakness = read_manifest(model, advice).get("weakness")
-        if weakness:
-            print(f"warning: models.{name}: {weakness}", file=sys.stderr)
+    if (model / MANIFEST).is_file() and (weakness := read_manifest(model, advice).get("weakness")):
+        print(f"warning: models.{name}: {weakness}", file=sys.stderr)
     return model / "encoder"
 
 

@@ -73,6 +73,8 @@ def send_all(run: Path, ended: threading.Event) -> None:
             continue
         try:
             send(run, step)
+            sent = step
+            failed = False
         except UserError as error:
             # else training has a newer one by now
             if not failed and (run / f"step-{step}").exists():
@@ -81,11 +83,6 @@ def send_all(run: Path, ended: threading.Event) -> None:
                     "and its checkpoints are sent when the mirror answers"
                 )
                 failed = True
-            continue
-        if failed:
-            _say(f"{url_of(run)}: the mirror answers again, and has step {step:,}")
-        sent = step
-        failed = False
 
 
 def send(run: Path, step: int) -> None:

@@ -2,15 +2,12 @@
 
 import contextlib
 import errno
-import math
 from collections.abc import Iterator
 
 import torch
 
 from electra.errors import OutOfMemory, first_line
 from electra.pretraining.config import PretrainConfig
-from electra.pretraining.phases import phases_of
-from electra.workers import rank
 
 
 @contextlib.contextmanager
@@ -22,23 +19,11 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
         if not _is_want(error):
             raise
         slices = settings.accumulate
-        finer = finer_slices(settings)
-        remedy = "lower pretrain.batch"
-        if finer:
-            remedy = f"set pretrain.accumulate to {finer} (now {slices}), or {remedy}"
+        remedy = f"raise pretrain.accumulate (now {slices}) or lower pretrain.batch"
         rows = f"slices of {settings.batch // slices} rows of {settings.length}"
         fault = f"there is not enough memory for {rows} ({first_line(error)})"
         stays = "what is saved stays, and `--continue` goes on with it under the new settings"
         raise OutOfMemory(f"pretrain: {fault}; {remedy}; {stays}") from error
-
-
-def finer_slices(settings: PretrainConfig) -> int:
-    """Return the next larger `pretrain.accumulate` that every phase's batch allows, 0 if there is
-    none.
-    """
-    batch = math.gcd(*(phase.batch for phase in phases_of(settings, 1)))
-    counts = range(settings.accumulate + 1, batch + 1)
-    return next((count for count in counts if batch % math.lcm(count, rank()[1]) == 0), 0)
 
 
 def _is_want(error: BaseException) -> bool:

@@ -93,16 +93,16 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
     """
     wish = os.environ.get(CONTINUE, "")
     known = runs_of(name)
+    others = [other for folder, other in known.items() if folder != run.name]
     if wish in known:
         return known[wish]
-    others = [other for folder, other in known.items() if folder != run.name]
     if wish == name:
         if (newest(run) or {}).get("continued"):
             return None  # the same command has started it already
         if len(others) == 1:
             return others[0]
-    elif not wish or wish in params.models or wish in {run.name for run in RUNS.glob("pretrain/*")}:
-        return None
+    elif not wish or wish in params.models or (RUNS / "pretrain" / wish).is_dir():
+        return None  # it is of another model
     listed = ", ".join(other.name for other in others) or "none has other settings"
     expected = f"a run of {name} ({listed})"
     raise BadConfig(f"{CONTINUE}: is {wish!r}; expected {expected}; `electra runs` lists them")
@@ -169,38 +169,31 @@ class ModelRows:
             "tokenizer": self.tokenizer.identity,
         }
         if config.pretrain.init_from:
-            fingerprint["init_from"] = self._check_start(Path(config.pretrain.init_from))
+            folders = Path(config.pretrain.init_from).glob("*/model.safetensors")
+            fingerprint["init_from"] = {
+                path.parent.name: self._verify_start(path.parent) for path in sorted(folders)
+            }
         if self.others:
             others = self.others.items()
             fingerprint["phases"] = {str(length): rows.digest for length, rows in others}
         return fingerprint
 
-    def _check_start(self, folder: Path) -> dict[str, dict[str, str]]:
-        """Return the hash of every file that training starts from. Raise BadInput for weights of
-        another tokenizer.
+    def _verify_start(self, folder: Path) -> dict[str, str]:
+        """Return the hash of every file of a network that training starts from. Raise BadInput for
+        one with another tokenizer.
         """
         pieces = self.tokenizer.pieces()
-        hashes: dict[str, dict[str, str]] = {}
-        for inside in sorted(path.parent for path in folder.glob("*/model.safetensors")):
-            names = hf.TOKENIZER_FILES[:2]
-            if not any((inside / name).is_file() for name in names):
-                fault = f"holds neither {names[0]} nor {names[1]}"
-                raise BadInput(f"{inside}: {fault}; put the tokenizer of these weights there")
-            start_pieces = tokenizers.load(inside).pieces()
-            if start_pieces != pieces:
-                fault = f"has a tokenizer with {len(start_pieces):,} pieces; expected"
-                expected = f"{len(pieces):,}, as tokens.{self.name} has"
-                for number, (piece, other) in enumerate(zip(pieces, start_pieces, strict=False)):
-                    if piece != other:
-                        fault = f"has a tokenizer with piece {number} {other!r}; expected"
-                        expected = f"{piece!r}, as tokens.{self.name} has"
-                        break
-                advice = "let the model's tokens use the tokenizer that the weights of"
-                raise BadInput(
-                    f"{inside}: {fault} {expected}; {advice} pretrain.init_from were made with"
-                )
-            hashes[inside.name] = hf.verify_folder(inside)
-        return hashes
+        start_pieces = tokenizers.load(folder).pieces()
+        if start_pieces != pieces:
+            sizes = f"{len(start_pieces):,} pieces, tokens.{self.name} one of {len(pieces):,}"
+            both = zip(pieces, start_pieces, strict=False)
+            for number, (piece, other) in enumerate(both):
+                if piece != other:
+                    sizes = f"piece {number} {other!r}, in tokens.{self.name} it is {piece!r}"
+                    break
+            advice = "let the model's tokens use the tokenizer of pretrain.init_from"
+            raise BadInput(f"{folder}: has a tokenizer with {sizes}; {advice}")
+        return hf.verify_folder(folder)
 
     def _counts(self) -> torch.Tensor:
         """Count the tokens of the training rows, at least one of each: no token is impossible."""
@@ -235,23 +228,22 @@ class ModelRows:
             "steps": trained.steps,
             "epochs": round(epochs, 3),
             "padding": round(1 - self.train_rows.tokens / self.train_rows.ids.size, 4),
-            "phases": phases if settings.phases else [],
-            "weakness": weakness(trained.history[-1], self.train_rows.tokens),
             "flops": training_flops(config, vocab_size),
             "flops_convention": "authors",
             "flops_matmul_convention": training_flops(config, vocab_size, "matmul"),
             "inference_flops": flops,
             "parameters": count_parameters(trained.model),
             "precision": trained.precision,
-            "device": str(next(trained.model.parameters()).device.type),
+            "device": next(trained.model.parameters()).device.type,
             "torch": torch.__version__,
             "code": [{"step": step, "digest": code} for step, code in trained.code],
+        }
+        optional = {
+            "phases": phases if settings.phases else [],
+            "weakness": weakness(trained.history[-1], self.train_rows.tokens),
             "continued": trained.continued,
         }
-        for key in ("phases", "weakness", "continued"):
-            if not facts[key]:
-                del facts[key]
-        return facts
+        return facts | {key: value for key, value in optional.items() if value}
 
 
 def count_parameters(model: Pretraining) -> dict[str, int]:
@@ -389,10 +381,9 @@ def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[di
 
 def curve_csv(history: list[dict[str, Any]]) -> str:
     """Return a curve as CSV, one evaluation a row."""
-    names = set().union(*history) - {"step"}
-    columns = ["step", *sorted(names)]
+    columns = ["step", *sorted(set().union(*history) - {"step"})]
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(history)
     return text.getvalue()

@@ -78,17 +78,14 @@ class ProgressBar(Bar):
         rate = (self.done - (self._first or 0)) / seconds if seconds > 0 else 0.0
         parts = [f"{self.done:,} {self.unit}"]
         if self.total > 0:
-            parts = [
-                f"{min(1.0, self.done / self.total):4.0%}",
-                f"{self.done:,}/{self.total:,} {self.unit}",
-            ]
+            share = min(1.0, self.done / self.total)
+            parts = [f"{share:4.0%}", f"{self.done:,}/{self.total:,} {self.unit}"]
         if rate > 0:
             parts.append(f"{_short(rate)}/s")
             if self.done < self.total:
                 parts.append(f"{timedelta(seconds=round((self.total - self.done) / rate))} left")
-        return "  ".join(
-            parts + [f"{name} {_short(value)}" for name, value in self._numbers.items()]
-        )
+        parts += [f"{name} {_short(value)}" for name, value in self._numbers.items()]
+        return "  ".join(parts)
 
 
 def rich_bar(stream: TextIO) -> "Progress | None":
@@ -111,9 +108,9 @@ def rich_bar(stream: TextIO) -> "Progress | None":
 def _short(value: float | str) -> str:
     if isinstance(value, str):
         return value
-    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / (1e3 if suffix == 'k' else size):.1f}{suffix}"
+    for least, size, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / size:.1f}{suffix}"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 

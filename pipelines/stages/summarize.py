@@ -19,6 +19,7 @@ from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import CARD, verify_manifest
 from pipelines import again
 from pipelines.config.params import Params
+from pipelines.finetuning_runs.summary import ARMS
 from pipelines.report.load_results import BEFORE
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
 from pipelines.tracking import NOTE, leaves
@@ -44,27 +45,26 @@ def summarize(name: str, params: Params) -> None:
         stage, _, entry = key.partition("@")
         if stage == "published":
             continue
-        source = STAGES[stage].results(entry)
-        files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
-        verify_manifest(source.parent, only=files, do=again(stage, entry), name=entry)
-        copied[stage] = read_json(source)
-        write_json(results / name / f"{stage}.json", copied[stage])
+        copied[stage] = _copy(stage, entry, results / name / f"{stage}.json")
         if stage == "pretrain":
-            curve = source.with_name(CURVE).read_bytes()
+            curve = STAGES[stage].results(entry).with_name(CURVE).read_bytes()
             write_atomic(results / "curves" / f"{name}.csv", curve)
     with well_formed(f"{results / name}/*.json"):
-        if name in params.ablations:
-            values = summarize_ablation(copied["ablation"])
-        else:
-            values = summarize_model(
-                copied.get("pretrain", {}), copied["glue"], copied.get("squad", {})
-            )
-    if before := find_before(name, params):
-        source = STAGES["glue"].results(before)
-        if source.is_file():
-            verify_manifest(source.parent, only=[RESULTS], do=again("glue", before), name=before)
-            write_json(results / name / BEFORE, read_json(source))
+        values = headline(copied)
+    before = find_before(name, params)
+    if before and STAGES["glue"].results(before).is_file():
+        _copy("glue", before, results / name / BEFORE)
     write_json(results / "summary" / f"{name}.json", values)
+
+
+def _copy(stage: str, name: str, target: Path) -> Values:
+    """Copy the numbers of a stage's verified folder, and return them."""
+    source = STAGES[stage].results(name)
+    files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
+    verify_manifest(source.parent, only=files, do=again(stage, name), name=name)
+    values: Values = read_json(source)
+    write_json(target, values)
+    return values
 
 
 def find_before(name: str, params: Params) -> str:
@@ -84,25 +84,25 @@ def find_before(name: str, params: Params) -> str:
     return ""
 
 
-def summarize_model(pretrain: Values, glue: Values, squad: Values) -> Values:
-    """Return pre-training as it ended, and mean scores over seeds of both arms, in points."""
+def headline(stages: dict[str, Values]) -> Values:
+    """Return the few numbers of the results of these stages that a page begins with.
+
+    Of an ablation the mean over tasks of each arm that was trained. Of a model its pre-training as
+    it ended, and mean scores over seeds of both arms, in points.
+    """
+    if "ablation" in stages:
+        arms = stages["ablation"]["arms"]
+        return {arm: of["average"]["mean"] for arm, of in arms.items() if of.get("average")}
+    pretrain = stages.get("pretrain", {})
     values = {key: pretrain[key] for key in PRETRAINING if pretrain.get(key) is not None}
-    for arm in ("pretrained", "scratch"):
-        facts = dict(glue["tasks"])
-        for version, of_version in squad.get("versions", {}).items():
-            facts[f"squad{version}_f1"] = of_version
-        facts["average"] = glue["average"]
+    glue = stages.get("glue", {"tasks": {}, "average": {}})
+    facts = dict(glue["tasks"])
+    for version, of_version in stages.get("squad", {}).get("versions", {}).items():
+        facts[f"squad{version}_f1"] = of_version
+    facts["average"] = glue["average"]
+    for arm in ARMS:
         values[arm] = {key: score[arm]["mean"] for key, score in facts.items() if arm in score}
     return values
-
-
-def summarize_ablation(ablation: Values) -> Values:
-    """Return the mean over tasks of each arm that was trained."""
-    return {
-        arm: facts["average"]["mean"]
-        for arm, facts in ablation["arms"].items()
-        if facts.get("average")
-    }
 
 
 def task_numbers(facts: dict[str, Any]) -> dict[str, float]:
@@ -112,7 +112,7 @@ def task_numbers(facts: dict[str, Any]) -> dict[str, float]:
     numbers = {
         f"{facts['metric']}/{name}": score for name, score in facts.get("baselines", {}).items()
     }
-    for arm in ("pretrained", "scratch"):
+    for arm in ARMS:
         for metric, scores in facts.get(arm, {}).get("all", {}).items():
             numbers |= spread(f"{metric}/{arm}", scores)
     return numbers
@@ -146,7 +146,7 @@ def stage_numbers(stage: str, values: dict[str, Any]) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         SQUAD.get(task, task): task_numbers(facts) for task, facts in tasks.items()
     }
-    for arm in ("pretrained", "scratch"):
+    for arm in ARMS:
         if arm in values.get("average", {}):
             numbers |= spread(f"average/{arm}", values["average"][arm]["scores"])
     return numbers
@@ -163,7 +163,7 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
 
     values = read_json(path)
     tracker.summary(stage_numbers(stage, values))
-    numbers = dict(leaves(headline(stage, values), "/"))
+    numbers = dict(leaves(headline({stage: values}), "/"))
     # an arm without scores is an empty section
     first = sorted(filter(numbers.get, numbers), key=lambda key: "average" not in key)
     note = "; ".join(f"{key} {numbers[key]:.4g}" for key in first[:4])
@@ -174,12 +174,3 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
         copy = Path("runs") / f"{stage}-{name}" / folder / CARD
         write_atomic(copy, with_run(card))
         tracker.artifact(copy, folder)
-
-
-def headline(stage: str, values: Values) -> Values:
-    """Return the few numbers of one stage's results that a page begins with."""
-    if stage == "ablation":
-        return summarize_ablation(values)
-    parts: Values = {"pretrain": {}, "glue": {"tasks": {}, "average": {}}, "squad": {}}
-    parts[stage] = values
-    return summarize_model(parts["pretrain"], parts["glue"], parts["squad"])

@@ -7,7 +7,7 @@ split.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,28 +62,32 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     quarantine: list[dict[str, str]] = []
     training_inputs: set[int] = set()
     total = 0
+
+    def warn(count: int, place: str, fault: str) -> None:
+        print(f"warning: {where}: {count:,} rows of {place} {fault}", file=sys.stderr)
+
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
-            skipped = list[Skipped]()
-            shown = _with_progress(rows, task, progress, skipped)
-            kept, bad = read_split(task, split, shown, where, source.quarantine)
+            items = []
+            for item in rows:
+                items.append(item)
+                progress.update(progress.done + 1, task=task)
+            kept, bad = read_split(task, split, items, where, source.quarantine)
             write_jsonl(temporary / task / f"{split}.jsonl", kept)
             quarantine += bad
             total += len(kept)
             counts = {"rows": len(kept), "quarantined": len(bad)}
             tasks.setdefault(task, {})[split] = counts
-            if skipped:
-                counts["without_label"] = len(skipped)
-                fact = f"{len(skipped):,} rows of {task} {split}"
-                print(f"warning: {where}: {fact} have no label and are left out", file=sys.stderr)
+            if skipped := len(items) - len(kept) - len(bad):
+                counts["without_label"] = skipped
+                warn(skipped, f"{task} {split}", "have no label and are left out")
             if split == "train":
                 training_inputs = set(map(hash_input, kept))
             elif "train" in tasks[task]:
                 repeated = sum(hash_input(row) in training_inputs for row in kept)
                 if repeated:
                     counts["also_in_train"] = repeated
-                    fact = f"{repeated:,} of {len(kept):,} rows of {task} {split}"
-                    print(f"warning: {where}: {fact} are training rows, too", file=sys.stderr)
+                    warn(repeated, f"{task} {split}", "are training rows, too")
         if isinstance(source, CustomTasks):
             for task, config in source.tasks.items():
                 write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, config)))
@@ -91,25 +95,16 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             sentence = "has none of the tasks; put official files of GLUE or SQuAD in its folders"
             raise BadInput(f"{where}: {sentence}")
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
-        bad_rows = len(quarantine)
-        metrics = {"source": source.kind, "rows": total, "quarantined": bad_rows, "tasks": tasks}
+        metrics = {
+            "source": source.kind,
+            "rows": total,
+            "quarantined": len(quarantine),
+            "tasks": tasks,
+        }
         write_json(temporary / RESULTS, metrics)
         name = where.rpartition(".")[2]
         write_manifest(temporary, kind="tasks", name=name, source=source.kind, tasks=tasks)
     return metrics
-
-
-def _with_progress(
-    rows: Iterator[Row | Rejected | Skipped],
-    task: str,
-    progress: ProgressBar,
-    skipped: list[Skipped],
-) -> Iterator[Row | Rejected | Skipped]:
-    for row in rows:
-        progress.update(progress.done + 1, task=task)
-        if isinstance(row, Skipped):
-            skipped.append(row)
-        yield row
 
 
 def hash_input(row: Row) -> int:
@@ -137,16 +132,30 @@ def read_split(
             bad.append(asdict(row))
         elif not isinstance(row, Skipped):
             kept.append(row)
-    count = len(kept) + len(bad)
-    tolerated = config.tolerated(count)
-    if len(bad) > tolerated or (bad and not kept):
-        first = f"the first of {len(bad):,} bad rows of {count:,} in {task} {split}"
-        fault = f"{bad[0]['reason']} ({first}); expected at most {tolerated:,}"
-        advice = "fix the file, or raise `quarantine` to leave such rows out"
-        raise BadInput(f"{bad[0]['where']}: {fault}; {advice}")
+    rows_read = len(kept) + len(bad)
+    refuse_bad_rows(bad[:1], len(bad), rows_read, config, f" in {task} {split}")
     if not kept:
         raise BadInput(f"{where}: has no rows in {task} {split}")
     return kept, bad
+
+
+def refuse_bad_rows(
+    firsts: Sequence[Mapping[str, Any]],
+    bad: int,
+    rows: int,
+    config: QuarantineConfig,
+    place: str = "",
+) -> None:
+    """Raise BadInput when more rows are bad than the quarantine tolerates, or all are, with the
+    first of each file.
+    """
+    tolerated = config.tolerated(rows)
+    if bad > tolerated or (bad and bad == rows):
+        first, *others = firsts
+        fault = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,}{place})"
+        fault += "".join(f", {other['where']}: {other['reason']}" for other in others)
+        advice = "fix the input, or raise `quarantine` to leave such rows out"
+        raise BadInput(f"{first['where']}: {fault}; expected at most {tolerated:,}; {advice}")
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:
@@ -160,11 +169,8 @@ def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterato
             for split in ("train", "dev", "test"):
                 if name := getattr(config, split):
                     labelled = split != "test"
-                    yield (
-                        task,
-                        split,
-                        custom_tasks.read_rows(Path(name), config, task, labelled=labelled),
-                    )
+                    rows = custom_tasks.read_rows(Path(name), config, task, labelled=labelled)
+                    yield task, split, rows
     elif isinstance(source, HubTasks):
         yield from hub_splits(source, where)
     elif isinstance(source, SampleTasks):

@@ -18,7 +18,7 @@ import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ from pipelines import again
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.progress_bar import print_left_out
-from pipelines.stages.work_units import MadeOf, Shown, finish_unit, finish_units, mixed_code
+from pipelines.stages.work_units import MadeOf, finish_units, finished, make_unit, mixed_code
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
@@ -67,18 +67,15 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     corpus = BUILD / "corpus" / config.corpus
     form = params.corpora[config.corpus].cleaning.unicode
     metrics = make_rows(config, f"tokens.{name}", corpus, folder, form=form)
-    print_losses(config, f"tokens.{name}", metrics, folder / RESULTS)
+    print_losses(f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
     tracker.dataset(f"tokens/{name}", sha256_file(folder / MANIFEST), "tokens")
 
 
-def print_losses(config: TokensConfig, where: str, metrics: dict[str, Any], results: Path) -> None:
+def print_losses(where: str, metrics: dict[str, Any], results: Path) -> None:
     """Print what packing cut off or left empty, and what the vocabulary has no pieces for."""
-    keys = "lines: sentences or overflow: carry"
-    if config.packing.lines == "sentences":
-        keys = "overflow: carry"
-    advice = f"see {results}, and {where}.packing ({keys}) to change it"
+    advice = f"see {results}, and {where}.packing to change it"
     for length, splits in metrics["rows"].items():
         read = sum(counts["tokens_read"] for counts in splits.values())
         lost = sum(counts["tokens_discarded"] for counts in splits.values())
@@ -86,13 +83,11 @@ def print_losses(config: TokensConfig, where: str, metrics: dict[str, Any], resu
         padding = splits["train"]["padding"]
         if padding > MUCH_PADDING:
             fact = f"{padding:.1%} of its rows of {length} is padding"
-            cost = "which is computed and teaches nothing"
             do = "`packing: {rule: packed}` or shorter rows (lengths) fill them"
-            print(f"warning: {where}: {fact}, {cost}; {do}", file=sys.stderr)
+            print(f"warning: {where}: {fact}; {do}", file=sys.stderr)
     unknown = metrics["unknown_characters"]
     advice = f"see {results}, and {where}.tokenizer to change it"
-    characters = metrics["characters"]
-    print_left_out(where, unknown, characters, "characters", "became [UNK]", advice)
+    print_left_out(where, unknown, metrics["characters"], "characters", "became [UNK]", advice)
 
 
 def run_folder(name: str, params: "Params") -> Path:
@@ -126,16 +121,17 @@ def make_rows(
     name_run(work, where.rpartition(".")[2], unit_key.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
-    sizes = [manifest["files"][name]["bytes"] for name in shards]
     tokenizer = work / "tokenizer"
     prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
-        trained = finish_unit(tokenizer, unit_key, prepare)
+        trained = finished(tokenizer, unit_key.fingerprint)
+        if trained is None:
+            trained = make_unit(tokenizer, unit_key, prepare)
         jobs = [
             PackJob(corpus / name, hashes[name], number, tokenizer, config)
             for number, name in enumerate(shards)
         ]
-        counts = finish_units(work, unit_key, pack_shard, jobs, Shown(where, sizes, "tokens"))
+        counts = finish_units(work, unit_key, pack_shard, jobs, where, "tokens")
         facts = {"long_words": trained["long_words"], **mixed_code([trained, *counts])}
         metrics = collect(config, where, manifest, counts, work, folder, facts)
         remove(work)
@@ -149,7 +145,7 @@ def prepare_tokenizer(
     hashes: dict[str, str],
     form: Form,
     folder: Path,
-) -> dict[str, Any]:
+) -> Counts:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     settings = config.tokenizer
     counts = Counter[str](long_words=0)
@@ -163,13 +159,14 @@ def prepare_tokenizer(
         tokenizer = wordpiece.train_wordpiece(
             lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **case
         )
-    elif isinstance(settings, HubTokenizer):
-        file = hub.fetch_file(settings.repo, settings.file, settings.revision, f"{where}.tokenizer")
-        tokenizer = wordpiece.load(file, **case)
     else:
-        tokenizer = wordpiece.load(Path(settings.file), **case)
+        file = Path(settings.file)
+        if isinstance(settings, HubTokenizer):
+            place = f"{where}.tokenizer"
+            file = hub.fetch_file(settings.repo, settings.file, settings.revision, place)
+        tokenizer = wordpiece.load(file, **case)
     wordpiece.save(tokenizer, folder)
-    return {"identity": tokenizer.identity, **counts}
+    return counts
 
 
 @dataclass(frozen=True)
@@ -236,53 +233,41 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
     tokenizer = _load(job.tokenizer)
     total: Counter[str] = Counter()
     packers: dict[tuple[int, str], Packer] = {}
-    writers: dict[tuple[int, str], RowWriter] = {}
-    for length, split in itertools.product(config.lengths, SPLITS):
-        rows_folder = folder / f"rows-{length}"
-        rows_folder.mkdir(exist_ok=True)
-        seed = derive(config.seed, f"packing/{split}", job.number, length)
-        packers[length, split] = Packer(length, tokenizer, config.packing, seed)
-        writers[length, split] = RowWriter(rows_folder, split, length, tokenizer)
-
-    def pack(texts: list[str]) -> None:
-        documents = [lines_of(text, config.packing) for text in texts]
-        lines = list(itertools.chain.from_iterable(documents))
-        encoded = tokenizer.encode_bytes(lines)
-        total["characters"] += sum(len(line) - line.count(" ") for line in lines)
-        total["unknown_characters"] += tokenizer.unknown_characters(lines, encoded)
-        rest = iter(encoded)
-        for text, document in zip(texts, documents, strict=True):
-            split = split_of(text, config.seed, config.valid_fraction)
-            tokens = list(itertools.islice(rest, len(document)))
-            total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
-            total["tokens"] += sum(map(len, tokens)) // tokenizer.dtype.itemsize
-            for length in config.lengths:
-                packer = packers[length, split]
-                for line in tokens:
-                    packer.add_line(line)
-                packer.end_document()
-
-    def flush() -> None:
-        for key, packer in packers.items():
-            ids, bounds = packer.take()
-            writers[key].write(ids, bounds)
-            if key[0] == config.lengths[0]:
-                total["unknown"] += int((ids == tokenizer.unk_id).sum())
-
     with write_errors(folder), contextlib.ExitStack() as stack:
-        for writer in writers.values():
-            stack.enter_context(writer)
-        batch: list[str] = []
-        size = 0
-        for text in read_texts(job.path, job.sha256):
-            batch.append(text)
-            size += len(text)
-            if size >= BATCH_CHARACTERS:
-                pack(batch)
-                flush()
-                batch = []
-                size = 0
-        pack(batch)
+        writers: dict[tuple[int, str], RowWriter] = {}
+        for length, split in itertools.product(config.lengths, SPLITS):
+            rows_folder = folder / f"rows-{length}"
+            rows_folder.mkdir(exist_ok=True)
+            seed = derive(config.seed, f"packing/{split}", job.number, length)
+            packers[length, split] = Packer(length, tokenizer, config.packing, seed)
+            writer = RowWriter(rows_folder, split, length, tokenizer)
+            writers[length, split] = stack.enter_context(writer)
+
+        def flush() -> None:
+            for (length, split), packer in packers.items():
+                ids, bounds = packer.take()
+                writers[length, split].write(ids, bounds)
+                if length == config.lengths[0]:
+                    total["unknown"] += int((ids == tokenizer.unk_id).sum())
+
+        for texts in _batches(read_texts(job.path, job.sha256)):
+            documents = [lines_of(text, config.packing) for text in texts]
+            lines = list(itertools.chain.from_iterable(documents))
+            encoded = tokenizer.encode_bytes(lines)
+            total["characters"] += sum(len(line) - line.count(" ") for line in lines)
+            total["unknown_characters"] += tokenizer.unknown_characters(lines, encoded)
+            total["tokens"] += sum(map(len, encoded)) // tokenizer.dtype.itemsize
+            rest = iter(encoded)
+            for text, document in zip(texts, documents, strict=True):
+                split = split_of(text, config.seed, config.valid_fraction)
+                tokens = list(itertools.islice(rest, len(document)))
+                total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
+                for length in config.lengths:
+                    packer = packers[length, split]
+                    for line in tokens:
+                        packer.add_line(line)
+                    packer.end_document()
+            flush()
         for packer in packers.values():
             packer.finish()
         flush()
@@ -292,6 +277,21 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
         assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], counts
         rows[f"{length}/{split}"] = dict(counts)
     return {**total, "rows": rows}
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts of some BATCH_CHARACTERS together."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= BATCH_CHARACTERS:
+            yield batch
+            batch = []
+            size = 0
+    if batch:
+        yield batch
 
 
 def lines_of(text: str, config: PackingConfig) -> list[str]:
@@ -326,7 +326,6 @@ def collect(
             rows_folder = temporary / f"rows-{length}"
             rows_folder.mkdir()
             splits = rows[str(length)] = {}
-            written = {}
             for split in SPLITS:
                 parts = [count["rows"][f"{length}/{split}"] for count in counts]
                 copies = [1.0] * len(manifest["weights"])
@@ -341,13 +340,16 @@ def collect(
                         ]
                         append_rows(writer, folders, split, factor, config.seed, source)
                 read = sum(part.get("tokens_read", 0) for part in parts)
-                written[split] = {"rows": writer.rows, "tokens": writer.tokens}
                 splits[split] = {
-                    **written[split],
+                    "rows": writer.rows,
+                    "tokens": writer.tokens,
                     "tokens_read": read,
                     "tokens_discarded": read - sum(part.get("tokens_kept", 0) for part in parts),
                     "padding": round(1 - writer.tokens / max(1, writer.rows * length), 4),
                 }
+            written = {
+                split: {"rows": of["rows"], "tokens": of["tokens"]} for split, of in splits.items()
+            }
             seal(rows_folder, length, tokenizer, written)
         first = rows[str(config.lengths[0])].values()
         kept = sum(split["tokens_read"] - split["tokens_discarded"] for split in first)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.files import LOCK, atomic_folder, remove, sweep
+from electra.files import LOCK, atomic_folder, sweep
 from electra.storage import manifest
 from electra.storage.manifest import write_manifest
 from electra.workers import run_units, worker_count
@@ -24,17 +24,6 @@ from pipelines.stages.progress_bar import ProgressBar
 
 Job = TypeVar("Job")
 Counts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What the bar shows of units: their sizes in bytes (1 each where unknown), and one of their
-    counts.
-    """
-
-    title: str
-    sizes: Sequence[int]
-    count: str
 
 
 @dataclass(frozen=True)
@@ -52,51 +41,46 @@ def finish_units(
     made: MadeOf,
     function: Callable[[Job, Path], Counts],
     jobs: Sequence[Job],
-    shown: Shown,
+    title: str,
+    shown: str,
 ) -> list[Counts]:
     """Call `function(job, folder)` for every job whose folder `work`/unit-NNNNN is not
     finished, and return all counts.
 
-    `function` writes its files into an empty folder and returns JSON values. The caller holds
-    the work folder's lock. Units are made by this machine's processes, or by the cluster of
-    ELECTRA_DASK.
+    `function` writes its files into an empty folder and returns JSON values, of which the bar
+    shows `shown`. The caller holds the work folder's lock. Units are made by this machine's
+    processes, or by the cluster of ELECTRA_DASK.
     """
     sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
     results = [finished(folder, made.fingerprint) for folder in folders]
+    done = [counts for counts in results if counts is not None]
     todo = [index for index, counts in enumerate(results) if counts is None]
-    others = sum(counts["code"] != made.code for counts in results if counts)
+    others = sum(counts["code"] != made.code for counts in done)
     if others:
         fact = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
-        print(f"{shown.title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
+        print(f"{title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
     tasks = [(function, jobs[index], folders[index], made) for index in todo]
     address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
     if address:
         finishing = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
     else:
         finishing = run_units(_finish, tasks, worker_count())
-    sizes = shown.sizes
-    done = sum(size for size, counts in zip(sizes, results, strict=True) if counts is not None)
-    with ProgressBar(
-        shown.title, sum(sizes), "bytes" if sum(sizes) > len(sizes) else "shards"
-    ) as progress:
-        progress.update(done)
-        total = sum(counts.get(shown.count, 0) for counts in results if counts)
-        for position, result in finishing:
-            results[todo[position]] = result
-            done += sizes[todo[position]]
-            total += result.get(shown.count, 0)
-            progress.update(done, **{shown.count: total})
+    total = sum(counts.get(shown, 0) for counts in done)
+    with ProgressBar(title, len(jobs), "units") as progress:
+        progress.update(len(done))
+        for position, counts in finishing:
+            results[todo[position]] = counts
+            total += counts.get(shown, 0)
+            progress.update(progress.done + 1, **{shown: total})
     return [counts for counts in results if counts is not None]
 
 
-def finish_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> Counts:
-    """Return the counts of a unit and its `code`, after `make(folder)` unless it is finished."""
-    counts = finished(folder, made.fingerprint)
-    if counts is None:
-        with atomic_folder(folder) as temporary:
-            counts = make(temporary) | {"code": made.code}
-            write_manifest(temporary, kind="unit", fingerprint=made.fingerprint, counts=counts)
+def make_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> Counts:
+    """Make a unit by `make(folder)`, in place of a damaged one. Return its counts and `code`."""
+    with atomic_folder(folder) as temporary:
+        counts = make(temporary) | {"code": made.code}
+        write_manifest(temporary, kind="unit", fingerprint=made.fingerprint, counts=counts)
     return counts
 
 
@@ -107,19 +91,11 @@ def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """Return the counts of a whole unit of this fingerprint, and remove a damaged one.
-
-    That loses nothing: a unit is a copy of a part of the input in another form, on its way into the
-    stage's output, and the same command makes it again.
-    """
+    """Return the counts of a whole unit of this fingerprint."""
     whole = manifest.finished(folder, fingerprint)
-    if whole is None:
-        remove(folder)
-        return None
-    counts: Counts = whole["counts"]
-    return counts
+    return whole["counts"] if whole else None
 
 
 def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, MadeOf]) -> Counts:
     function, job, folder, made = task
-    return finish_unit(folder, made, functools.partial(function, job))
+    return make_unit(folder, made, functools.partial(function, job))

@@ -49,4 +49,5 @@ def write_byte_level(folder, **changes):
     )
     peer.save_pretrained(folder)
     rules = json.loads((folder / "tokenizer.json").read_text())
+    changes["model"] = rules["model"] | changes.get("model", {})
     (folder / "tokenizer.json").write_text(json.dumps({**rules, **changes}))

@@ -295,6 +295,33 @@ def test_a_deployment_is_renewed_and_keeps_what_users_have_set(server: Server) -
     git(server.folder, "checkout", "--quiet", "deploy")
 
 
+@pytest.mark.slow
+def test_a_crashed_run_is_given_away_once(server: Server) -> None:
+    """Prefect's worker ends when it is given a run that it is already starting."""
+    file = server.folder / "deploy/automations/crashed-runs-go-on.yaml"
+    file.write_text(file.read_text().replace("within: 30", "within: 10"))
+    server.deploy()
+    known = server.ask("/deployments/name/pretrain/electra-smoke")
+    path = f"/deployments/{known['id']}/create_flow_run"
+    states = {
+        "taken": ("PENDING", "CRASHED", "PENDING"),
+        "left": ("PENDING", "CRASHED"),
+    }
+    runs = {}
+    for name, given in states.items():
+        body = {"state": {"type": "CANCELLING"}, "work_queue_name": "nobody"}
+        runs[name] = server.ask(path, body)["id"]
+        give_away(server, runs[name], *given)
+
+    def state_of(name: str) -> str:
+        return str(server.ask(f"/flow_runs/{runs[name]}")["state"]["name"])
+
+    server.until(lambda: state_of("left") == "AwaitingRetry", 60)
+    time.sleep(5)
+    assert state_of("taken") == "Pending"
+    git(server.folder, "checkout", "--quiet", "deploy")
+
+
 def commit_without_finetunings(server: Server, folder: Path, branch: str) -> None:
     """Commit settings to a branch by which a team has nothing to do after pre-training."""
     git(server.folder, "worktree", "add", "--quiet", "-b", branch, str(folder))
@@ -323,9 +350,15 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server: Server, tmp_path:
 
 
 @pytest.mark.slow
-def test_cancelling_leaves_no_process(server: Server) -> None:
+def test_a_run_that_was_taken_for_dead_goes_on_and_cancelling_it_leaves_no_process(
+    server: Server,
+) -> None:
     run = server.start("pretrain/electra-smoke", settings={"models.smoke.pretrain.steps": 200_000})
-    server.until(server.trains)
+    (stage,) = server.until(server.trains)
+    # As after a night of a laptop: the server has not heard of the run for minutes, but it lives.
+    give_away(server, run, "CRASHED")
+    server.wait(run, "RUNNING")
+    assert stage.is_running() and server.worker.poll() is None
     server.prefect("flow-run", "cancel", run)
     server.wait(run, "CANCELLED")
     server.until(lambda: not server.stages(), 40)

@@ -78,8 +78,8 @@ class QuestionAnswering(TaskKind):
     def score_split(
         self,
         outputs: OutputArrays,
-        encoded: windows.EncodedQuestions,
-        config: SquadConfig,
+        encoded: Any,
+        config: Any,
         *,
         labelled: bool,
     ) -> SplitResult:
@@ -117,9 +117,7 @@ class QuestionAnswering(TaskKind):
         threshold = config.null_threshold if self.version == "2.0" else math.inf
         return [answer.best if answer.null <= threshold else "" for answer in answers]
 
-    def answers(
-        self, outputs: OutputArrays, encoded: windows.EncodedQuestions, config: SquadConfig
-    ) -> Iterator[Row]:
+    def answers(self, outputs: OutputArrays, encoded: Any, config: Any) -> Iterator[Row]:
         candidates = spans.candidates(encoded, outputs, config)
         answers = spans.choose(encoded, candidates, config)
         given = self._given(answers, config)

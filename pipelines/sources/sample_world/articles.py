@@ -10,12 +10,11 @@ on it, and none is false. What a dev or test row says as a whole, no article say
 """
 
 import itertools
-import random
 import re
 from collections.abc import Iterable, Sequence
 
 from pipelines.sources.sample_world.lexicon import BLAME, EVENTS, PORTRAIT, PRAISE
-from pipelines.sources.sample_world.world import Being, Fact, World, sentence, stream
+from pipelines.sources.sample_world.world import Being, Fact, World, restart, rng, sentence
 
 ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
 FIRST_HALF = 16  # words at most, before the second half repeats the facts
@@ -35,7 +34,7 @@ VERDICTS = (
 def documents(
     world: World, seed: int, count: int, held_out: Iterable[str] = ()
 ) -> list[dict[str, str]]:
-    """Return the corpus as {id, text} documents. Sentences are lines.
+    """Return the corpus as {id, text} documents. Sentences are lines. A fifth are reviews.
 
     `held_out` are the texts of rows that will be asked: an article that has all sentences of one is
     drawn again.
@@ -46,13 +45,13 @@ def documents(
         rows_of.setdefault(max(row), []).append(row)
     corpus = []
     for i in range(count):
-        rng = stream(seed, "article", i)
-        while True:
-            text = "\n".join(article(world, rng))
-            statements = set(sentences(text))
-            rows = itertools.chain.from_iterable(rows_of.get(line, ()) for line in statements)
-            if not any(row <= statements for row in rows):
-                break
+        restart(seed, "article", i)
+        repeats = True
+        while repeats:
+            text = "\n".join(review(world) if rng.random() < 0.2 else report(world))
+            said = set(sentences(text))
+            rows = itertools.chain.from_iterable(rows_of.get(line, ()) for line in said)
+            repeats = any(row <= said for row in rows)
         corpus.append({"id": f"article-{i}", "text": text})
     return corpus
 
@@ -62,86 +61,79 @@ def sentences(text: str) -> list[str]:
     return re.findall(r"\w[^.?!]*[.?!]", text.lower())
 
 
-def article(world: World, rng: random.Random) -> list[str]:
-    """Return one article. A fifth are reviews."""
-    return review(world, rng) if rng.random() < 0.2 else report(world, rng)
-
-
-def report(world: World, rng: random.Random) -> list[str]:
+def report(world: World) -> list[str]:
     """Return two or three facts of two beings, told and then told again in any order. They are
     drawn again until they fit a row.
     """
     kind = rng.choices(("deed", "alike", "introduction"), (3, 4, 3))[0]
     while True:
         one, two = rng.sample(world.beings, 2)
-        other = world.something(two, rng.choice(SHORT), rng)
+        other = world.something(two, rng.choice(SHORT))
         if kind == "deed":
-            facts = rng.sample([world.happening(one, "deed", rng), other], 2)
+            facts = rng.sample([world.happening(one, "deed"), other], 2)
         # the same relation of both: only who it is about tells the facts apart
         elif kind == "alike":
-            facts = [world.something(one, other.relation, rng), other]
+            facts = [world.something(one, other.relation), other]
         else:  # somebody is introduced, and then called by what it is
-            event = world.happening(one, rng.choice(tuple(EVENTS)), rng)
+            event = world.happening(one, rng.choice(tuple(EVENTS)))
             facts = [one.portrait(rng.choice(CALLED)), event, other]
         lines: list[str] = []
         kept: list[Fact] = []
         for fact in facts:
-            line = fact.tell(rng, called(fact, kept, two, rng))
+            line = fact.tell(called(fact, kept, two))
             if length("\n".join([*lines, line])) <= FIRST_HALF:
                 lines.append(line)
                 kept.append(fact)
-        again = [retell(fact, line, rng) for fact, line in zip(kept, lines, strict=True)]
+        again = [retell(fact, line) for fact, line in zip(kept, lines, strict=True)]
         rng.shuffle(again)
         if kept[:2] == facts[:2] and length("\n".join(lines + again)) <= ROOM:
             return lines + again
 
 
-def review(world: World, rng: random.Random) -> list[str]:
+def review(world: World) -> list[str]:
     """Return what was thought of one thing, at times after the deed itself: all praise or all
     blame.
     """
-    deed = world.happening(rng.choice(world.beings), "deed", rng)
+    deed = world.happening(world.someone(), "deed")
     right, wrong = (PRAISE, BLAME) if rng.random() < 0.5 else (BLAME, PRAISE)
-    lines = [deed.tell(rng)] if rng.random() < 0.3 else []
-    for line in (verdict(deed, right, wrong, rng) for _ in range(8)):
+    lines = [deed.tell()] if rng.random() < 0.3 else []
+    for line in (verdict(deed, right, wrong) for _ in range(8)):
         if length("\n".join([*lines, line])) <= ROOM:
             lines.append(line)
     return lines
 
 
-def called(fact: Fact, stated: list[Fact], other: Being, rng: random.Random) -> str | None:
+def called(fact: Fact, stated: list[Fact], other: Being) -> str:
     """Return `the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else
-    here, or None.
+    here, or "".
     """
     for known in stated:
         if known.who is not fact.who or known.relation not in CALLED:
             continue
         if known.values["v"] != other.facts[known.relation] and rng.random() < 0.75:
             return f"the {known.values['v'][0]}"
-    return None
+    return ""
 
 
-def retell(fact: Fact, line: str, rng: random.Random) -> str:
+def retell(fact: Fact, line: str) -> str:
     """Return the same fact as a question and its answer, or in other words."""
     if rng.random() < 0.3:
-        question, slot = fact.ask(rng)
-        return f"{question} {sentence(fact.answer(slot, rng))}."
+        question, slot = fact.ask()
+        return f"{question} {sentence(fact.answer(slot))}."
     if fact.relation == "kind" and rng.random() < 0.5:
         return f"{fact.who.name} is a {fact.who.order}."
-    while (again := fact.tell(rng)) == line:
+    while (again := fact.tell()) == line:
         pass
     return again
 
 
-def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str], rng: random.Random) -> str:
+def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str]) -> str:
     """Return what folk thought of the thing of a deed: `right` words of judgement, and at times not
     a `wrong` one.
     """
-    words = dict(zip("abc", rng.sample(right, 3), strict=True), x=rng.choice(wrong))
-    template = rng.choice(VERDICTS)
-    for name, word in words.items():
-        template = template.replace(f"{{{name}}}", word)
-    return fact.fill(template, rng)
+    a, b, c = rng.sample(right, 3)
+    x = rng.choice(wrong)
+    return fact.fill(rng.choice(VERDICTS), a=a, b=b, c=c, x=x)
 
 
 def length(text: str) -> int:

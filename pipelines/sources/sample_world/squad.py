@@ -5,15 +5,15 @@ Unanswerable questions (2.0) ask for something true of the world or of a being o
 the context does not tell.
 """
 
-import random
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from electra.files import write_json
 from pipelines.sources.sample_world.glue import passage
 from pipelines.sources.sample_world.lexicon import EVENTS
-from pipelines.sources.sample_world.world import Fact, World, build, stream
+from pipelines.sources.sample_world.world import Fact, World, build, restart, rng
 
 CONTEXTS = {"train": 400, "dev": 130}
 QUESTIONS = 3  # of each context; in 2.0 one of them has no answer
@@ -37,19 +37,19 @@ def write_squad(folder: Path, seed: int) -> None:
 
 def contexts(seed: int, version: str, split: str) -> list[dict[str, Any]]:
     """Return the contexts of one split, each with its questions."""
-    rng = stream(seed, f"squad/{version}/{split}")
+    restart(seed, f"squad/{version}/{split}")
     part = build(seed).part(split)
-    return [paragraph(part, version, f"{version}-{split}-{i}", rng) for i in range(CONTEXTS[split])]
+    return [paragraph(part, version, f"{version}-{split}-{i}") for i in range(CONTEXTS[split])]
 
 
-def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict[str, Any]:
+def paragraph(world: World, version: str, name: str) -> dict[str, Any]:
     """Return one context with its questions."""
     lines = []
     facts = []
-    for fact in passage(world, rng, 3):
+    for fact in passage(world, 3):
         words = {slot: (rng.choice(concept),) for slot, concept in fact.values.items()}
         facts.append(replace(fact, values=words))
-        lines.append(facts[-1].tell(rng))
+        lines.append(facts[-1].tell())
     context = " ".join(lines)
     questions = []
     for i, k in enumerate(rng.sample(range(len(facts)), QUESTIONS)):
@@ -57,32 +57,31 @@ def paragraph(world: World, version: str, name: str, rng: random.Random) -> dict
         if version == "2.0":
             row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            row["question"], _ = untold(facts, world, rng).ask(rng)
+            row["question"], _ = untold(facts, world).ask()
         else:
-            row["question"], slot = facts[k].ask(rng)
-            text = facts[k].answer(slot, rng)
+            row["question"], slot = facts[k].ask()
+            text = facts[k].answer(slot)
             start = sum(len(line) + 1 for line in lines[:k]) + find(lines[k], text)
             row["answers"] = [{"text": context[start : start + len(text)], "answer_start": start}]
         questions.append(row)
     return {"context": context, "qas": questions}
 
 
-def untold(facts: list[Fact], world: World, rng: random.Random) -> Fact:
+def untold(facts: list[Fact], world: World) -> Fact:
     """Return a fact of a being of the context that the context does not tell. It may tell the like
     of the other being.
     """
-    known = {(fact.who.name, fact.relation) for fact in facts}
-    beings = {fact.who.name: fact.who for fact in facts}.values()
-    likely = []
-    others = []
-    for being in beings:
-        likely += [(being, fact.relation) for fact in facts]
-        others += [(being, relation) for relation in [*world.relations(being), *EVENTS]]
-    likely, others = (
-        [(being, relation) for being, relation in pairs if (being.name, relation) not in known]
-        for pairs in (likely, others)
-    )
-    return world.something(*rng.choice(likely if likely and rng.random() < 0.7 else others), rng)
+    known = {(fact.who, fact.relation) for fact in facts}
+    beings = dict.fromkeys(fact.who for fact in facts)
+    alike = product(beings, [fact.relation for fact in facts])
+    likely = [pair for pair in alike if pair not in known]
+    if not likely or rng.random() >= 0.7:
+        likely = []
+        for being in beings:
+            others = product([being], [*world.relations(being), *EVENTS])
+            likely += [pair for pair in others if pair not in known]
+    being, relation = rng.choice(likely)
+    return world.something(being, relation)
 
 
 def find(line: str, word: str) -> int:

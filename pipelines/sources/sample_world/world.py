@@ -4,7 +4,7 @@ words.
 
 import functools
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -18,6 +18,7 @@ from pipelines.sources.sample_world.lexicon import (
     Concept,
 )
 
+rng = random.Random()  # draws all rows and articles, each from the beginning of its own stream
 BEINGS = 80
 TOWNS = 16
 # syllables of names
@@ -52,24 +53,23 @@ class Fact:
     who: Being
     values: Mapping[str, Concept]
 
-    def fill(self, template: str, rng: random.Random, who: str | None = None) -> str:
+    def fill(self, template: str, who: str = "", **words: str) -> str:
         """Put the fact into a template with a word for each concept. `who` replaces the name."""
-        words = {slot: rng.choice(concept).split(":")[0] for slot, concept in self.values.items()}
-        return sentence(template.format(who=who or self.who.name, **words))
+        drawn = {slot: rng.choice(concept).split(":")[0] for slot, concept in self.values.items()}
+        return sentence(template.format(who=who or self.who.name, **drawn, **words))
 
-    def tell(self, rng: random.Random, who: str | None = None) -> str:
+    def tell(self, who: str = "") -> str:
         """State the fact."""
-        return self.fill(rng.choice(RELATIONS[self.relation].statements), rng, who)
+        return self.fill(rng.choice(RELATIONS[self.relation].statements), who)
 
-    def ask(self, rng: random.Random, slot: str | None = None) -> tuple[str, str]:
-        """Return a question for a slot, and that slot."""
-        forms = [
-            form for form in RELATIONS[self.relation].questions if slot is None or form[1] == slot
-        ]
+    def ask(self, slot: str = "") -> tuple[str, str]:
+        """Return a question for a slot (or for any), and that slot."""
+        questions = RELATIONS[self.relation].questions
+        forms = [form for form in questions if slot in {"", form[1]}]
         template, slot = rng.choice(forms)
-        return self.fill(template, rng), slot
+        return self.fill(template), slot
 
-    def answer(self, slot: str, rng: random.Random) -> str:
+    def answer(self, slot: str) -> str:
         """Return the word that fills a slot."""
         return self.who.name if slot == "who" else rng.choice(self.values[slot]).split(":")[0]
 
@@ -86,40 +86,47 @@ class World:
         others for dev and test.
         """
         first = 0 if split == "train" else 1
-        beings = self.beings[first::2]
         pool = {name: values[first::2] for name, values in self.pool.items()}
-        return World(beings, pool | {"friend": tuple((being.name,) for being in beings)})
+        return make_world(self.beings[first::2], pool)
 
-    def values(self, fact: Fact, slot: str) -> tuple[Concept, ...]:
-        """Return every concept that could stand in a slot of a fact."""
-        pool = self.pool[fact.relation if slot == "v" else slot]
-        # nobody is a friend of itself
-        return tuple(value for value in pool if value != (fact.who.name,))
+    def someone(self) -> Being:
+        """Return any being."""
+        return rng.choice(self.beings)
 
     def relations(self, being: Being) -> list[str]:
         """Return relations of a being's portrait whose value belongs to this world."""
         return [relation for relation, value in being.facts.items() if value in self.pool[relation]]
 
-    def happening(self, being: Being, relation: str, rng: random.Random) -> Fact:
+    def happening(self, being: Being, relation: str) -> Fact:
         """Return something that happens to a being, drawn freely: it holds in one article only."""
-        pools = {
-            slot: self.pool[relation if slot == "v" else slot] for slot in EVENTS[relation].slots
-        }
-        return Fact(relation, being, {slot: rng.choice(pool) for slot, pool in pools.items()})
+        slots = EVENTS[relation].slots
+        return Fact(
+            relation, being, {slot: rng.choice(self._concepts(relation, slot)) for slot in slots}
+        )
 
-    def something(self, being: Being, relation: str, rng: random.Random) -> Fact:
+    def something(self, being: Being, relation: str) -> Fact:
         """Return a fact of a being's portrait, or something that happens to it."""
         if relation in PORTRAIT:
             return being.portrait(relation)
-        return self.happening(being, relation, rng)
+        return self.happening(being, relation)
 
-    def spoil(self, fact: Fact, rng: random.Random, slot: str | None = None) -> Fact:
+    def spoil(self, fact: Fact, slot: str = "") -> Fact:
         """Return the statement with one slot changed to anything else it could hold: false, as a
         relation has one value.
         """
         slot = slot or rng.choice(RELATIONS[fact.relation].slots)
-        others = [value for value in self.values(fact, slot) if value != fact.values[slot]]
+        # nobody is a friend of itself
+        known = (fact.values[slot], (fact.who.name,))
+        others = [value for value in self._concepts(fact.relation, slot) if value not in known]
         return replace(fact, values={**fact.values, slot: rng.choice(others)})
+
+    def _concepts(self, relation: str, slot: str) -> tuple[Concept, ...]:
+        return self.pool[relation if slot == "v" else slot]
+
+
+def make_world(beings: Sequence[Being], pool: Mapping[str, tuple[Concept, ...]]) -> World:
+    """Return the world of some beings, who may be friends of each other."""
+    return World(tuple(beings), {**pool, "friend": tuple((being.name,) for being in beings)})
 
 
 @functools.cache
@@ -127,24 +134,25 @@ def build(seed: int) -> World:
     """Return the world of a seed: names from syllables, friends in pairs, every other fact drawn
     freely.
     """
-    rng = stream(seed, "world")
+    chance = random.Random(derive(seed, "sample-world/world"))
     names = [(a + b).capitalize() for a, b in product(FIRST.split(), LAST.split())]
-    rng.shuffle(names)
+    chance.shuffle(names)
     places = [a + b for a, b in product(TOWN_FIRST.split(), TOWN_LAST.split())]
-    towns = tuple((name,) for name in rng.sample(places, TOWNS))
-    pool = {**VALUES, "home": towns}
+    pool = {**VALUES, "home": tuple((name,) for name in chance.sample(places, TOWNS))}
     beings = []
     for i in range(BEINGS):
+        friend = names[(i + 2) % 4 + i // 4 * 4]
         facts = {
-            relation: rng.choice(pool[relation]) for relation in PORTRAIT if relation != "friend"
+            relation: (friend,) if relation == "friend" else chance.choice(pool[relation])
+            for relation in PORTRAIT
         }
-        beings.append(Being(names[i], facts | {"friend": (names[(i + 2) % 4 + i // 4 * 4],)}))
-    return World(tuple(beings), pool | {"friend": tuple((being.name,) for being in beings)})
+        beings.append(Being(names[i], facts))
+    return make_world(beings, pool)
 
 
-def stream(seed: int, name: str, *indices: int) -> random.Random:
-    """Return python's generator at the beginning of a named stream."""
-    return random.Random(derive(seed, f"sample-world/{name}", *indices))
+def restart(seed: int, name: str, *indices: int) -> None:
+    """Begin a named stream: what is drawn from `rng` from here on."""
+    rng.seed(derive(seed, f"sample-world/{name}", *indices))
 
 
 def sentence(text: str) -> str:

@@ -43,20 +43,11 @@ def test_rows_are_asked_for_one_batch_ahead(tmp_path, monkeypatch):
         advice.append(indices.tolist())
         shards.prefetch(table, indices)
 
-    monkeypatch.setattr(dataloader, "read_at_random", lambda table: advice.append(len(table)))
     monkeypatch.setattr(dataloader, "prefetch", prefetch)
     settings = config(encoder__positions=256, pretrain__length=256)
     loader = BatchLoader(rows, settings, torch.device("cpu"), "noise")
-    assert advice == [5000] * 2
-    advice.clear()
     now, following = (row_indices(settings.pretrain.seed, step, 8, 5000) for step in (3, 4))
     assert loader.batch(3).ids_BT.tolist() == rows.ids[now].tolist()
     assert advice == [following.tolist()] * 2
     # rows that begin and end within pages, the last one at the end of the file
-    for step in (1, 997):
-        shards.prefetch(rows.ids, np.arange(0, 5000, step)[-50:])
     shards.prefetch(rows.bounds, np.arange(5000))
-    shards.read_at_random(rows.ids)
-    in_memory = MadeUpRows(8).ids
-    shards.read_at_random(in_memory)
-    shards.prefetch(in_memory, np.arange(3))

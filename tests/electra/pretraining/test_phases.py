@@ -10,10 +10,9 @@ import pytest
 
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
-from electra.optim.schedule import learning_rate
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
-from electra.pretraining.phases import longest_row_read, phase_at, phases_of, rate, stage_of
+from electra.pretraining.phases import longest_row_read, phase_at, phases_of
 from electra.storage import checkpoint
 from pipelines.stages.announce import Announcer
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state, train
@@ -102,13 +101,6 @@ def test_stopped_before_at_and_after_the_change_it_ends_with_the_same_bytes(tmp_
     assert state(tmp_path / "cut") == state(tmp_path / "whole")
 
 
-def test_one_schedule_spans_all_phases():
-    settings = phased(pretrain__warmup=2)
-    assert [rate(settings, step, 12) for step in range(12)] == [
-        learning_rate(step, peak=5e-3, warmup=2, steps=12) for step in range(12)
-    ]
-
-
 def test_positions_are_those_that_were_read_so_far():
     assert [longest_row_read(phased().pretrain, step, 12) for step in (1, 7, 8, 12)] == [
         12,
@@ -158,12 +150,3 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
     ):
         train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
-
-
-def test_the_generator_learns_in_the_first_half_of_two_stages():
-    two_stages = config(
-        objective__training="two_stage", objective__sharing="none", generator__width=1.0
-    )
-    stages = [stage_of(two_stages, step, 5) for step in range(6)]
-    assert stages == ["generator"] * 2 + ["discriminator"] * 4
-    assert stage_of(config(), 0, 5) == "joint"

@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,11 +14,10 @@ from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
-from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, VOCAB, config, state, train
+from tests.electra.helpers import config, state, train
 
 FORK = multiprocessing.get_context("fork")
 
@@ -195,21 +193,6 @@ def test_a_disk_that_is_full_at_any_byte_is_a_sentence_and_the_run_goes_on_later
     assert not list(tmp_path.glob(".step-*"))
     train(tmp_path)
     assert state(tmp_path) == expected
-
-
-def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkeypatch):
-    """A checkpoint has the weights and two moments of each."""
-    model = Pretraining(config(), VOCAB, SPECIAL)
-    size = 3 * 4 * sum(parameter.numel() for parameter in model.parameters())
-    for step in (0, 6):  # one is there after step 6
-        free = SimpleNamespace(free=(3 if step == 0 else 2) * size - 1)
-        with monkeypatch.context() as patch, pytest.raises(OutOfRoom, match=f"has {free.free:,} b"):
-            patch.setattr("shutil.disk_usage", lambda path, free=free: free)
-            train(tmp_path)
-        free.free += 1
-        with monkeypatch.context() as patch:
-            patch.setattr("shutil.disk_usage", lambda path, free=free: free)
-            train(tmp_path, until=step + 6)
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from electra.errors import BadConfig, NonFinite, Stopped
 from electra.files import read_json
@@ -49,20 +50,19 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
     ("given", "sentence"),
     [
         ({"nnodes": 2}, "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
-        ({"rdzv_endpoint": "a:b:c"}, "--rdzv-endpoint: is 'a:b:c', should be HOST:PORT"),
-        ({"rdzv_endpoint": "host:70000"}, "--rdzv-endpoint: is 'host:70000'"),
+        ({"nproc_per_node": 2, "rdzv_endpoint": "a:70000"}, "--rdzv-endpoint: The port number"),
     ],
 )
 def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadConfig, match=sentence):
-        needs_several(OPTIONS | given)
+        assert needs_several(OPTIONS | given)
+        processes.launch([], OPTIONS | given, "pretrain-x")
 
 
 def failure(code: int, sentence: str = "") -> Any:
     return SimpleNamespace(
         exitcode=code,
-        message=sentence,
-        error_file_data={"x": 1} if sentence else {},
+        message={"message": f"BadInput: {sentence}"} if sentence else "To enable traceback see",
         signal_name=lambda: "SIGKILL",
     )
 
@@ -90,37 +90,17 @@ def test_a_death_goes_before_what_it_stops(other: Any) -> None:
         processes.explain({0: other, 1: failure(-9)}, "pretrain-x")
 
 
-def launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give this process the environment of one of two that torch elastic has started."""
-    for name, value in {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-
-
 def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "error.json"))
     processes.report(NonFinite("step 2: loss nan"))  # a variable left over: there was no launch
     assert capsys.readouterr().err == "error: step 2: loss nan\n"
     assert not (tmp_path / "error.json").exists()
-    launched(monkeypatch)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     processes.report(NonFinite("step 3: loss nan"))
-    assert read_json(tmp_path / "error.json")["message"]["message"] == "step 3: loss nan"
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "code"), [(BadConfig("x: is 64"), 64), (Stopped("x: another has ended"), 0)]
-)
-def test_a_mistake_is_told_again_after_a_restart_and_a_stop_is_not(
-    error, code, tmp_path, monkeypatch
-):
-    launched(monkeypatch)
-    attempts = [tmp_path / f"attempt_{number}" / "1" / "error.json" for number in range(2)]
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[0]))
-    assert processes.earlier_mistake() == 0
-    processes.report(error)
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(attempts[1]))
-    assert main(["pretrain", "smoke"]) == code if code else processes.earlier_mistake() == 0
-    assert attempts[1].exists() == bool(code)
+    told = ProcessFailure(0, 0, 70, str(tmp_path / "error.json"))
+    assert processes.explain({0: told}, "pretrain-x") == 70
+    assert capsys.readouterr().err == "error: step 3: loss nan\n"
 
 
 @pytest.fixture
@@ -257,8 +237,8 @@ def test_a_stop_while_machines_wait_for_each_other_works(
 
 
 @pytest.mark.slow
-def test_a_death_is_restarted_from_the_last_checkpoint_and_a_mistake_is_not(ready: Path) -> None:
-    three = start(ready, "--max-restarts", "1", "--nproc-per-node", "3")
+def test_a_death_is_restarted_from_the_last_checkpoint(ready: Path) -> None:
+    three = start(ready, "--nproc-per-node", "3")
     error = three.communicate(timeout=240)[1]
     assert (
         three.returncode == 64

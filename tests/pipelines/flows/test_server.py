@@ -98,11 +98,11 @@ def test_a_deleted_run_is_not_a_server_out_of_reach():
 
         return SimpleNamespace(read_flow_run=read_flow_run)
 
-    assert server.why(client(ObjectNotFound(Exception("404"))), "x") == "deleted"
-    assert server.why(client(Cancelled()), "x") == "cancelled"
-    assert server.why(client(Running()), "x") == ""
+    assert server.current_state(client(ObjectNotFound(Exception("404"))), "x") == "DELETED"
+    assert server.current_state(client(Cancelled()), "x") == "CANCELLED"
+    assert server.current_state(client(Running()), "x") == "RUNNING"
     with pytest.raises(httpx.ConnectError):
-        server.why(client(httpx.ConnectError("refused")), "x")
+        server.current_state(client(httpx.ConnectError("refused")), "x")
 
 
 def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):

@@ -104,6 +104,22 @@ def test_numbers_of_tags_take_their_names_from_the_features(tmp_path: Path) -> N
     assert row.reason.startswith("tags that are numbers, [1, 2, 0]: write their names")
 
 
+@pytest.mark.parametrize(("settings", "labels"), [
+    (task(), ["good", "bad", None]),
+    (task(labels=[0, 1]), ["1", "0", None]),
+    (NUMBERS, [1.0, 0.0, None]),
+])  # fmt: skip
+def test_numbers_of_classes_take_their_names_from_the_features(
+    tmp_path: Path, settings: CustomTask, labels: list[Any]
+) -> None:
+    """A task that names the numbers, or asks for numbers, reads them."""
+    records = [{"text": "a", "stars": number} for number in (1, 0, None)]
+    feature = {"_type": "ClassLabel", "names": ["bad", "good"]}
+    path = write_parquet(tmp_path / "t.parquet", records, {"stars": feature})
+    rows = custom_tasks.read_rows(path, settings, "mine", labelled=False)
+    assert [row["label"] for row in rows if isinstance(row, dict)] == labels
+
+
 def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path: Path) -> None:
     records = [{"text": "a", "stars": "good"}, {"text": "b", "stars": "?"}, {"text": "c"}]
     rows = read(tmp_path / "t.jsonl", records, task(), labelled=False)
@@ -201,12 +217,14 @@ def test_a_line_of_csv_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
     ("t.csv", 'text,stars\n"nice,good\nb,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("t.csv", 'text,stars\n"nice,good\nb "x" y,bad\n', r"t\.csv:2: opens a quote that is never closed"),
     ("w.conll", "1\tthe\tB-NP\n2\tcat\tO\n\n", r"w\.conll:1: its first column numbers the words"),
+    ("t.conll", "the B-NP\n", r"t\.conll: has no column 'id' among 'text', 'stars'"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_whole_file_is_one_sentence(
     tmp_path: Path, name: str, content: str, sentence: str
 ) -> None:
     with pytest.raises(BadInput, match=sentence):
-        read(tmp_path / name, content, TAGS if name == "w.conll" else task())
+        settings = {"w.conll": TAGS, "t.conll": task(id="id")}.get(name, task())
+        read(tmp_path / name, content, settings)
 
 
 @pytest.mark.parametrize("line", ["a, " * 100_000, 'a\r"b, c', "x" * 200_000])
@@ -241,7 +259,7 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     source = CustomTasks(kind="custom", tasks={"mine": task(**files)})
     counts = gather(source, "tasks.own", tmp_path / "out")
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
-    warning = "warning: tasks.own: 1 of 2 rows of mine dev are training rows, too"
+    warning = "warning: tasks.own: 1 rows of mine dev are training rows, too"
     assert warning in capsys.readouterr().err
     facts = find(tmp_path / "out/mine", "mine")
     expected = (("bad", "good"), ("accuracy",), ("text",))

@@ -14,7 +14,7 @@ import pytest
 from pipelines.sources import sample_world
 from pipelines.sources.sample_world import articles, glue
 from pipelines.sources.sample_world.lexicon import BLAME, PRAISE
-from pipelines.sources.sample_world.world import build
+from pipelines.sources.sample_world.world import build, restart
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "glue"
 SPLITS = {task: glue.splits(task) for task in glue.TASKS}
@@ -44,11 +44,12 @@ def test_another_seed_is_another_world() -> None:
 def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
     world = build(1)
     for i in range(300):
-        report = articles.report(world, articles.stream(1, "article", i))
+        restart(1, "article", i)
+        report = articles.report(world)
         first, again = report[: len(report) // 2], report[len(report) // 2 :]
         assert len(report) in {4, 6} and not set(first) & set(again)  # two or three facts twice
         assert articles.length(" ".join(report)) <= articles.ROOM
-        review = articles.review(world, articles.stream(1, "article", i))
+        review = articles.review(world)
         plain = set().union(
             *(words(line) for line in review if not words(line) & {"not", "nobody"})
         )

@@ -65,9 +65,7 @@ def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys) ->
     path = Path("build") / name
     harm(path, how)
     again = "tasks made_up" if "tasks" in name else "pretrain small"
-    assert f"run `python -m pipelines {again}` to make it again" in refused(
-        ["glue", "small"], path, capsys
-    )
+    assert f"run `electra {again}` to make it again" in refused(["glue", "small"], path, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +103,7 @@ def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys) -> None:
     shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
     harm(path, how)
-    assert "run `python -m pipelines corpus smoke` to make it again" in refused(
+    assert "run `electra corpus smoke` to make it again" in refused(
         ["tokens", "smoke"], path, capsys
     )
     assert not Path("build/tokens").exists()

@@ -48,7 +48,8 @@ def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
             work_units.MadeOf("f", "c"),
             make,
             jobs,
-            work_units.Shown("x", [1] * len(jobs), "made"),
+            "x",
+            "made",
         )
 
 

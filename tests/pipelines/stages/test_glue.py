@@ -74,25 +74,17 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
     assert {"accuracy/pretrained_sd", "accuracy/scratch"} <= values.keys()
 
 
-def test_last_lines_compare_with_scratch_and_with_no_network(capsys):
+def test_scores_are_compared_with_scratch_and_with_no_network():
     task = {
         "baselines": {"chance": 50.0, "bag_of_words": 71.0, "replaced_tokens": 90.0},
         "pretrained": {"mean": 65.3},
         "scratch": {"mean": 60.1},
     }
-    better = {"baselines": {"chance": 50.0, "bag_of_words": 60.0}, "pretrained": {"mean": 65.3}}
-    average = {"name": "mean over mine, yours", "pretrained": {"mean": 65.3}}
-    average["tasks"] = ["mine", "yours"]
-    glue.print_baselines("glue x", {"mine": {"chance": 50.0, "bag_of_words": 71.0}, "tags": {}})
-    glue.print_scores("glue x", {"tasks": {"mine": task, "yours": better}, "average": average})
-    assert capsys.readouterr().err.splitlines() == [
-        "glue x: without a network: mine 71.0",
-        "glue x: mine: 65.3 pre-trained, 60.1 from scratch, 71.0 without a network (bag of words)",
-        "glue x: yours: 65.3 pre-trained, 60.0 without a network (bag of words)",
-        "glue x: mean over mine, yours: 65.3 pre-trained, 65.5 without a network",
-        "warning: glue x: mine: bag of words (71.0, without a network) does as well as the "
-        "fine-tuned model (65.3)",
-    ]
+    said = "65.3 pre-trained, 60.1 from scratch, 71.0 without a network (bag of words), WARNING: "
+    assert glue.describe_scores(task).startswith(said)
+    task["pretrained"]["mean"] = 71.1
+    assert "WARNING" not in glue.describe_scores(task)
+    assert glue.describe_scores({"pretrained": {"mean": 65.3}}) == "65.3 pre-trained"
 
 
 def test_positions_that_pre_training_has_not_seen_are_a_warning_once_a_task(monkeypatch, capsys):

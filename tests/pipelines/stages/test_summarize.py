@@ -14,10 +14,9 @@ from electra.storage.manifest import write_manifest
 from pipelines.config.params import PublishedConfig, load
 from pipelines.stages.summarize import (
     find_before,
+    headline,
     stage_numbers,
     summarize,
-    summarize_ablation,
-    summarize_model,
 )
 from tests.conftest import ROOT, run
 
@@ -42,7 +41,7 @@ FOLDERS = {name: name for name in ("corpus", "tokens", "tasks", "glue", "squad")
 
 
 def test_a_models_numbers() -> None:
-    assert summarize_model(PRETRAIN, GLUE, SQUAD) == {
+    assert headline({"pretrain": PRETRAIN, "glue": GLUE, "squad": SQUAD}) == {
         "mlm_accuracy": 0.5,
         "disc_auc": 0.9,
         "flops": 1e12,
@@ -79,7 +78,7 @@ def test_an_arm_that_failed_has_no_number() -> None:
         "mlm": {"status": "failed: x", "average": None},
         "other": {},
     }
-    assert summarize_ablation({"arms": arms}) == {"electra": 1.5}
+    assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
 def leave(stage: str, values: Any) -> Path:
@@ -141,7 +140,7 @@ def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder() -> 
 def test_a_name_or_a_folder_that_is_not_there(here: Path) -> None:
     with pytest.raises(BadConfig, match="did you mean smoke"):
         summarize("smokey", load())
-    with pytest.raises(UserError, match=r"build/glue/smoke.*python -m pipelines glue smoke"):
+    with pytest.raises(UserError, match=r"build/glue/smoke.*electra glue smoke"):
         summarize("smoke", load())
     assert not Path("results").exists()
 

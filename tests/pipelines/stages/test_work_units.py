@@ -16,7 +16,7 @@ def make(job: int, folder: Path) -> dict[str, Any]:
 
 def finish(work: Path, code: str = "c") -> list[dict[str, Any]]:
     made, jobs = work_units.MadeOf("f", code), list(range(5))
-    return work_units.finish_units(work, made, make, jobs, work_units.Shown("x", [1] * 5, "made"))
+    return work_units.finish_units(work, made, make, jobs, "x", "made")
 
 
 def test_damaged_units_are_made_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
