@@ -71,15 +71,12 @@ def deployments(params: Params, *, with_team: bool) -> Iterator[RunnerDeployment
 
 
 def deployment(flow: Flow[..., Any], model: str, **options: Any) -> RunnerDeployment:
-    """Return one of a model. The schema of its parameters is not enforced: a run's commit may have
-    other models.
-    """
+    """Return one of a model."""
     return RunnerDeployment.from_flow(
         flow,
         f"electra-{model}",
         parameters={"model": model},
         tags=[f"flow:{flow.name}", f"model:{model}", clone_tag()],
-        enforce_parameter_schema=False,
         entrypoint_type=EntrypointType.MODULE_PATH,
         **options,
     )
@@ -106,7 +103,8 @@ def deploy(*, with_team: bool) -> None:
         for file in sorted((ROOT / "deploy" / "automations").glob("*.yaml")):
             automate(client, AutomationCore.model_validate(read(file)))
         for planned in deployments(params, with_team=with_team):
-            print(register(client, planned))
+            register(client, planned)
+            print(planned.full_name)
         delete_old(
             client, {str(planned.full_name) for planned in deployments(params, with_team=True)}
         )
@@ -127,33 +125,17 @@ def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
             client.update_automation(old.id, renewed)
 
 
-def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
-    """Create or renew a deployment, and return its name, and what of a user's settings it
-    keeps.
-    """
-    name = f"{planned.flow_name}/{planned.name}"
+def register(client: SyncPrefectClient, planned: RunnerDeployment) -> None:
+    """Create or renew a deployment. What users have set stays."""
     try:
-        known = client.read_deployment_by_name(name)
+        known = client.read_deployment_by_name(str(planned.full_name))
     except ObjectNotFound:
         planned.apply()
-        return name
+        return
     values = {key: getattr(planned, key) for key in RENEWED}
     values["tags"] = [*known.tags, *(tag for tag in planned.tags if tag not in known.tags)]
     schema = parameter_schema(BY_NAME[planned.flow_name or ""]).model_dump(exclude_unset=True)
     client.update_deployment(known.id, DeploymentUpdate(**values, parameter_openapi_schema=schema))
-    kept = ["paused"] if known.paused else []
-    kept += [f"schedule {schedule.slug or schedule.id}" for schedule in known.schedules]
-    kept += [
-        f"{key}={value}"
-        for key, value in known.parameters.items()
-        if planned.parameters.get(key) != value
-    ]
-    kept += [
-        f"tag {tag}"
-        for tag in known.tags
-        if tag not in planned.tags and not tag.startswith("clone:")
-    ]
-    return f"{name} (kept: {', '.join(kept)})" if kept else name
 
 
 def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
@@ -162,12 +144,7 @@ def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
     """
     flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
     of_clone = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))
-    deployed: list[Any] = []
-    while page := client.read_deployments(
-        deployment_filter=of_clone, limit=200, offset=len(deployed)
-    ):
-        deployed += page
-    for known in deployed:
+    for known in client.read_deployments(deployment_filter=of_clone, limit=200):
         name = f"{flows.get(known.flow_id)}/{known.name}"
         others = [tag for tag in known.tags if tag != clone_tag()]
         if name in planned:

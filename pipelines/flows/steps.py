@@ -8,26 +8,28 @@ import contextlib
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from prefect import get_run_logger, task
+from prefect import artifacts, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, hidden
+from electra.errors import Refused, Stopped, UserError, hidden
 from electra.files import read_json, write_json
 from pipelines import ROOT, tracking
 from pipelines.config.params import UNREAD
-from pipelines.flows import artifacts, server
+from pipelines.flows import server
 from pipelines.stages import STAGES
-from pipelines.tracking import lineage
+from pipelines.stages.summarize import headline
+from pipelines.tracking import leaves, lineage
 from pipelines.versioning import dvc_store, workspace
 from pipelines.versioning.dvc_runner import Place, StageFailed, repro, would_run
 from pipelines.versioning.workspace import Request
 
+WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
 # MLflow's address for browsers, where it is not MLFLOW_TRACKING_URI
 MLFLOW_PAGE = "ELECTRA_MLFLOW_PAGE"
@@ -109,19 +111,9 @@ def mlflow_page() -> str:
 
 @task(name="check", task_run_name="check {model}", **ONCE)
 def check(model: str, place: Place, stages: Sequence[str]) -> None:
-    """Fail now, with one sentence, for a data source that cannot be reached and for a model that
-    needs a GPU.
-
-    Only what the `stages` read is looked at. The sentence says how long pre-training would take on
-    this machine.
-    """
+    """Fail now, with one sentence, for a data source of the `stages` that cannot be reached."""
     options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
-    try:
-        workspace.ask(place, "check", model, *options)
-    except StageFailed as error:
-        if error.exit_code != SourceUnreachable.exit_code:
-            raise
-        raise StageFailed(f"{error}{time_here(model, place)}", error.exit_code) from None
+    workspace.ask(place, "check", model, *options)
     get_run_logger().info("every data source of %s can be reached", model)
 
 
@@ -140,19 +132,8 @@ def require_gpu(model: str, running: Run) -> None:
     if runs:
         setting = f"models.{model}.pretrain.precision: fp32"
         do = f"start a worker on a machine with one, or set {setting} to train on a CPU"
-        raise StageFailed(
-            f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69
-        )
-
-
-def time_here(model: str, place: Place) -> str:
-    """Return how long a model's pre-training would take here, as the end of a sentence."""
-    with contextlib.suppress(UserError):
-        for line in workspace.ask(place, "estimate", model):
-            machine, _, time = line.partition(": ")
-            if machine.startswith("on this machine"):
-                return f"; pre-training {machine} would take {time.partition(',')[0]}"
-    return ""
+        time = f"`electra estimate {model}` says how long that takes"
+        raise StageFailed(f"{model}: this machine has no GPU; {do}; {time}", 69)
 
 
 def run_stages(stages: Sequence[str], running: Run) -> dict[str, str]:
@@ -187,25 +168,39 @@ def run_stage(stage: str, running: Run) -> str:
     if running.parent:
         place = place.also({tracking.PARENT: running.parent})
     target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
-    log = artifacts.show_progress(get_run_logger().info)
-    outcome = repro(target, place, log, running.seconds)
+    outcome = repro(target, place, get_run_logger().info, running.seconds)
     running.ran += outcome.ran
     if place.pull:
         store(target, place)
     word = "ran" if stage in outcome.ran else "cached"
-    artifacts.show_numbers(stage, word, place.folder, running.origin)
-    if running.request.commit:
-        keep_numbers(stage, place.folder)
+    publish_numbers(stage, word, running)
     return word
 
 
-def keep_numbers(stage: str, folder: Path) -> None:
-    """Copy the numbers of a stage to results/, as `summarize` does for whole models, for the run's
-    experiment.
+def publish_numbers(stage: str, word: str, running: Run) -> None:
+    """Make a page of a stage's numbers, and copy them to results/, as `summarize` does for whole
+    models, for the run's experiment.
     """
     kind, _, name = stage.partition("@")
-    if kind in artifacts.WITH_NUMBERS and (source := folder / STAGES[kind].results(name)).exists():
-        write_json(folder / "results" / name / f"{kind}.json", read_json(source))
+    folder = running.place.folder
+    path = STAGES[kind].results(name)
+    if kind not in WITH_NUMBERS or not (folder / path).exists():
+        return
+    values = read_json(folder / path)
+    if running.request.commit:
+        write_json(folder / "results" / name / f"{kind}.json", values)
+    lines = [f"# {stage}: {word}", "", "| | |", "|-|-|"]
+    for key, value in leaves(headline({kind: values})):
+        if value != {}:  # an arm without scores
+            text = f"{value:.4g}" if isinstance(value, float) else value
+            lines.append(f"| {key} | {text} |")
+    lines += ["", *running.origin, f"- all numbers: `{path}`, and the run in MLflow"]
+    server.send(
+        artifacts.create_markdown_artifact,
+        key=re.sub(r"[^a-z0-9]+", "-", f"{kind}-{name}".lower()),
+        markdown="\n".join(lines),
+        description=f"{kind} of {name}",
+    )
 
 
 @task(
@@ -238,10 +233,6 @@ def opened_run(
     alone.
     """
     log = get_run_logger().info
-    if hours is not None and not hours > 0:
-        raise BadConfig(f"hours: is {hours:g}, should be more than 0; leave it out for no limit")
-    if nproc_per_node < 1:
-        raise BadConfig(f"nproc_per_node: is {nproc_per_node}, should be 1 or more")
     if flow_run.run_count > LIVES:
         raise Refused(
             f"{request}: its process has died {LIVES} times; see the log, and start another run"
@@ -315,13 +306,11 @@ def tags(request: Request) -> dict[str, str]:
     """Return tags of each MLflow run of a flow run: its page in Prefect, its user (tag
     `user:NAME`), its experiment.
     """
-    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [
-        ""
-    ]
+    users = (tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:"))
     values = {
         "prefect.url": hidden(flow_run.ui_url or ""),
         "mlflow.source.type": "JOB",
-        "mlflow.user": users[0],
+        "mlflow.user": next(users, ""),
     }
     if request.commit:  # commit and settings together are the whole code
         values |= {

@@ -23,9 +23,10 @@ from prefect.futures import PrefectFuture
 from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.types._datetime import now
+from pydantic import PositiveInt
 
 from pipelines.flows import server, steps
-from pipelines.flows.training import Model, inputs_of, stages_of
+from pipelines.flows.training import Hours, inputs_of, stages_of
 from pipelines.versioning.dvc_runner import StageFailed
 from pipelines.versioning.workspace import Request
 
@@ -102,11 +103,11 @@ def has_ended(run: FlowRun) -> bool:
     task_runner=ThreadPoolTaskRunner(max_workers=1000),  # type: ignore[arg-type]
 )
 def team(
-    model: Model = "tiny",
+    model: str = "tiny",
     commit: str = "HEAD",
     settings: dict[str, Any] | None = None,
-    hours: float | None = None,
-    nproc_per_node: int = 1,
+    hours: Hours | None = None,
+    nproc_per_node: PositiveInt = 1,
 ) -> list[str]:
     """Run every stage of a model in flow runs of their own. `hours` limits each stage.
 

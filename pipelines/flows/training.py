@@ -12,30 +12,14 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from prefect import Flow, flow
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from electra.errors import BadConfig, UserError
-from pipelines import ROOT
-from pipelines.config.settings_file import read
+from electra.errors import BadConfig
 from pipelines.flows import steps
 from pipelines.versioning.workspace import Request
 
 Done = dict[str, str]  # stage -> `ran` or `cached`
-
-
-def models() -> list[str]:
-    """Return the models that Prefect's page offers. None where params.yaml is damaged, which
-    the run itself reports.
-    """
-    try:
-        values = read(ROOT / "params.yaml")
-        return [*values["models"], *values["published"]]
-    except (UserError, LookupError, TypeError):
-        return []
-
-
-# offered only: a run's commit may have others
-Model = Annotated[str, Field(json_schema_extra={"enum": models()})]
+Hours = Annotated[float, Field(gt=0)]
 
 
 def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
@@ -94,11 +78,11 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
 
     @flow(name=name, flow_run_name=steps.run_title)
     def run(
-        model: Model = "tiny",
+        model: str = "tiny",
         commit: str = "HEAD",
         settings: dict[str, Any] | None = None,
-        hours: float | None = None,
-        nproc_per_node: int = 1,
+        hours: Hours | None = None,
+        nproc_per_node: PositiveInt = 1,
     ) -> Done:
         """`hours` limits each stage. Pre-training takes `nproc_per_node` processes, one for
         each GPU of the machine.

@@ -48,16 +48,15 @@ def gpus(*options: str) -> list[str]:
 
 
 def dvc_hashes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
-    """Return {stage: {out: md5}} as DVC's lock files have them. One that cannot be read, as in a
-    merge, counts for nothing.
+    """Return {stage: {out: md5}} as DVC's lock files have them. One that is missing, empty or in
+    the middle of a merge counts for nothing.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     hashes: dict[str, dict[str, str]] = {}
-    unusable = (OSError, ValueError, YAMLError, AttributeError, TypeError, KeyError)
     for lock in (folder / "dvc.lock", folder / "pipelines" / "dvc.lock"):
-        with contextlib.suppress(*unusable):
+        with contextlib.suppress(OSError, YAMLError, TypeError):
             values = YAML(typ="safe").load(lock.read_text(encoding="utf-8"))
             hashes |= {
                 stage: {str(out["path"]): str(out.get("md5", "")) for out in facts.get("outs", ())}

@@ -125,12 +125,11 @@ def open_parent(
     the commit.
     """
     mlflow, experiment = store or client()
-    text = "".join(character for character in key if character not in "'\"\\")
-    runs = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
+    runs = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{key}'", max_results=1)
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
-    tags = {"electra.workflow": text, "electra.kind": "workflow"}
+    tags = {"electra.workflow": key, "electra.kind": "workflow"}
     tags |= about() if facts is None else facts
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", title)  # without it the UI shows no commit either

@@ -28,13 +28,6 @@ DVC = [sys.executable, "-m", "dvc"]
 WATCH = ["sh", "-c", 'cat; kill -s TERM -- "-$1"', "watch"]
 # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 PATIENCE = 300.0
-# What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and
-# links.
-DAMAGED = re.compile(
-    r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)"
-)
-REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo"
-REMADE += ", which it remakes"
 # What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
 ADVICE = re.compile(
     r"To track the changes with git|\s+git add |To enable auto staging"
@@ -87,7 +80,7 @@ class Outcome:
         if match := re.search(r"exited with (-?\d+)", line):
             self.exit_code = int(match[1])
         if line.startswith(("error: ", "ERROR: ")):
-            self.errors.append(line[7:] + (REMADE if DAMAGED.match(line) else ""))
+            self.errors.append(line[7:])
             return False
         return not ADVICE.match(line)
 

@@ -1,21 +1,20 @@
 """Flows in a folder of their own, on one temporary server. DVC is played by a list."""
 
-import json
-from typing import Any
-
 import pytest
 
+from electra.files import write_json
 from pipelines import tracking
 from pipelines.versioning import workspace
-from pipelines.versioning.dvc_runner import Outcome, StageFailed
+from pipelines.versioning.dvc_runner import Outcome
 from tests.conftest import SMOKE, copy_text
 
-ABLATION = SMOKE.replace("ablations: {}\n", "", 1).replace(
-    "ablations: []", "ablations: [a]"
-).removesuffix("ablations: {}\n") + (
-    "ablations:\n  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, arms: {one: {}}}\n"
-    "  b: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke},"
-    " arms: {same: {}, two: {generator.width: 1.0}}}\n"
+BASE = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
+ABLATION = SMOKE.replace("ablations: []", "ablations: [a]").replace(
+    "ablations: {}\n",
+    f"""ablations:
+  a: {{title: t, base: {BASE}, arms: {{one: {{}}}}}}
+  b: {{title: t, base: {BASE}, arms: {{same: {{}}, two: {{generator.width: 1.0}}}}}}
+""",
 )
 
 
@@ -24,21 +23,16 @@ class Dvc:
     failures.
     """
 
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.parents: list[str | None] = []
-        self.processes: list[dict[str, str]] = []
-        self.failures: dict[str, list[StageFailed]] = {}
-        self.would_run: list[str] = []
+    def __init__(self):
+        self.calls = []
+        self.parents = []
+        self.failures = {}
+        self.would_run = []
 
-    def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
-        environment = place.variables
+    def repro(self, target, place, log, seconds):
         name = target.rpartition(":")[2]
         self.calls.append(name)
-        self.parents.append(environment.get(tracking.PARENT))
-        self.processes.append(
-            {key: value for key, value in environment.items() if key.startswith("PET_")}
-        )
+        self.parents.append(place.variables.get(tracking.PARENT))
         log(f"Running stage '{name}':")
         if left := self.failures.get(name):
             raise left.pop(0)
@@ -46,23 +40,16 @@ class Dvc:
 
 
 @pytest.fixture
-def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
+def dvc(prefect_server, tmp_path, monkeypatch):
     """Flows in a folder of their own, on one temporary server."""
     from pipelines.flows import steps
 
     (tmp_path / "params.yaml").write_text(ABLATION)
     copy_text(tmp_path)
+    numbers = {"average": {"pretrained": {"mean": 91.25}}, "tasks": {}}
+    numbers["arms"] = {"one": {"average": {"mean": 90.5}}}
     for path in ("models/smoke", "glue/smoke", "squad/smoke", "ablation/a", "ablation/b"):
-        (tmp_path / "build" / path).mkdir(parents=True)
-        numbers = {
-            "average": {"pretrained": {"mean": 91.25}},
-            "arms": {"one": {"average": {"mean": 90.5}}},
-            "label": "smoke",
-            "loss": 1.23456,
-            "mlm_accuracy": 0.625,
-            "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
-        }
-        (tmp_path / "build" / path / "results.json").write_text(json.dumps(numbers))
+        write_json(tmp_path / "build" / path / "results.json", numbers)
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)
@@ -73,12 +60,10 @@ def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
     return played
 
 
-def artifacts() -> dict[str, str]:
+def artifacts():
     """The newest page of each key: other tests' runs leave theirs on the same server."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         pages = client.read_artifacts()
-    return {
-        str(page.key): str(page.data) for page in sorted(pages, key=lambda page: str(page.created))
-    }
+    return {page.key: page.data for page in sorted(pages, key=lambda page: page.created)}

@@ -17,7 +17,7 @@ from tests.conftest import git_project
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
     from prefect.settings import PREFECT_API_URL
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise ConnectionRefusedError
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
@@ -32,18 +32,7 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
         assert PREFECT_API_URL.value() is None, "Prefect starts a temporary server"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        None,
-        b"[api",
-        b"[api]\nurl = 7",
-        b"[apj]\n",
-        b"api = 1",
-        b"\xff",
-        b'[api]\nurl = "http://a:b/api"\n',
-    ],
-)
+@pytest.mark.parametrize("content", [None, b"[api", b"api = 1", b"\xff"])
 def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
     monkeypatch.setattr(flows, "ROOT", tmp_path)
     if content is not None:
@@ -65,7 +54,7 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path)
         "PYTHONPATH": str(folder),
     }
 
-    def run_flow(name: str) -> tuple[int, str]:
+    def run_flow(name):
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         done = subprocess.run(command, cwd=folder, env=values, check=False, **output)

@@ -8,12 +8,9 @@ import re
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import httpx
 import pytest
-from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled, Running
 
 from pipelines.flows import server
 from tests.conftest import ROOT, environment
@@ -29,7 +26,7 @@ def test_only_a_server_out_of_reach_is_one():
 
 
 def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised():
-    def create(error: Exception) -> None:
+    def create(error):
         raise error
 
     server.send(create, httpx.ConnectError("refused"))
@@ -73,12 +70,12 @@ def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_read
 
 def test_a_process_whose_server_answers_is_never_ended():
     class Healthy(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"true")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as healthy:
@@ -89,22 +86,6 @@ def test_a_process_whose_server_answers_is_never_ended():
         healthy.shutdown()
 
 
-def test_a_deleted_run_is_not_a_server_out_of_reach():
-    def client(answer: object) -> object:
-        def read_flow_run(_: str) -> object:
-            if isinstance(answer, Exception):
-                raise answer
-            return SimpleNamespace(state=answer)
-
-        return SimpleNamespace(read_flow_run=read_flow_run)
-
-    assert server.current_state(client(ObjectNotFound(Exception("404"))), "x") == "DELETED"
-    assert server.current_state(client(Cancelled()), "x") == "CANCELLED"
-    assert server.current_state(client(Running()), "x") == "RUNNING"
-    with pytest.raises(httpx.ConnectError):
-        server.current_state(client(httpx.ConnectError("refused")), "x")
-
-
 def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
     from pipelines import flows
     from pipelines.flows import training
@@ -112,10 +93,10 @@ def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
     class Ended(Exception):
         pass
 
-    def end(code: int) -> None:
+    def end(code):
         raise Ended(code)
 
-    def flow(*_: object, **__: object) -> None:
+    def flow(*_, **__):
         assert server.alone
         raise httpx.ConnectError("refused")
 

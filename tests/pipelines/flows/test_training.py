@@ -3,24 +3,12 @@
 from pathlib import Path
 
 import pytest
+from prefect.exceptions import ParameterTypeError
 
 from electra.errors import BadConfig
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import artifacts
-
-
-def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
-    from pipelines.flows import training
-
-    monkeypatch.setattr(training, "ROOT", tmp_path)
-    assert training.models() == []  # the run itself says what is wrong with params.yaml
-    (tmp_path / "params.yaml").write_text(
-        SMOKE.replace("published: {}", "published: {theirs: {folder: x}}")
-    )
-    assert training.models() == ["smoke", "base", "theirs"]
-    (tmp_path / "params.yaml").write_text("models: [")
-    assert training.models() == []
 
 
 def test_each_flow_has_its_stages():
@@ -54,21 +42,14 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeyp
     from pipelines.flows.training import pretrain
 
     Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
-    monkeypatch.setattr(
-        steps,
-        "time_here",
-        lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
-    )
     monkeypatch.setattr(steps.lineage, "gpus", list)
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     dvc.would_run = ["pretrain@smoke"]
-    with pytest.raises(
-        StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
-    ):
+    with pytest.raises(StageFailed, match=r"no GPU; .*precision: fp32.*`electra estimate smoke`"):
         pretrain("smoke", commit="")
     monkeypatch.setattr(steps.lineage, "gpus", lambda: ["H100"])
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
-    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
+    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
         pretrain("base", commit="")
 
 
@@ -76,13 +57,9 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeyp
 def test_limits_and_counts_are_positive(dvc):
     from pipelines.flows.training import ablations, pretrain
 
-    for given, words in (
-        ({"hours": -1}, "hours: is -1"),
-        ({"hours": 0}, "hours: is 0"),
-        ({"nproc_per_node": 0}, "is 0"),
-    ):
-        with pytest.raises(BadConfig, match=words):
-            pretrain("smoke", commit="", **given)
+    for wrong in ({"hours": -1}, {"hours": 0}, {"nproc_per_node": 0}):
+        with pytest.raises(ParameterTypeError, match="greater than"):
+            pretrain("smoke", commit="", **wrong)
     with pytest.raises(BadConfig, match="one process"):
         ablations("smoke", nproc_per_node=2)
     assert not dvc.calls

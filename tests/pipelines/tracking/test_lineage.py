@@ -4,15 +4,14 @@ import os
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
-from tests.conftest import copy_project, run
+from tests.conftest import copy_project, edit, run
 from tests.pipelines.tracking.events import runs
 
 
 def test_a_run_of_dvc_says_what_it_depends_on(store, tmp_path):
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
-    params = folder / "params.yaml"
-    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    edit(folder / "params.yaml", "tracking: none", "tracking: mlflow")
     values = {
         "MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"],
         "ELECTRA_TAGS": '{"mlflow.user": "anna"}',
@@ -43,13 +42,12 @@ def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path):
     (tmp_path / "dvc.lock").write_text(f"<<<<<<< HEAD\n{stages}=======\n{stages}>>>>>>> other\n")
     (tmp_path / "pipelines" / "dvc.lock").write_text(stages)
     assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}
-    for broken in ("", "[1]", "stages: 3", "stages: {a: []}", "stages: {a: {outs: [{md5: x}]}}"):
-        (tmp_path / "dvc.lock").write_text(broken)
-        assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}, broken
+    (tmp_path / "dvc.lock").write_text("")
+    assert lineage.dvc_hashes(tmp_path) == {"report": {"results": "abc"}}
 
 
 def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
-    def unknown() -> str:
+    def unknown():
         raise KeyError("getpwuid(): uid not found: 4711")
 
     monkeypatch.setattr("getpass.getuser", unknown)

@@ -2,13 +2,11 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 import pytest
@@ -23,7 +21,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
 
 
-def python(code: str) -> list[str]:
+def python(code):
     return [sys.executable, "-c", code]
 
 
@@ -134,7 +132,7 @@ def test_a_process_that_does_not_stop_when_asked_is_ended():
         assert process.wait(20) == -signal.SIGKILL
 
 
-def running(code: str) -> list[int]:
+def running(code):
     """Return the processes that run this code."""
     pids = []
     for process in psutil.process_iter():
@@ -148,7 +146,7 @@ def running(code: str) -> list[int]:
 
 
 @pytest.fixture
-def small(tmp_path) -> Path:
+def small(tmp_path):
     """A folder with two DVC stages, one of which fails."""
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
@@ -162,7 +160,7 @@ def small(tmp_path) -> Path:
 
 
 def test_a_stage_runs_then_is_cached(small):
-    logged: list[str] = []
+    logged = []
     outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
     assert "hello" in "\n".join(logged)
@@ -176,20 +174,3 @@ def test_a_failure_is_the_stages_own_sentence_and_code(small):
     assert "params.yaml: models.x: no" in str(caught.value)
     assert caught.value.exit_code == 64
     assert caught.value.for_the_user
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damaged", [".dvc/tmp/rwlock", ".dvc-site/repo/*/links/cache.db"])
-def test_damage_to_dvcs_own_state_is_told_with_its_repair(small, damaged):
-    place = Place(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
-    dvc_runner.repro("good", place)
-    (file,) = small.glob(damaged)
-    file.write_bytes(b"\x84" * 200)
-    with pytest.raises(
-        StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"
-    ):
-        dvc_runner.repro("good", place)
-    (small / ".dvc/tmp/rwlock").unlink()
-    for folder in (small / ".dvc-site/repo").iterdir():
-        shutil.rmtree(folder)
-    assert dvc_runner.repro("good", place).ran == []
