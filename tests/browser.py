@@ -10,12 +10,9 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 DESKTOP = (1280, 800)
@@ -37,15 +34,15 @@ needs_browser = pytest.mark.skipif(
 class Tab:
     """One page. `said` has its errors and warnings, `asked` the addresses that it requested."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket):
         self.socket = socket
         self.numbers = itertools.count(1)
-        self.said: list[str] = []
-        self.asked: list[str] = []
+        self.said = []
+        self.asked = []
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.do(f"{domain}.enable")
 
-    def do(self, method: str, **params: Any) -> dict[str, Any]:
+    def do(self, method, **params):
         """Send a command and return its result; note the events before it."""
         number = next(self.numbers)
         self.socket.send(json.dumps({"id": number, "method": method, "params": params}))
@@ -65,7 +62,7 @@ class Tab:
             elif message["method"] == "Network.requestWillBeSent":
                 self.asked.append(event["request"]["url"])
 
-    def open(self, address: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> None:
+    def open(self, address, size=DESKTOP, *, dark=False):
         """Show an address in a window of so many pixels."""
         screen = {
             "width": size[0],
@@ -79,7 +76,7 @@ class Tab:
         self.do("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
 
-    def run(self, script: str) -> Any:
+    def run(self, script):
         """Return the value of an expression in the page."""
         result = self.do(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
@@ -87,7 +84,7 @@ class Tab:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
-    def wait(self, script: str, action: str = "0") -> None:
+    def wait(self, script, action="0"):
         """Return once an expression is true. The action before it is repeated every ten seconds: a
         busy machine shows a page before the page listens.
         """
@@ -102,7 +99,7 @@ class Tab:
 
 
 @contextlib.contextmanager
-def browser(folder: Path) -> Iterator[Tab]:
+def browser(folder):
     """Run a browser with its profile in `folder`, which reaches this machine alone; it ends with
     the block.
     """

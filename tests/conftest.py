@@ -12,16 +12,11 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from electra import stopping
-
-if TYPE_CHECKING:
-    from tests.s3_server import S3
 
 ROOT = Path(__file__).resolve().parent.parent
 CARRIED = "electra pipelines .dvc .dvc-site/repo/.gitignore dvc.yaml prefect.toml .dvcignore .gitignore".split()
@@ -76,13 +71,18 @@ ablations: {}
 """
 
 
+def read_text(name):
+    """The text of a file of this project."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
 @pytest.fixture
-def project(tmp_path) -> Path:
+def project(tmp_path):
     """A copy of the project with one model that pre-trains in a second, on text of its own."""
     return copy_project(tmp_path / "project")
 
 
-def copy_project(folder: Path) -> Path:
+def copy_project(folder):
     """Copy what a run needs, and put the smoke model in place of the shipped ones."""
     folder.mkdir(parents=True)
     skipped = shutil.ignore_patterns("__pycache__", "cache", "tmp", "config.local", "dvc.lock")
@@ -98,7 +98,7 @@ def copy_project(folder: Path) -> Path:
     return folder
 
 
-def git_project(folder: Path) -> Path:
+def git_project(folder):
     """The same as a git repository of one commit, with what its runs make left to DVC."""
     copy_project(folder)
     (folder / ".dvc" / "config.local").unlink()
@@ -109,7 +109,7 @@ def git_project(folder: Path) -> Path:
     return folder
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     """What git prints; it has to succeed."""
     who = ["-c", "user.name=Tester", "-c", "user.email=tester@example.com"]
     command = ["git", "-C", str(folder), *who, *words]
@@ -118,13 +118,20 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def commit(folder: Path, message: str) -> None:
+def commit(folder, message):
     """Commit all that is there."""
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", message)
 
 
-def copy_text(folder: Path) -> None:
+def edit(file, old, new):
+    """Replace the first place of a text in a file."""
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+
+
+def copy_text(folder):
     """The smoke corpus: sixty made-up documents in one file."""
     (folder / "text").mkdir()
     words = "the old miller keeps a grey cat and sells good bread in a small town near some river".split()
@@ -136,7 +143,7 @@ def copy_text(folder: Path) -> None:
     (folder / "text" / "a.txt").write_text("\n\n".join(documents))
 
 
-def environment(folder: Path, **more: str) -> dict[str, str]:
+def environment(folder, **more):
     """Return the environment of a process in a copied project: a fresh shell's, and its own code
     and state.
 
@@ -154,7 +161,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     }
 
 
-def make_venv(folder: Path) -> Path:
+def make_venv(folder):
     """Make the `.venv` that `make setup` makes in a copied project, from the packages of this
     Python's; in a second.
     """
@@ -177,9 +184,7 @@ def make_venv(folder: Path) -> Path:
     return venv
 
 
-def run(
-    folder: Path, *words: str, code: int | None = 0, **more: str
-) -> subprocess.CompletedProcess[str]:
+def run(folder, *words, code=0, **more):
     """Python with these words in a copied project; it has to end with `code`, unless that is None."""
     values = environment(folder, **more)
     command = [sys.executable, *words]
@@ -190,16 +195,14 @@ def run(
     return done
 
 
-def free_port() -> int:
+def free_port():
     """A port of this machine that nobody listens at."""
     with socket.socket() as answer:
         answer.bind(("127.0.0.1", 0))
         return int(answer.getsockname()[1])
 
 
-def until(
-    condition: Callable[[], Any], seconds: float = 300, tell: Callable[[], object] = str
-) -> Any:
+def until(condition, seconds=300, tell=str):
     """Ask again and again until there is something; fails with what `tell` says."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
@@ -208,7 +211,7 @@ def until(
     return answer
 
 
-def files_of(folder: Path | str) -> dict[str, bytes]:
+def files_of(folder):
     """The bytes of every file below a folder, by its path there."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -217,7 +220,7 @@ def files_of(folder: Path | str) -> dict[str, bytes]:
     }
 
 
-def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
+def each_with_some(files, harms):
     """Pairs in which every file meets three harms at least, and every harm some file: not all with
     all.
     """
@@ -229,7 +232,7 @@ def each_with_some(files: list[str], harms: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def harm(path: Path, how: str) -> None:
+def harm(path, how):
     """Damage a file: `flipped` in one bit, `cut`, `empty`, all `zero`, a `folder`, `missing`."""
     data = path.read_bytes()
     spoilt = {"flipped": data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], "cut": data[:-2]}
@@ -242,7 +245,7 @@ def harm(path: Path, how: str) -> None:
 
 
 @contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size):
     """A disk that is full as soon as a file has so many bytes: the kernel's own refusal."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -253,7 +256,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch) -> Path:
+def here(tmp_path, monkeypatch):
     """An empty folder with params.yaml as the working folder."""
     (tmp_path / "params.yaml").write_text(SMOKE)
     monkeypatch.chdir(tmp_path)
@@ -261,7 +264,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
+def prefect_server():
     """One temporary Prefect server for all tests that run flows in this process."""
     from prefect.testing.utilities import prefect_test_harness
 
@@ -270,7 +273,7 @@ def prefect_server() -> Iterator[None]:
 
 
 @pytest.fixture
-def s3(monkeypatch) -> Iterator["S3"]:
+def s3(monkeypatch):
     """A server that speaks S3."""
     from tests.s3_server import opened
 

@@ -14,9 +14,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -28,7 +26,7 @@ PORTABLE = {
 }
 FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5}
 FEW |= {"learning_rate": 2e-3}
-PACKING: dict[str, dict[str, Any]] = {
+PACKING = {
     "rows": {},
     "rows of paragraphs": {"lines": "paragraphs"},
     "rows, carried": {"overflow": "carry"},
@@ -36,7 +34,7 @@ PACKING: dict[str, dict[str, Any]] = {
     "rows, packed": {"rule": "packed"},
 }
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
-PRETRAINING: dict[str, dict[str, Any]] = {
+PRETRAINING = {
     "electra": {},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
@@ -55,7 +53,7 @@ PRETRAINING: dict[str, dict[str, Any]] = {
 }
 
 
-def digest(value: Any) -> str:
+def digest(value):
     """Return 16 hex digits of bytes, a tensor, JSON, or a folder: its files but manifests, cards
     and results.
     """
@@ -77,7 +75,7 @@ def digest(value: Any) -> str:
     return state.hexdigest()[:16]
 
 
-def data(folder: Path) -> dict[str, str]:
+def data(folder):
     """electra/data and the data stages: documents, rows of tasks, tokenizer, packed rows, order."""
     from electra.config import build
     from electra.data.order import row_indices
@@ -123,7 +121,7 @@ def data(folder: Path) -> dict[str, str]:
     return digests
 
 
-def pretraining(folder: Path) -> dict[str, str]:
+def pretraining(folder):
     """electra/nn, electra/optim and electra/pretraining: the curve of five steps and the weights
     after them.
     """
@@ -146,7 +144,7 @@ def pretraining(folder: Path) -> dict[str, str]:
     return digests
 
 
-def finetuning(folder: Path) -> dict[str, str]:
+def finetuning(folder):
     """electra/finetuning: scores and predictions of one short run of each kind of task."""
     from electra.files import write_jsonl
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
@@ -179,18 +177,18 @@ def finetuning(folder: Path) -> dict[str, str]:
     return digests
 
 
-ROOMS: dict[str, Callable[[Path], dict[str, str]]] = {
+ROOMS = {
     "data": data,
     "pretraining": pretraining,
     "finetuning": finetuning,
 }
 
 
-def main() -> None:
+def main():
     """Print every digest as JSON, with the machine that computed them."""
     import torch
 
-    digests: dict[str, Any] = {
+    digests = {
         "torch": torch.__version__.partition("+")[0],
         "machine": platform.machine(),
     }

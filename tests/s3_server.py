@@ -2,13 +2,8 @@
 
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import fsspec
-import pytest
-
-Start = Callable[..., Any]
 
 
 class S3:
@@ -19,27 +14,27 @@ class S3:
     all) or "denied".
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         from moto.server import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import make_server
 
-        self.faults: dict[str, str] = {}
+        self.faults = {}
         self.backend = DomainDispatcherApplication(create_backend_app)
         self.server = make_server("127.0.0.1", 0, self.answer, threaded=True)
-        self.server.log = lambda *_: None  # type: ignore[assignment]
+        self.server.log = lambda *_: None
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
-    def __enter__(self) -> "S3":
+    def __enter__(self):
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         # buckets are the process's
         urllib.request.urlopen(f"{self.url}/moto-api/reset", data=b"").close()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
 
-    def answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+    def answer(self, environ, start):
         path = environ["PATH_INFO"]
         method = environ["REQUEST_METHOD"]
         fault = self.faults.get(path if method == "GET" else f"{method} {path}")
@@ -48,7 +43,7 @@ class S3:
         if fault == "denied":
             start("403 Forbidden", [("Content-Type", "application/xml")])
             return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
-        answers: list[tuple[Any, ...]] = []
+        answers = []
         body = b"".join(self.backend(environ, lambda *answer: answers.append(answer)))
         status, headers = answers[0][:2]
         half = body[: len(body) // 2]
@@ -59,12 +54,12 @@ class S3:
         return [half] if fault == "short" else cut(half)
 
 
-def cut(body: bytes) -> Iterator[bytes]:
+def cut(body):
     yield body
     raise ConnectionAbortedError
 
 
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
+def opened(monkeypatch):
     """A server with the bucket `team`, and the environment of who may use it."""
     values = {
         "AWS_ACCESS_KEY_ID": "anna",
@@ -84,6 +79,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
     forget()
 
 
-def forget() -> None:
+def forget():
     """Let the next use of a URL read the environment again."""
     fsspec.get_filesystem_class("s3").clear_instance_cache()

@@ -6,15 +6,15 @@ import platform
 import pytest
 import torch
 
-from tests.conftest import ROOT, run
+from tests.conftest import ROOT, read_text, run
 from tests.golden import ROOMS
 
-GOLDEN = json.loads((ROOT / "tests/golden.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads(read_text("tests/golden.json"))
 
 
 @pytest.fixture(scope="module")
-def computed() -> dict[str, dict[str, str]]:
-    digests: dict[str, dict[str, str]] = json.loads(run(ROOT, "-m", "tests.golden").stdout)
+def computed():
+    digests = json.loads(run(ROOT, "-m", "tests.golden").stdout)
     return digests
 
 

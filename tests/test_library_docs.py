@@ -5,19 +5,17 @@ demo on its own.
 import json
 import re
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_text
 from tests.electra.made_up_models import write_finetuned, write_pretrained
 
-NOTEBOOK = json.loads((ROOT / "docs/electra.ipynb").read_text(encoding="utf-8"))
+NOTEBOOK = json.loads(read_text("docs/electra.ipynb"))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory) -> Path:
+def checkout(tmp_path_factory):
     """A checkout after the demo, as far as models go."""
     root = tmp_path_factory.mktemp("checkout")
     models = root / "build/models/tiny"
@@ -32,19 +30,19 @@ def checkout(tmp_path_factory) -> Path:
     return root
 
 
-def run(source: str, name: str, names: dict[str, Any]) -> None:
+def run(source, name, names):
     exec(compile(source, name, "exec"), names)
 
 
-def read_blocks() -> list[str]:
+def read_blocks():
     """Return the Python of docs/library.md."""
-    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    page = read_text("docs/library.md")
     return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
 
 
 def test_page_runs(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
-    names: dict[str, Any] = {}
+    names = {}
     for number, block in enumerate(read_blocks()):
         run(block, f"docs/library.md, block {number + 1}", names)
     assert names["vectors"].shape == (2, 32) and names["first"].shape == (1, 32)
@@ -57,7 +55,7 @@ def test_page_runs(checkout, monkeypatch):
 def test_page_prints_what_it_says(monkeypatch, capsys):
     """On the demo's models, the Python of the page prints its comments `# prints: ...`."""
     monkeypatch.chdir(ROOT)
-    names: dict[str, Any] = {}
+    names = {}
     for number, block in enumerate(read_blocks()):
         run(block, f"docs/library.md, block {number + 1}", names)
         expected = re.findall(r"^# (prints|for example): (.*)$", block, re.M)
@@ -73,7 +71,7 @@ def test_the_notebook(checkout, monkeypatch, capsys):
     shutil.copytree(ROOT / "results/curves", checkout / "results/curves")
     monkeypatch.chdir(checkout / "docs")  # where Jupyter starts a notebook
     monkeypatch.setenv("MPLBACKEND", "agg")
-    names: dict[str, Any] = {}
+    names = {}
     cells = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
     for number, cell in enumerate(cells):
         run("".join(cell["source"]), f"docs/electra.ipynb, cell {number + 1}", names)

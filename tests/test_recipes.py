@@ -7,14 +7,13 @@ import random
 import re
 import shlex
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from electra.config import merge
-from tests.conftest import ROOT, copy_project, run
+from electra.files import write_jsonl
+from pipelines.config.settings_file import read
+from tests.conftest import ROOT, copy_project, read_text, run
 from tests.electra.made_up_models import write_base
 from tests.test_docs import blocks
 
@@ -23,35 +22,21 @@ FAST = {"batch": 8, "steps": 6, "warmup": 1, "threads": 1, "precision": "fp32", 
 WORDS = {"good": ["fine", "bright", "warm", "kind"], "bad": ["grey", "cold", "damp", "rude"]}
 
 
-def first(page: str, language: str) -> str:
+def first(page, language):
     """The first block of a language on a page."""
-    match = re.search(
-        rf"^```{language}\n(.*?)^```",
-        (ROOT / "docs" / page).read_text(encoding="utf-8"),
-        re.M | re.S,
-    )
-    assert match
-    return match[1]
+    return re.findall(rf"^```{language}\n(.*?)^```", read_text(f"docs/{page}"), re.M | re.S)[0]
 
 
-def sentence(draw: random.Random, label: str) -> str:
+def sentence(draw, label):
     return f"the day was {draw.choice(WORDS[label])} and the host {draw.choice(WORDS[label])}."
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def settings(folder: Path) -> Any:
-    return YAML(typ="safe").load((folder / "params.yaml").read_text(encoding="utf-8"))
-
-
-def shape(value: Any) -> Any:
+def shape(value):
     """The keys of settings, without their values."""
     return {key: shape(inner) for key, inner in value.items()} if isinstance(value, dict) else None
 
 
-def start_project(folder: Path) -> Path:
+def start_project(folder):
     """Copy the project, with a reader's files of text and of labelled rows."""
     copy_project(folder)
     shutil.copy(ROOT / "params.yaml", folder)
@@ -59,15 +44,13 @@ def start_project(folder: Path) -> Path:
     (folder / "data/text").mkdir(parents=True)
     for name in ("train", "dev", "new"):
         rows = [{"text": sentence(draw, label), "mood": label} for label in [*WORDS] * 10]
-        write(folder / f"data/{name}.jsonl", rows)
-    texts = [
-        " ".join(sentence(draw, draw.choice(list(WORDS))) for _ in range(20)) for _ in range(300)
-    ]
-    write(folder / "data/text/a.jsonl", [{"text": text} for text in texts])
+        write_jsonl(folder / f"data/{name}.jsonl", rows)
+    texts = [[sentence(draw, draw.choice([*WORDS])) for _ in range(20)] for _ in range(300)]
+    write_jsonl(folder / "data/text/a.jsonl", [{"text": " ".join(text)} for text in texts])
     return folder
 
 
-def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
+def follow(folder, page, smaller):
     """Run the first commands of a page; after `new` has written settings, check them and make them
     smaller.
     """
@@ -75,13 +58,12 @@ def follow(folder: Path, page: str, smaller: dict[str, Any]) -> None:
         tool, *words = shlex.split(command, comments=True)
         run(folder, "-m", {"electra": "pipelines", "dvc": "dvc"}[tool], *words)
         if words[0] == "new":
-            written = settings(folder)
+            written = read(folder / "params.yaml")
             for section, entries in blocks(ROOT / "docs" / page)[0].items():
                 for name, entry in entries.items():
                     assert shape(written[section][name]) == shape(entry)
-            (folder / "params.yaml").write_text(
-                json.dumps(merge(merge(written, smaller), {"tracking": "none"}))
-            )
+            values = merge(merge(written, smaller), {"tracking": "none"})
+            (folder / "params.yaml").write_text(json.dumps(values))
 
 
 @pytest.mark.slow
@@ -106,7 +88,7 @@ def test_published_weights_to_a_model_that_goes_on(tmp_path):
         assert 0 <= results["tasks"]["domain"]["pretrained"]["mean"] <= 100
 
 
-def publish_small(folder: Path) -> None:
+def publish_small(folder):
     """Write both networks with the shapes of google/electra-small, as transformers saves them."""
     from transformers import (
         BertTokenizerFast,

@@ -10,23 +10,23 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from tests.conftest import ROOT, commit, git, run
+from tests.conftest import ROOT, commit, git, read_text, run
 
 WHEELS = runpy.run_path(str(ROOT / ".ci" / "wheels"), run_name="wheels")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LOCK = (ROOT / "requirements.lock").read_text()
+PROJECT = tomllib.loads(read_text("pyproject.toml"))["project"]
+LOCK = read_text("requirements.lock")
 CARRIED = (".ci", "requirements.lock", "pyproject.toml", "pipelines/environment.py")
 
 
-def normal(name: str) -> str:
+def normal(requirement):
     """Return a package's name as indexes compare it, with its version."""
-    package, _, version = name.partition("==")
-    return re.sub(r"[-_.]+", "-", package).lower() + "==" + version.partition("+")[0]
+    name, _, version = requirement.partition("==")
+    return f"{canonicalize_name(name)}=={version.partition('+')[0]}"
 
 
 def test_lock_has_versions_hashes_and_no_address():
@@ -41,7 +41,7 @@ def test_lock_has_versions_hashes_and_no_address():
 
 @pytest.mark.lock
 def test_every_locked_package_has_a_wheel_for_every_python():
-    record = json.loads((ROOT / ".ci" / "wheels.json").read_text())
+    record = json.loads(read_text(".ci/wheels.json"))
     promised = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert list(record["wheels"]) == list(WHEELS["PYTHONS"]) == promised
     assert PROJECT["requires-python"] == f">={promised[0]},<3.{int(promised[-1][2:]) + 1}"
@@ -55,19 +55,19 @@ def test_every_locked_package_has_a_wheel_for_every_python():
 
 
 def test_dependencies_have_lower_bounds_and_cover_the_imports():
-    declared = set[str]()
+    declared = set()
     for extra, lines in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items():
         for requirement in map(Requirement, lines):
             lower = [bound for bound in requirement.specifier if bound.operator == ">="]
             assert lower or requirement.name == "fastapi", requirement
-            declared |= {requirement.name} if extra != "dev" else set()
+            declared |= {canonicalize_name(requirement.name)} if extra != "dev" else set()
     owners = packages_distributions()
     for path in [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for module in {name.split(".")[0] for name in modules} - {"electra", "pipelines"}:
-                packages = {name.lower().replace("_", "-") for name in owners.get(module, [module])}
+                packages = {canonicalize_name(name) for name in owners.get(module, [module])}
                 assert module in sys.stdlib_module_names or packages & declared, (path, module)
 
 
@@ -84,11 +84,11 @@ def test_file_follows_its_schema(schema, file):
 
 
 def test_actions_are_pinned_and_run_targets_of_make():
-    workflow = (ROOT / ".github/workflows/test.yml").read_text()
+    workflow = read_text(".github/workflows/test.yml")
     assert re.findall(r"uses: (\S+)", workflow)
     assert not re.findall(r"uses: (?!\S+@[0-9a-f]{40} # v)", workflow)
-    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
-    assert phony and set(re.findall(r"\bmake (\w+)", workflow)) <= {*phony[1].split()}
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", read_text("Makefile"), re.M)
+    assert set(re.findall(r"\bmake (\w+)", workflow)) <= {*phony.split()}
 
 
 FAKE = """#!/bin/sh
@@ -106,7 +106,7 @@ esac
 class Setup:
     """A project to set up, with a Python that only notes what it is asked to do."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder / "electra"
         self.log = folder / "log"
         self.python = folder / "bin/python3.12"
@@ -117,25 +117,29 @@ class Setup:
             copy(ROOT / name, self.folder / name)
         self.fake("python3.12")
 
-    def fake(self, name: str) -> None:
+    def fake(self, name):
         """Write a tool that notes its arguments."""
         path = self.python.with_name(name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(FAKE)
         path.chmod(0o755)
 
-    def run(self, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *words, **variables):
         self.log.write_text("")
-        command = [self.folder / ".ci/set-up", self.python, "torch==2.13.0", *words]
-        values = {"PATH": os.defpath, "LOG": str(self.log), **variables}
-        return subprocess.run(command, env=values, capture_output=True, text=True, check=False)
+        return self.call(".ci/set-up", self.python, "torch==2.13.0", *words, **variables)
 
-    def calls(self) -> list[str]:
+    def call(self, script, *words, **variables):
+        values = {"PATH": f"{self.python.parent}:{os.defpath}", "LOG": self.log, **variables}
+        return subprocess.run(
+            [self.folder / script, *words], env=values, capture_output=True, text=True
+        )
+
+    def calls(self):
         return self.log.read_text().splitlines()
 
 
 @pytest.fixture
-def setup(tmp_path) -> Setup:
+def setup(tmp_path):
     return Setup(tmp_path)
 
 
@@ -147,12 +151,8 @@ def test_set_up_refuses_another_python(setup):
 
 
 def test_set_up_makes_what_is_missing_and_then_nothing(setup):
-    assert (
-        setup.run(
-            "https://example.com/cpu", PIP_USER="1", PIP_TARGET="/x", PYTHONPATH="/x"
-        ).returncode
-        == 0
-    )
+    elsewhere = {"PIP_USER": "1", "PIP_TARGET": "/x", "PYTHONPATH": "/x"}
+    assert setup.run("https://example.com/cpu", **elsewhere).returncode == 0
     calls = setup.calls()
     assert any(line.startswith("python pipelines/environment.py") for line in calls)
     torch = [line for line in calls if "torch==" in line]
@@ -192,17 +192,13 @@ def test_set_up_tells_dvc_whether_there_is_a_repository(setup):
     assert done.returncode == 69 and "dubious ownership" in done.stderr
     assert done.stderr.count("\n") == 1 and setup.calls() == []
     assert setup.run().stdout == ""
-    assert [line.partition(" user")[0] for line in setup.calls()] == [
-        "dvc config --local --unset core.no_scm"
-    ]
+    (call,) = setup.calls()
+    assert call.startswith("dvc config --local --unset core.no_scm ")
 
 
-def make(folder: Path, *words: str, **values: str) -> "subprocess.CompletedProcess[str]":
-    command = ["make", *words]
+def make(folder, *words, **values):
     values = os.environ | values
-    return subprocess.run(
-        command, cwd=folder, env=values, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(["make", *words], cwd=folder, env=values, capture_output=True, text=True)
 
 
 def test_make_takes_the_first_python_that_runs(tmp_path):
@@ -237,18 +233,11 @@ def test_release_dates_the_changelog_and_tags(setup):
     git(folder, "config", "user.email", "tester@example.com")
     for tool in ("docker", "python", "uv"):
         setup.fake(tool)
-
-    def release(version: str) -> "subprocess.CompletedProcess[str]":
-        values = {"PATH": f"{setup.python.parent}:{os.defpath}", "LOG": str(setup.log)}
-        return subprocess.run(
-            [folder / ".ci/release", version], env=values, capture_output=True, text=True
-        )
-
     setup.python.with_name("docker").write_text("#!/bin/sh\nexit 1\n")
-    assert release("1.1.0").returncode == 1
+    assert setup.call(".ci/release", "1.1.0").returncode == 1
     assert git(folder, "status", "--porcelain") == git(folder, "tag") == ""
     setup.fake("docker")
-    done = release("1.1.0")
+    done = setup.call(".ci/release", "1.1.0")
     assert done.returncode == 0, done.stderr
     assert '__version__ = "1.1.0"\n' in (folder / "electra/__init__.py").read_text()
     changelog = (folder / "CHANGELOG.md").read_text()
@@ -260,6 +249,6 @@ def test_release_dates_the_changelog_and_tags(setup):
         ("1.1.0", "is there already"),
         ("1.2.0", "nothing under Unreleased"),
     ):
-        assert sentence in release(version).stderr
+        assert sentence in setup.call(".ci/release", version).stderr
     (folder / "new").touch()
-    assert "has changes" in release("1.2.0").stderr
+    assert "has changes" in setup.call(".ci/release", "1.2.0").stderr

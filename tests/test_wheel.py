@@ -4,7 +4,6 @@ any checkout.
 
 import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ OF_THE_CHECKOUT = {"pipelines/dvc.yaml", "pipelines/dvc.lock"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def wheel(tmp_path_factory):
     """Built from a copy, since setuptools leaves folders next to the sources; no index is asked for
     anything.
     """

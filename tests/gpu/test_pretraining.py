@@ -70,10 +70,10 @@ def test_a_killed_run_ends_as_an_undisturbed_one(deterministic, training, tmp_pa
     assert ends[1] == pytest.approx(ends[0], rel=0.02), "sums have no fixed order"
 
 
-def main(folder: str, deterministic: str, training: str, kill_at: str) -> None:
+def main(folder, deterministic, training, kill_at):
     """Train on the GPU; the process kills itself after the step `kill_at`, if any."""
 
-    def log(step: int, numbers: dict[str, float]) -> None:
+    def log(step, numbers):
         if step == int(kill_at):
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -8,10 +8,8 @@ import io
 import json
 import re
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import pyarrow
 import pyarrow.parquet
@@ -25,88 +23,56 @@ from tests.electra.made_up_models import write_finetuned, write_pretrained
 MODELS = ("cola", "rte", "stsb", "mood", "chunks", "squad2")
 COLUMNS = "a b sentence sentence1 sentence2 body number id tokens words question context".split()
 DEEP = json.loads("[" * 900 + "]" * 900)
-ODD = [
-    "",
-    " ",
-    "\u00a0",
-    "\u0301",
-    "\ufeff",
-    "\x00",
-    "\t",
-    "漢字",
-    "x" * 3000,
-    "cab " * 300,
-    "[MASK]",
-    "\u202e",
-    "𝄞",
-]
-NO_RECORDS = [
-    *(
-        '{"a": "x \\ud800"}',
-        '{"question": "\\udfff", "context": "x"}',
-        '{"a": 1e999}',
-        "null",
-        "[]",
-        '"text"',
-        "text",
-    ),
-    *(
-        "-DOCSTART- -X- O",
-        "the B-NP",
-        "premise\thypothesis",
-        "<a>",
-        "\r",
-        "\x1a",
-        '{"a": ' + "9" * 5000 + "}",
-    ),
-    *('{"a": ' + "[" * 100_000, "{" * 5000),
-]
+ODD = ["", " ", "x" * 3000, "cab " * 300]
+ODD += "\u00a0 \u0301 \ufeff \x00 \t 漢字 [MASK] \u202e 𝄞".split(" ")
+NO_RECORDS = r"""
+{"a": "x \ud800"}
+{"question": "\udfff", "context": "x"}
+{"a": 1e999}
+null
+[]
+"text"
+text
+-DOCSTART- -X- O
+the B-NP
+premise	hypothesis
+<a>
+""".split("\n")
+NO_RECORDS += ["\r", "\x1a", f'{{"a": {"9" * 5000}}}', '{"a": ' + "[" * 100_000, "{" * 5000]
 
 TEXT = st.sampled_from(["the cat runs.", "a dog is red", *ODD])
-VALUE = (
-    TEXT
-    | TEXT.map(str.split)
-    | st.sampled_from([None, True, -1, 10**400, float("nan"), [[]], DEEP])
-)
+OTHERS = [None, True, -1, 10**400, float("nan"), [[]], DEEP]
+VALUE = TEXT | TEXT.map(str.split) | st.sampled_from(OTHERS)
 RECORD = st.dictionaries(st.sampled_from(COLUMNS), VALUE, max_size=4).map(json.dumps)
 LINE = RECORD | st.lists(TEXT, max_size=3).map("\t".join) | st.sampled_from(NO_RECORDS)
 GOOD = [json.dumps({name: "the cat runs." for name in COLUMNS if name not in {"id", "number"}})] * 3
-QUESTIONS = st.tuples(VALUE, VALUE, VALUE, VALUE).map(
-    lambda v: [
-        json.dumps(
-            {
-                "data": [
-                    {
-                        "paragraphs": [
-                            {"context": v[0], "qas": [{"id": v[1], "question": v[2]}, v[3]]}
-                        ]
-                    }
-                ]
-            }
-        )
-    ]
-)
+
+
+def squad(values):
+    """The one line of a file in the layout of SQuAD."""
+    context, number, question, other = values
+    paragraph = {"context": context, "qas": [{"id": number, "question": question}, other]}
+    return [json.dumps({"data": [{"paragraphs": [paragraph]}]})]
+
+
+QUESTIONS = st.tuples(VALUE, VALUE, VALUE, VALUE).map(squad)
 LINES = st.lists(LINE, max_size=5) | st.lists(LINE, max_size=1).map(GOOD.__add__) | QUESTIONS
 SUFFIXES = ("txt", "tsv", "jsonl", "json", "conll", "parquet", "txt.gz", "jsonl.gz", "")
 
 
 @st.composite
-def files(draw: st.DrawFn) -> tuple[str, bytes]:
+def files(draw):
     """The name of a file and its bytes."""
     suffix = draw(st.sampled_from(SUFFIXES))
     if suffix == "parquet":
         names = draw(st.sets(st.sampled_from(COLUMNS), min_size=1, max_size=4))
         buffer = io.BytesIO()
-        pyarrow.parquet.write_table(
-            pyarrow.table({name: [draw(TEXT), None, "the cat"] for name in names}), buffer
-        )
+        table = pyarrow.table({name: [draw(TEXT), None, "the cat"] for name in names})
+        pyarrow.parquet.write_table(table, buffer)
         data = buffer.getvalue()
     else:
-        encoding = draw(
-            st.sampled_from(
-                ["utf-8"] * 6 + ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"]
-            )
-        )
+        others = ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"]
+        encoding = draw(st.sampled_from(["utf-8"] * 6 + others))
         data = "\n".join(draw(LINES)).encode(encoding, "replace")
         data = gzip.compress(data, mtime=0) if suffix.endswith(".gz") else data
     if draw(st.integers(0, 4)) == 0:
@@ -115,7 +81,7 @@ def files(draw: st.DrawFn) -> tuple[str, bytes]:
     return f"rows.{suffix}".rstrip("."), data
 
 
-def models(root: Path) -> list[Path]:
+def models(root):
     """Untrained models of every kind, tiny."""
     write_pretrained(root)
     write_finetuned(root)
@@ -123,34 +89,13 @@ def models(root: Path) -> list[Path]:
 
 
 WEIGHTS = "model.safetensors"
-SPOILT = (
-    "config.json",
-    "task.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-    WEIGHTS,
-)
-NUMBERS = [
-    -1,
-    0,
-    1,
-    3,
-    10**9,
-    2**20,
-    2**31,
-    2**63,
-    10**30,
-    1e-300,
-    1e300,
-    float("nan"),
-    float("inf"),
-]
+SPOILT = "config.json task.json tokenizer.json tokenizer_config.json vocab.txt".split()
+NUMBERS = [-1, 0, 1, 3, 10**9, 2**31, 2**63, 10**30, 1e-300, 1e300, float("nan"), float("inf")]
 SETTING = st.sampled_from([*NUMBERS, None, True, "", "x", [], [1], {}, {"0": {}}, DEEP])
-CHANGES = st.tuples(st.sampled_from(SPOILT), st.integers(0, 1 << 16), SETTING)
+CHANGES = st.tuples(st.sampled_from([*SPOILT, WEIGHTS]), st.integers(0, 1 << 16), SETTING)
 
 
-def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
+def spoil(model, folder, change):
     """Spoil one file of a model's folder, as one from elsewhere, and ask: `answered` or, weights
     always, `refused`.
     """
@@ -161,9 +106,8 @@ def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
     if file == WEIGHTS:
         tensors = read_tensors(path, "")
         name = sorted(tensors)[place % len(tensors)]
-        tensors[name].view(-1)[place % tensors[name].numel()] = [torch.nan, torch.inf, -torch.inf][
-            place % 3
-        ]
+        value = (torch.nan, torch.inf, -torch.inf)[place % 3]
+        tensors[name].view(-1)[place % tensors[name].numel()] = value
         write_tensors(path, tensors, {"format": "pt"})
     elif file == "vocab.txt":
         (spoilt / "tokenizer.json").unlink()
@@ -181,7 +125,7 @@ def spoil(model: Path, folder: Path, change: tuple[str, int, Any]) -> str:
     return became
 
 
-def settings(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+def settings(values):
     """Every setting of a file, those within others too: what holds it, and its key."""
     for key, value in values.items():
         yield values, key
@@ -189,17 +133,15 @@ def settings(values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield from settings(value)
 
 
-def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
+def ask(model, folder, file, piped):
     """Ask a model one file, by name or through standard input: `answered` or `refused`."""
     name, data = file
     path, output = folder / name, folder / "answers.jsonl"
     path.write_bytes(data)
     output.unlink(missing_ok=True)
     said = io.StringIO()
-    with (
-        contextlib.redirect_stderr(said),
-        standard_input(io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))),
-    ):
+    stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(data)))
+    with contextlib.redirect_stderr(said), mock.patch("sys.stdin", stream):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
         answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
@@ -210,13 +152,3 @@ def ask(model: Path, folder: Path, file: tuple[str, bytes], piped: bool) -> str:
     assert sentence.startswith("error: ") and sentence.count("\n") == 1, (code, sentence)
     assert not output.exists()
     return "refused"
-
-
-@contextlib.contextmanager
-def standard_input(stream: io.TextIOWrapper) -> Iterator[None]:
-    """Another standard input for a while."""
-    before, sys.stdin = sys.stdin, stream
-    try:
-        yield
-    finally:
-        sys.stdin = before

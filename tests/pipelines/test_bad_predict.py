@@ -1,10 +1,6 @@
-"""Whatever a model is asked ends in answers or a sentence; more: `benchmarks.reliability --only
-rows,models`.
-"""
+"""Whatever a model is asked ends in answers or a sentence."""
 
 import functools
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,12 +12,12 @@ from tests.pipelines import bad_predict
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory) -> list[Path]:
+def models(tmp_path_factory):
     return bad_predict.models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(autouse=True, scope="module")
-def loaded_once() -> Iterator[None]:
+def loaded_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predict, "load_model", functools.cache(predict.load_model))
         yield

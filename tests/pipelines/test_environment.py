@@ -5,15 +5,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines.tracking import recorder
-from tests.conftest import ROOT, copy_project, make_venv
+from tests.conftest import ROOT, copy_project, edit, make_venv
 
 ASK = "import json, os; print(json.dumps(dict(os.environ)))"
+OURS = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_WORKERS": "1"}
+OURS |= {"PREFECT_HOME": "{}/.prefect", "DVC_SITE_CACHE_DIR": "{}/.dvc-site"}
+OWN = {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"}
 FRESH = {"HOME": "/", "PATH": os.defpath}
 # A user without an entry in passwd, who may read what root may: this Python may lie below root's
 # home.
@@ -23,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to be
 
 
 @pytest.fixture(scope="module")
-def project() -> Iterator[Path]:
+def project():
     """A copied project with a `.venv`, where every user of the machine can read it."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
@@ -32,7 +34,7 @@ def project() -> Iterator[Path]:
         yield copy
 
 
-def python(project: Path, code: str, *before: str, **variables: str) -> str:
+def python(project, code, *before, **variables):
     """Return what a Python of the project's prints, started in another folder with these variables
     and no others.
     """
@@ -44,36 +46,23 @@ def python(project: Path, code: str, *before: str, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def variables_of(project: Path, *before: str, **variables: str) -> dict[str, str]:
-    values: dict[str, str] = json.loads(python(project, ASK, *before, **variables))
-    return values
+def variables_of(project, *before, **variables):
+    return json.loads(python(project, ASK, *before, **variables))
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (
-            {},
-            {
-                "DO_NOT_TRACK": "true",
-                "MLFLOW_DISABLE_TELEMETRY": "true",
-                "MLFLOW_WORKERS": "1",
-                "PREFECT_HOME": "{project}/.prefect",
-                "DVC_SITE_CACHE_DIR": "{project}/.dvc-site",
-            },
-        ),
-        (
-            {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"},
-            {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"},
-        ),
+        ({}, OURS),
+        (OWN, OWN),
         # a profile of another home would hide the login
-        ({"PREFECT_PROFILE": "cloud"}, {"PREFECT_PROFILE": None}),
+        ({"PREFECT_PROFILE": "cloud"}, {"PREFECT_PROFILE": ""}),
     ],
 )
 def test_every_python_has_the_settings_of_the_tools_and_the_users_win(project, given, expected):
     values = variables_of(project, **FRESH, **given)
     for name, value in expected.items():
-        assert values.get(name) == (value and value.format(project=project))
+        assert values.get(name, "") == value.format(project)
 
 
 def test_warnings_are_no_errors_of_the_tools(project):
@@ -105,12 +94,11 @@ def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path):
     assert values["PREFECT_HOME"] == f"{tmp_path}/new/.prefect"
 
 
-def repeat_and_sync(project: Path, name: str, *before: str, **variables: str) -> Path:
+def repeat_and_sync(project, name, *before, **variables):
     """Run the smoke model with MLflow in a copy of the project, and send its record."""
     copy = project.parent / name
     shutil.copytree(project, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv"))
-    params = copy / "params.yaml"
-    params.write_text(params.read_text().replace("tracking: none", "tracking: mlflow"))
+    edit(copy / "params.yaml", "tracking: none", "tracking: mlflow")
     make_venv(copy)
     if before:
         subprocess.run(["chown", "-R", "12345:12345", copy], check=True)

@@ -3,9 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,7 @@ from pipelines.tracking import recorder
 
 
 @pytest.fixture(scope="session")
-def migrated(tmp_path_factory) -> Path:
+def migrated(tmp_path_factory):
     """An MLflow database with its tables, made once: it takes seconds."""
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     old = os.environ["MLFLOW_TRACKING_URI"]
@@ -27,7 +24,7 @@ def migrated(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def store(migrated: Path, tmp_path, monkeypatch) -> Iterator[Any]:
+def store(migrated, tmp_path, monkeypatch):
     """A fresh database, and a client of it."""
     path = tmp_path / "mlflow.db"
     shutil.copy(migrated, path)
@@ -36,7 +33,7 @@ def store(migrated: Path, tmp_path, monkeypatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def no_uploader(monkeypatch) -> None:
+def no_uploader(monkeypatch):
     """Let nothing be sent: logs stay as they are."""
     monkeypatch.setattr(
         tracking,

@@ -5,8 +5,6 @@
 import os
 import shutil
 import threading
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,10 +26,10 @@ from tests.pipelines.tracking.events import (
 class Flaky:
     """A client of MLflow that nobody answers while it is `down`."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client):
         self.client, self.down, self.calls = client, False, 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         self.calls += 1
         if self.down:
             raise ConnectionError(f"{name}: nobody answers")
@@ -39,10 +37,10 @@ class Flaky:
 
 
 @pytest.fixture
-def flaky(store: Any, monkeypatch) -> Flaky:
+def flaky(store, monkeypatch):
     flaky = Flaky(store[0])
 
-    def client(uri: str) -> Any:
+    def client(uri):
         flaky.get_experiment(store[1])
         return flaky, store[1]
 
@@ -51,7 +49,7 @@ def flaky(store: Any, monkeypatch) -> Flaky:
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(uploader, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(uploader, "PAUSES", (0.01, 0.02))
 
@@ -59,31 +57,31 @@ def quick(monkeypatch) -> None:
 class Stage:
     """A stage, and the uploader behind it in a thread."""
 
-    def __init__(self, folder: Path, live: bool = False) -> None:
-        self.log, self.ended, self.answer = EventLog(folder), threading.Event(), list[bool]()
+    def __init__(self, folder, live=False):
+        self.log, self.ended, self.answer = EventLog(folder), threading.Event(), []
         self.thread = threading.Thread(target=self.upload, args=(folder, live), daemon=True)
         self.thread.start()
 
-    def upload(self, folder: Path, live: bool) -> None:
+    def upload(self, folder, live):
         self.answer.append(uploader.upload(EventLog(folder), self.ended, live=live))
 
-    def say(self, *events: dict[str, Any]) -> None:
+    def say(self, *events):
         for event in events:
             self.log.append(event)
 
-    def end(self) -> bool:
+    def end(self):
         self.ended.set()
         self.thread.join(60)
         return self.answer[0]
 
 
-def sent(store: Any, key: str = "loss") -> list[int]:
+def sent(store, key="loss"):
     """The steps of a metric that MLflow has."""
     run = runs(store).get("pretrain@tiny")
     return [step for step, _ in points(store, run, key)] if run else []
 
 
-def status(store: Any) -> str:
+def status(store):
     """Of the stage's run, of which there is one."""
     return str(runs(store)["pretrain@tiny"].info.status)
 
@@ -182,9 +180,9 @@ def test_a_run_that_is_deleted_while_its_stage_runs_ends_the_sending(store, tmp_
 def test_a_full_disk_leaves_no_run_open_and_is_one_line(store, tmp_path, monkeypatch, capsys):
     """The stage could not append its end, and the uploader cannot save how far it got."""
     log = append(tmp_path / "x", opening(), nested("cola"), *losses([0]))
-    saved: list[bool] = []
+    saved = []
 
-    def save(self: EventLog, state: dict[str, Any]) -> None:
+    def save(self, state):
         saved.append(True)
         if len(saved) > 1:
             raise OSError("No space left on device")

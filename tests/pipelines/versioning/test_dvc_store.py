@@ -1,7 +1,6 @@
 """The store that machines share. In flows: test_workspace.py."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.conftest import copy_project, environment, files_of
 TARGET = "pipelines/dvc.yaml:corpus@smoke"
 
 
-def place_of(folder: Path, store: str) -> Place:
+def place_of(folder, store):
     settings = f"""[core]\n    no_scm = true\n    remote = s\n['remote "s"']\n    url = {store}\n"""
     (copy_project(folder) / ".dvc" / "config.local").write_text(settings)
     return Place(folder, environment(folder), pull=True)
@@ -42,7 +41,7 @@ def test_what_the_lock_promises_and_nobody_has_is_made_again(tmp_path):
     locked = (folder / "pipelines/dvc.lock").read_text()
     for path in (".dvc/cache", "build", "runs"):
         shutil.rmtree(folder / path)
-    logged: list[str] = []
+    logged = []
     dvc_store.forget_missing(place, logged.append)
     assert logged == ["corpus@smoke is made again: neither the cache nor the store has its outputs"]
     dvc_store.restore_entries(folder, lambda path: locked if path.parent.name else "")

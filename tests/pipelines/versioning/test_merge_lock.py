@@ -6,12 +6,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipelines.versioning.merge_lock import merge
-from tests.conftest import ROOT, commit, git
+from tests.conftest import ROOT, commit, git, read_text
 
 HEAD = "schema: '2.0'\nstages:\n"
 
 
-def entry(name: str, number: int) -> str:
+def entry(name, number):
     return f"  {name}:\n    cmd: run {name}\n    outs:\n    - path: build/{name}\n      md5: '{number}'\n"
 
 
@@ -40,11 +40,7 @@ def test_git_merges_two_branches_that_each_ran_another_model(tmp_path):
     for name in (".gitattributes", "pipelines/versioning/merge_lock.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    (command,) = (
-        line
-        for line in (ROOT / ".ci/set-up").read_text(encoding="utf-8").splitlines()
-        if "merge.dvc-lock" in line
-    )
+    (command,) = (line for line in read_text(".ci/set-up").splitlines() if "merge.dvc-lock" in line)
     subprocess.run(["bash", "-euc", command], cwd=tmp_path, check=True)
     lock = tmp_path / "pipelines/dvc.lock"
     lock.write_text(HEAD + entry("tokens@x", 1) + entry("tokens@y", 1))

@@ -2,13 +2,11 @@
 as their store.
 """
 
+import contextlib
 import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -23,11 +21,10 @@ from tests.conftest import commit, environment, git, git_project
 
 STEPS = {"models.smoke.pretrain.steps": 10}
 SHORT = {"length": 16, "batch": 8, "learning_rate": 1e-3, "steps": 9, "warmup": 0}
-On = Callable[[Path], None]
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory) -> tuple[Path, Path]:
+def machines(tmp_path_factory):
     """Two clones of one project, whose DVC remote is a folder; each names it relative to itself, as
     people do.
     """
@@ -35,18 +32,17 @@ def machines(tmp_path_factory) -> tuple[Path, Path]:
     origin = git_project(folder / "origin")
     for name in ("a", "b"):
         git(folder, "clone", "--quiet", str(origin), name)
-        (folder / name / ".dvc" / "config.local").write_text(
-            "[core]\n    remote = store\n['remote \"store\"']\n    url = ../../store\n"
-        )
+        remote = "[core]\n    remote = store\n['remote \"store\"']\n    url = ../../store\n"
+        (folder / name / ".dvc" / "config.local").write_text(remote)
     return folder / "a", folder / "b"
 
 
 @pytest.fixture
-def on(monkeypatch) -> On:
+def on(monkeypatch):
     """Makes this process a worker in a checkout."""
     from pipelines.flows import steps
 
-    def here(machine: Path) -> None:
+    def here(machine):
         for module in (workspace, steps):
             monkeypatch.setattr(module, "ROOT", machine)
         for key, value in environment(machine).items():
@@ -56,7 +52,7 @@ def on(monkeypatch) -> On:
     return here
 
 
-def experiments(folder: Path) -> dict[str, str]:
+def experiments(folder):
     """Return the commits of a repository's experiments by name."""
     printed = git(folder, "for-each-ref", "--format=%(refname) %(objectname)", "refs/exps")
     return dict(re.findall(r"^refs/exps/(?!exec/).*/(.+) (.+)$", printed, re.M))
@@ -79,12 +75,8 @@ def test_a_flow_trains_in_a_working_tree_of_its_own_and_leaves_an_experiment(
         assert git(repository, "rev-parse", f"{commit}^") == before
         changed = git(repository, "diff", "--name-only", before, commit).splitlines()
         assert changed == ["params.yaml", "pipelines/dvc.lock", "results/smoke/pretrain.json"]
-    assert git(a, "status", "--porcelain") == "" and not (a / "build").exists(), (
-        "the checkout is as it was"
-    )
-    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"], (
-        "the run's folder is gone"
-    )
+    assert git(a, "status", "--porcelain") == "" and not (a / "build").exists()
+    assert [path.name for path in (a / "runs" / "flows").iterdir()] == [".locks"]
 
 
 @pytest.mark.slow
@@ -97,13 +89,11 @@ def test_what_one_machine_has_trained_another_takes_from_the_store(prefect_serve
     request = Request.read("smoke", "HEAD", STEPS)
     on(b)
     assert pretrain("smoke", settings=STEPS) == {"pretrain@smoke": "cached"}
-    locks = [
-        git(clone, "show", f"{experiments(clone)[request.name]}:pipelines/dvc.lock")
-        for clone in (a, b)
-    ]
-    assert YAML(typ="safe").load(locks[0]) == YAML(typ="safe").load(locks[1]), (
-        "in whichever order stages ran"
-    )
+    locks = []
+    for clone in (a, b):
+        lock = git(clone, "show", f"{experiments(clone)[request.name]}:pipelines/dvc.lock")
+        locks.append(YAML(typ="safe").load(lock))
+    assert locks[0] == locks[1], "in whichever order stages ran"
     other = pretrain("smoke", settings={"models.smoke.pretrain.steps": 12})
     assert other == {"pretrain@smoke": "ran"}, "other settings are another run"
 
@@ -128,13 +118,8 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(machines, on):
     for settings, revision, words in (
         (STEPS, "", "settings: need a commit"),
         ({"corpora.a.sources.b.files": ["s3://me:key@b/a"]}, "HEAD", "files: a URL's login"),
-        (
-            {"models": {"smoke": {"pretrain": {"threads": "${oc.env:HOME}"}}}},
-            "HEAD",
-            r"threads: holds \$\{…\}",
-        ),
+        ({"models": {"smoke.pretrain.threads": "${HOME}"}}, "HEAD", r"threads: holds \$\{…\}"),
         ({}, "nowhere", "'nowhere' is not known here"),
-        ({}, "--upload-pack=x", "not known here"),
         ({}, f"--upload-pack={'x' * 26}", "not known here"),  # forty characters, as a hash has
     ):
         with pytest.raises(BadConfig, match=words):
@@ -148,12 +133,7 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(machines, on):
 def test_settings_are_written_as_they_are(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\n")
-    values: dict[str, Any] = {
-        "a.b": "1e-3",
-        "a.c": 1e-3,
-        "list": [True, None, "on"],
-        "new.x++.y": {},
-    }
+    values = {"a.b": "1e-3", "a.c": 1e-3, "list": [True, None, "on"], "new.x++.y": {}}
     workspace.write_settings(path, values)
     assert path.read_text() == (
         "# a comment\na:\n  b: '1e-3' # another\n  c: 0.001\n"
@@ -175,30 +155,20 @@ def test_a_wrong_setting_is_refused_before_anything_starts(machines, on, key, va
 
 def test_entries_of_ones_own_stand_in_the_runs_clone_and_nowhere_in_git(machines, on):
     on(machines[0])
-    settings: dict[str, Any] = {
-        "corpora": {
-            "mine": {
-                "sources": {"text": {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}}
-            }
-        },
-        "tasks": {
-            "mine": {
-                "kind": "custom",
-                "tasks": {"x": {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}},
-            }
-        },
-        "models": {
-            "mine": {"tokens": "smoke", "encoder": "smoke", "pretrain": SHORT},
-            "smoke": {"pretrain": {"steps": 10}},
-        },
+    text = {"kind": "local", "files": ["mine/é, b*.txt", "s3://x/y"]}
+    task = {"train": "é, {v}: 1.tsv", "dev": "dev.tsv", "labels": ["1", "b"]}
+    model = {"tokens": "smoke", "encoder": "smoke", "pretrain": SHORT}
+    settings = {
+        "corpora": {"mine": {"sources": {"text": text}}},
+        "tasks": {"mine": {"kind": "custom", "tasks": {"x": task}}},
+        "models": {"mine": model, "smoke": {"pretrain": {"steps": 10}}},
     }
     request = Request.read("mine", "HEAD", settings)
     assert str(request).endswith(" more") and len(str(request)) < 150, "a title"
     with workspace.opened(request, print) as place:
         values = read(place.folder / "params.yaml")
-        assert {section: values[section]["mine"] for section in settings} == {
-            name: settings[name]["mine"] for name in settings
-        }
+        for section in settings:
+            assert values[section]["mine"] == settings[section]["mine"]
         assert values["models"]["smoke"]["pretrain"]["steps"] == 10
         assert workspace.params(place, "mine")["pretrain"]["steps"] == 9
     assert "mine" not in (machines[0] / "params.yaml").read_text()
@@ -217,12 +187,8 @@ def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
     commit(origin, "Two")
     newest = git(origin, "rev-parse", "HEAD")
     git(origin, "tag", "--annotate", "v1", "--message", "one")
-    assert [workspace.resolve(name) for name in ("trial", "v1", here[:9], "HEAD")] == [
-        newest,
-        newest,
-        here,
-        here,
-    ]
+    assert workspace.resolve("trial") == workspace.resolve("v1") == newest
+    assert workspace.resolve(here[:9]) == workspace.resolve("HEAD") == here
     monkeypatch.setenv(workspace.WORKER_CLONE, str(origin))  # whose HEAD is now the branch's
     assert workspace.resolve("HEAD") == newest
     with workspace.opened(Request.read("smoke", "v1", {}), print) as place:  # fetched
@@ -245,13 +211,9 @@ def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path, on):
 
 @pytest.mark.slow
 def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path, on):
-    from tests.conftest import copy_project
-
     origin = tmp_path / "origin"
-    copy_project(origin / "sub")
-    (origin / "sub/.dvc/config.local").unlink()
+    shutil.rmtree(git_project(origin / "sub") / ".git")
     git(origin, "init", "--quiet", "--initial-branch", "main")
-    (origin / "sub/.dvc/.gitignore").write_text("/config.local\n/tmp\n/cache\n")
     commit(origin, "One")
     (origin / "two").touch()
     commit(origin, "Two")
@@ -271,24 +233,15 @@ def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path, o
 
 def test_the_same_run_waits_and_says_for_whom(machines, on):
     on(machines[1])
-    request, logged = Request.read("smoke", "HEAD", {}), list[str]()
-    held, go = threading.Event(), threading.Event()
-
-    def first() -> None:
-        with lock_folder(machines[1] / "runs" / "flows" / ".locks" / request.name):
-            held.set()
-            go.wait(20)
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    assert held.wait(20)
-    threading.Timer(0.5, go.set).start()
+    request = Request.read("smoke", "HEAD", {})
+    logged = []
+    first = contextlib.ExitStack()
+    first.enter_context(lock_folder(machines[1] / "runs/flows/.locks" / request.name))
+    threading.Timer(0.5, first.close).start()
     with workspace.opened(request, logged.append) as place:
         assert (place.folder / "params.yaml").is_file()
-    thread.join()
-    assert (
-        len(logged) == 1 and "waits for the same run" in logged[0] and "in use by pid" in logged[0]
-    )
+    (line,) = logged
+    assert "waits for the same run" in line and "in use by pid" in line
     assert not place.folder.exists()
 
 
@@ -300,7 +253,7 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machine
     request = Request.read("smoke", "HEAD", {})
     with pytest.raises(RuntimeError), workspace.opened(request, print) as place:
         outside = ["/etc/hostname", "../x", "build/x", "absent/x", "a\nb"]
-        values: Any = {"files": ["mine/*.txt", "text/*.txt", *outside]}
+        values = {"files": ["mine/*.txt", "text/*.txt", *outside]}
         workspace.link_untracked_files(values, place.folder)
         (place.folder / "runs").mkdir()
         (place.folder / "runs" / "checkpoint").touch()
@@ -320,9 +273,8 @@ def test_the_next_run_removes_a_finished_folder_once_mlflow_has_all_of_it(machin
     with workspace.opened(Request.read("smoke", "HEAD", {}), print) as place:
         unsent = place.folder / "runs" / "tracking" / "a"
         unsent.mkdir(parents=True)
-    for left in (True, False):
+    with workspace.opened(Request.read("smoke", "HEAD", {}, "part"), print):
         assert place.folder.exists()
-        if not left:
-            shutil.rmtree(unsent)
-        with workspace.opened(Request.read("smoke", "HEAD", {}, f"part {left}"), print):
-            assert place.folder.exists() is left
+    shutil.rmtree(unsent)
+    with workspace.opened(Request.read("smoke", "HEAD", {}, "part"), print):
+        assert not place.folder.exists()
