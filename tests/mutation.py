@@ -3,9 +3,12 @@ arguments, or a dropped statement), and find a test that sees it.
 """
 
 import ast
+import random
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.conftest import ROOT
 
@@ -16,9 +19,10 @@ OPERATORS = {
     ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not", ast.IsNot: "is",
     ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
+Mutant = tuple[Path, range, bytes]  # a file, the lines of the statement, and its text with a fault
 
 
-def faults(tree):
+def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     """Yield every part of a module that can be replaced, with what replaces it."""
     for node in ast.walk(tree):
         match node:
@@ -41,15 +45,13 @@ def faults(tree):
                 yield node, "pass"
 
 
-def join(operator, *values):
+def join(operator: ast.AST, *values: ast.expr) -> str:
     """Return an expression with the operator that is used instead of another."""
     return "(" + f" {OPERATORS[type(operator)]} ".join(f"({ast.unparse(v)})" for v in values) + ")"
 
 
-def draw(chance):
-    """Return a fault in a file that is drawn by its size, or None if the code means the same: its
-    name, and the file, the lines of the statement and the text with the fault.
-    """
+def draw(chance: random.Random) -> tuple[str, Mutant] | None:
+    """Return a fault in a file that is drawn by its size, or None if the code means the same."""
     paths = sorted(path for top in ("electra", "pipelines") for path in (ROOT / top).rglob("*.py"))
     (path,) = chance.choices(paths, [path.stat().st_size for path in paths])
     lines = path.read_bytes().splitlines(keepends=True)
@@ -73,7 +75,7 @@ def draw(chance):
     return what, (name, range(first, last + 1), text)
 
 
-def killer(folder, mutant, tests):
+def killer(folder: Path, mutant: Mutant, tests: list[str]) -> str:
     """Return the first of the tests that sees a mutant in a copy of the project, or "nothing"."""
     name, _, text = mutant
     whole = (folder / name).read_bytes()
