@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,6 @@ from tests.conftest import ROOT, commit, copy_text, git, make_venv
 FIRST = ROOT / "docs" / "operate.md"  # starts the servers that others need
 READ = [FIRST, ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 READ = list(dict.fromkeys(READ))
-CLONED = ("--", ".", ":!results", ":!*dvc.lock", ":!.venv*")
 FAULT = re.compile(r"Traceback|^\s*(error|ERROR)\b|this is a bug", re.M)
 # Prefect's server on SQLite writes these when two of its loops write at once; it tries again.
 LOCKED = re.compile(
@@ -52,70 +52,85 @@ def test_every_command_of_a_page_is_one_whose_treatment_is_known(page):
 class Reader:
     """Somebody with a fresh shell in a clone of the project."""
 
-    def __init__(self, folder, network):
+    def __init__(self, folder: Path, network: list[str]) -> None:
         self.folder = folder
         self.network = network
-        own = str(Path(sys.executable).parent)
-        path = [part for part in os.environ["PATH"].split(":") if part != own]
-        self.variables = {"HOME": str(folder.parent), "PATH": ":".join(path)}
-        self.variables |= {"LANG": "C.UTF-8", "TERM": "dumb"}
-        self.servers = {}
+        self.variables = {
+            "HOME": str(folder.parent),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+        }
+        self.variables["PATH"] = os.pathsep.join(
+            part
+            for part in os.environ["PATH"].split(os.pathsep)
+            if part != str(Path(sys.executable).parent)
+        )
+        self.servers: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
-    def log(self, command):
-        return self.folder.parent / f"{re.sub('[^a-z]+', '-', command)[:60]}.log"
+    def start(self, command: str, log: Path) -> "subprocess.Popen[bytes]":
+        script = f"source .venv/bin/activate\n{command}\n"
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                [*self.network, "bash", "-c", script],
+                cwd=self.folder,
+                env=self.variables,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
-    def printed(self, command):
-        return self.log(command).read_text(encoding="utf-8", errors="replace")
-
-    def start(self, command):
-        words = [*self.network, "bash", "-c", f"source .venv/bin/activate\n{command}\n"]
-        places = {"cwd": self.folder, "env": self.variables, "process_group": 0}
-        streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-        with self.log(command).open("wb") as file:
-            return subprocess.Popen(words, stdout=file, **streams, **places)
-
-    def end(self, process, how, seconds):
-        """Send a signal to a process and all that it started, and return its exit code."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return self.end(process, signal.SIGKILL, 60)
-
-    def type(self, command, seconds=900):
+    def type(self, command: str, seconds: float = 900) -> tuple[int, str]:
         """Return the exit code of a command and what it printed."""
-        process = self.start(command)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-        return self.end(process, signal.SIGKILL, 60), self.printed(command)
+        log = self.folder.parent / "command.log"
+        process = self.start(command, log)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = 124
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return code, log.read_text(encoding="utf-8", errors="replace")
 
-    def serve(self, command):
+    def serve(self, command: str) -> str:
         """Start a server and wait until it answers; returns what is wrong."""
-        process = self.servers[command] = self.start(command)
+        log = self.folder.parent / f"server-{len(self.servers)}.log"
+        process = self.start(command, log)
+        self.servers[command] = process, log
         address = pages.SERVERS[pages.first_match(command, pages.SERVERS) or ""]
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
-            printed = self.printed(command)
+            printed = log.read_text(encoding="utf-8", errors="replace")
             if command == "make worker" and "started!" in printed:
                 return ""
-            shown = re.search(r"http://127\.0\.0\.1:\d+/", printed)
-            url = shown[0] if shown and address == "printed" else address
+            place = (
+                re.search(r"http://127\.0\.0\.1:\d+/", printed) if address == "printed" else None
+            )
+            url = place[0] if place else address
             if url.startswith("http") and self.type(f"python -c {pages.ASK!r} {url}", 30)[0] == 0:
                 return ""
             time.sleep(1)
-        return f"{command}: no answer\n{self.printed(command)[-3000:]}"
+        return f"{command}: no answer\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}"
 
-    def stop(self, command):
+    def stop(self, command: str) -> str:
         """Stop a server; returns what is wrong in what it has printed until then."""
-        printed = LOCKED.sub("", self.printed(command))
-        self.end(self.servers.pop(command), signal.SIGTERM, 60)
+        process, log = self.servers.pop(command)
+        printed = LOCKED.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         fault = FAULT.search(printed)
         return f"{command}: {printed[max(0, fault.start() - 500) :][:3000]}" if fault else ""
 
 
 @pytest.fixture
-def network():
+def network() -> Iterator[list[str]]:
     """The words before a command that run it in a network of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs the right to a network of its own")
@@ -132,31 +147,45 @@ def network():
         process.communicate()
 
 
-def clone(folder):
-    """Make a small clone of the project, as it is here, with an origin and what `make setup` makes."""
+def clone(folder: Path) -> Path:
+    """Make a small clone of the project, as it is here, with an environment of its own and an
+    origin.
+    """
     folder.mkdir(parents=True)
-    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *CLONED)
-    for name in listed.split("\0"):
-        if (ROOT / name).is_file():
+    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split(
+        "\0"
+    ):
+        path = ROOT / name
+        if (
+            path.is_file()
+            and not name.startswith((".venv", "results/"))
+            and path.name != "dvc.lock"
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+            shutil.copy(path, folder / name)
     copy_text(folder)
     pages.write_settings(folder)
     pages.write_data(folder)
-    who = "[user]\n  name = Reader\n  email = reader@example.com\n"
-    (folder.parent / ".gitconfig").write_text(who)
+    (folder.parent / ".gitconfig").write_text(
+        "[user]\n  name = Reader\n  email = reader@example.com\n"
+    )
     git(folder, "init", "-q", "-b", "main")
     commit(folder, "One")
     git(folder, "clone", "-q", "--bare", str(folder), str(folder.parent / "origin.git"))
     git(folder, "remote", "add", "origin", str(folder.parent / "origin.git"))
+    furnish(folder)
+    return folder
+
+
+def furnish(folder: Path) -> None:
+    """Make what `make setup` makes, so that it finds nothing to do."""
     make_venv(folder)
     sources = "cat requirements.lock pyproject.toml pipelines/environment.py | cksum"
     line = f"{{ readlink -f .venv; {sources}; }} > .venv/.set-up"
     subprocess.run(["bash", "-c", line], cwd=folder, check=True)
-    return folder
 
 
-def try_command(reader, command):
+def try_command(reader: Reader, command: str) -> str:
     """Do with a command what its table says; returns what is wrong."""
     kind = pages.treatment(command)
     if kind in {None, "not run"}:
@@ -166,7 +195,8 @@ def try_command(reader, command):
         if command in reader.servers:
             return ""
         wrong = reader.serve(command)
-        return wrong if command in pages.STAY else wrong or reader.stop(command)
+        stays = command in pages.STAY
+        return wrong if stays else wrong or reader.stop(command)
     code, printed = reader.type(pages.here(reader.folder, command))
     expected, sentence = pages.REFUSED.get(pages.first_match(command, pages.REFUSED) or "", (0, ""))
     fault = FAULT.search(printed) if expected == 0 else re.search("Traceback", printed)
@@ -179,34 +209,62 @@ def try_command(reader, command):
 @pytest.mark.timeout(2400)
 def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     reader = Reader(clone(tmp_path / "electra"), network)
-    done = set()
-    wrong = []
+    done = set[str]()
+    wrong = list[str]()
     try:
         for page in READ:
             git(reader.folder, "reset", "-q", "--hard")
             for command in pages.typed(page):
                 if command not in done or command.startswith("electra new"):
+                    started = time.monotonic()
                     answer = try_command(reader, command)
-                    print(f"{page.name}  {answer or command}", flush=True)
-                    wrong.append(answer)
+                    print(
+                        f"{time.monotonic() - started:4.0f} s  {page.name}  {answer or command}",
+                        flush=True,
+                    )
+                    wrong += [f"{page.name}: {answer}"] * bool(answer)
                     done.add(command)
-        wrong.append(wait_for_flows(reader))
+        wrong += wait_for_flows(reader)
     finally:
-        wrong += [reader.stop(command) for command in reversed(list(reader.servers))]
-    assert not any(wrong), "\n\n".join(filter(None, wrong))
+        for command in reversed(list(reader.servers)):
+            wrong += filter(None, [reader.stop(command)])
+    assert not wrong, "\n\n".join(wrong)
 
 
-def wait_for_flows(reader):
+def wait_for_flows(reader: Reader) -> list[str]:
     """Wait until no flow run is under way; returns what is wrong with those that have ended."""
     deadline = time.monotonic() + 1200
     while True:
         code, printed = reader.type("prefect flow-run ls --limit 50 --output json")
         if code:
-            return printed
+            return [printed]
         states = {run["name"]: run["state_type"] for run in json.loads(printed)}
         if set(states.values()) == {"COMPLETED"}:
-            return ""
-        waits = {"SCHEDULED", "PENDING", "RUNNING"} & set(states.values())
-        if not waits or time.monotonic() > deadline:
-            return f"flow runs: {states}"
+            return []
+        if (
+            not {"SCHEDULED", "PENDING", "RUNNING"} & set(states.values())
+            or time.monotonic() > deadline
+        ):
+            return [f"flow runs: {states}"]
         time.sleep(5)
+
+
+@pytest.mark.slow
+def test_what_one_clone_has_trained_another_fetches(tmp_path, network):
+    first = Reader(clone(tmp_path / "first" / "electra"), network)
+    store = tmp_path / "store"
+    share = f"dvc remote add --local --default store {store}"
+    target = "pipelines/dvc.yaml:pretrain@tiny"
+    for command in (f"dvc repro {target}", share, "dvc push --run-cache"):
+        code, printed = first.type(command)
+        assert code == 0 and not FAULT.search(printed), printed
+    commit(first.folder, "Trained")
+    second = Reader(tmp_path / "second" / "electra", network)
+    git(first.folder, "clone", "-q", str(first.folder), str(second.folder))
+    furnish(second.folder)
+    shutil.copytree(first.folder / "text", second.folder / "text", dirs_exist_ok=True)
+    for command in (share, "dvc pull --run-cache --allow-missing", f"dvc repro {target}"):
+        code, printed = second.type(command)
+        assert code == 0 and not FAULT.search(printed), printed
+        assert "Running stage 'pipelines/dvc.yaml:pretrain@tiny'" not in printed
+    assert (second.folder / "build/models/tiny").is_dir()
