@@ -49,7 +49,7 @@ from pipelines.stages.inputs import require_task_files
 from pipelines.stages.progress_bar import print_left_out
 from pipelines.stages.tasks import open_splits, read_split, refuse_bad_rows
 from pipelines.stages.work_units import MadeOf, finish_units, mixed_code
-from pipelines.text.cleaning import CleaningConfig, Document, Rejected, clean
+from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS, band_keys
 from pipelines.text.ngrams import Hashes, NgramSet, mix, ngrams, words
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
 PART_BYTES = 32 << 20
+HOPELESS = 1000  # bad rows in one unit: then nobody waits for the others
 # A document that repeats so many words in a row of a dev or test text counts as contaminated, as
 # for GPT-3 (Brown et al. 2020, appendix C). Shorter texts have no such n-gram.
 SIZE = 13
@@ -180,7 +181,7 @@ def gather(
         plan = _plan(config, where, scratch, tasks)
         work = folder_of("corpus", plan.fingerprint, runs)
         name_run(work, name, plan.fingerprint)
-        jobs = [ReadJob(unit, config.cleaning, plan.forbidden) for unit in plan.units]
+        jobs = [ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units]
         made = MadeOf(plan.fingerprint, STAGES["corpus"].digest)
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, where, "documents")
@@ -224,6 +225,7 @@ class ReadJob:
 
     unit: documents.WorkUnit
     cleaning: CleaningConfig
+    quarantine: QuarantineConfig
     forbidden: Forbidden | None = None
 
 
@@ -267,6 +269,8 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
             counts["documents"] += 1
             counts["paragraphs"] += len(keys)
         parts.end_part()
+    if reasons.total() > HOPELESS:
+        refuse_bad_rows(first_bad, reasons.total(), counts["rows"], job.quarantine)
     write_jsonl(folder / SAMPLES, samples.rows)
     return {
         **counts,

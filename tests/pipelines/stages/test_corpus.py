@@ -247,6 +247,16 @@ def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, setti
     assert not (tmp_path / "out").exists()
 
 
+def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "HOPELESS", 20)
+    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    (tmp_path / "text").mkdir()
+    for number in range(3):
+        (tmp_path / f"text/{number}.jsonl").write_bytes(b"[]\n" * 500)
+    with pytest.raises(BadInput, match="the first of 500 bad rows of 500"):
+        run(tmp_path, config(tmp_path))
+
+
 def test_all_damaged_files_are_named_and_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
     write(tmp_path / "text")
