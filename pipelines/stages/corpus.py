@@ -181,7 +181,9 @@ def gather(
         plan = _plan(config, where, scratch, tasks)
         work = folder_of("corpus", plan.fingerprint, runs)
         name_run(work, name, plan.fingerprint)
-        jobs = [ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units]
+        jobs = [
+            ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units
+        ]
         made = MadeOf(plan.fingerprint, STAGES["corpus"].digest)
         with lock_folder(work):
             counts = finish_units(work, made, read_unit, jobs, where, "documents")
