@@ -33,7 +33,7 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
 
 def test_a_score_that_is_no_number(tmp_path):
     rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    sentence = r"predicts 'nan' for id 0 \(row 1\); expected a finite number"
+    sentence = r"predicts 'nan' for id 0 \(row 1\): label .nan. is not a finite number"
     with pytest.raises(BadInput, match=sentence):
         score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
 
