@@ -25,7 +25,6 @@ from pipelines.report.comparison import predict_next
 from pipelines.report.figures import CURVES, Drawn
 from pipelines.report.records import Inputs
 from pipelines.report.table import TEXTS, Row, Table, flops, integer, left
-from pipelines.stages import TIMINGS
 from pipelines.tracking import flatten
 from pipelines.tracking.lineage import printed
 
@@ -113,6 +112,6 @@ def write_run(path: Path) -> None:
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": printed("git", "rev-parse", "--short=12", "HEAD"),
         "changed": bool(printed("git", "status", "--porcelain", "-uno")),
-        "stages": read_notes(TIMINGS),
+        "stages": read_notes(Path("runs/timings.json")),
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")
