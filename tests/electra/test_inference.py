@@ -350,3 +350,13 @@ def test_half_precision_is_close_and_is_not_the_same(models):
         outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability]
     for full, half in zip(outputs["fp32"], outputs["bf16"], strict=True):
         assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_hooks_on_layers_fire_wherever_a_model_reads(models, name):
+    model = electra.load(models / name)
+    fired: set[int] = set()
+    for number, layer in enumerate(model.encoder.layers):
+        layer.register_forward_hook(lambda *call, number=number: fired.add(number))
+    ASKED[name](model)
+    assert fired == set(range(len(model.encoder.layers)))

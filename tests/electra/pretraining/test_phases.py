@@ -12,7 +12,7 @@ from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
-from electra.pretraining.phases import longest_row_read, phase_at, phases_of
+from electra.pretraining.phases import longest_row_read, phase_at, phases_of, stage_of
 from electra.storage import checkpoint
 from pipelines.stages.announce import announce
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state, train
@@ -149,3 +149,12 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
     ):
         train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
+
+
+def test_the_generator_learns_in_the_first_half_of_two_stages():
+    two_stages = config(
+        objective__training="two_stage", objective__sharing="none", generator__width=1.0
+    )
+    stages = [stage_of(two_stages, step, 5) for step in range(6)]
+    assert stages == ["generator"] * 2 + ["discriminator"] * 4
+    assert stage_of(config(), 0, 5) == "joint"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput, CorruptFile, Unreadable
-from electra.files import read_json, read_jsonl, remove
+from electra.files import read_json, read_jsonl, remove, write_json
 from electra.storage import manifest as manifests
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from tests.conftest import harm
@@ -125,3 +125,11 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeyp
     monkeypatch.setattr(manifests, "_SETTLED", 10**12)
     path.write_bytes(b"1")
     assert sha256_once(path) == sha256_once(path) and len(hashed) == 4
+
+
+def test_a_manifest_without_its_own_hash_is_damaged(folder):
+    values = json.loads((folder / MANIFEST).read_text())
+    del values["sha256"]
+    write_json(folder / MANIFEST, values)
+    with pytest.raises(CorruptFile, match="its own sha256"):
+        verify_manifest(folder)
