@@ -7,8 +7,8 @@ corpora.C.sources         a list, without the names by which `dvc exp run -S` re
 models.M.pretrain.phases  likewise
 """
 
-import copy
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from electra.config import merge, nearest
@@ -25,40 +25,54 @@ def with_groups(values: Mapping[str, Any]) -> Section:
     Groups come first, so that a mistake within one is reported there. What is no section stays as
     it is, since `build` refuses it. Raises BadConfig for a name that is not there.
     """
-    resolved = {key: values[key] for key in GROUPS if key in values} | copy.deepcopy(dict(values))
+    resolved = {key: values[key] for key in GROUPS if key in values} | dict(values)
     for section, (key, group) in NAMED.items():
         contents = resolved.get(group, {})
-        for name, entry in _sections(resolved.get(section)):
-            if key not in entry or not isinstance(contents, dict):
-                continue
-            named = entry[key]
-            if not isinstance(named, str) or named not in contents:
-                known = list(map(str, contents))
-                advice = nearest(str(named), known) or f"there are {', '.join(known) or 'none'}"
-                fault = f"is {shown(named)}, should be a name under {group}"
-                raise BadConfig(f"{section}.{name}.{key}: {fault}; {advice}")
-            entry[key] = contents[named]
-    for _, corpus in _sections(resolved.get("corpora")):
-        _drop_names(corpus, "sources")
-    for _, entry in _sections(resolved.get("models")):
-        _drop_names(entry.get("pretrain"), "phases")
-    protocols = dict(_sections(values.get("protocols")))
-    for _, ablation in _sections(resolved.get("ablations")):
-        match ablation:
-            case {"base": {"model": str(model)}} if model in protocols:
-                changes = ablation.get("protocol", {})
-                if isinstance(changes, dict):
-                    ablation["protocol"] = merge(protocols[model], changes)
+        if isinstance(contents, dict):
+            _change(resolved, section, functools.partial(_insert, key, contents))
+    _change(resolved, "corpora", functools.partial(_drop_names, ["sources"]))
+    _change(resolved, "models", functools.partial(_drop_names, ["pretrain", "phases"]))
+    _change(resolved, "ablations", functools.partial(_add_protocol, resolved.get("protocols")))
     return resolved
 
 
-def _sections(values: Any) -> Iterator[tuple[str, Section]]:
-    """Yield the entries of a section that are sections themselves."""
-    if isinstance(values, dict):
-        yield from ((name, entry) for name, entry in values.items() if isinstance(entry, dict))
+def _change(values: Section, section: str, change: Callable[[Section, str], Section]) -> None:
+    """Apply `change(entry, dotted key)` to each entry of a section."""
+    entries = values.get(section)
+    if isinstance(entries, dict):
+        values[section] = {
+            name: change(entry, f"{section}.{name}") if isinstance(entry, dict) else entry
+            for name, entry in entries.items()
+        }
 
 
-def _drop_names(section: Any, key: str) -> None:
-    """Make a list of the named sections under a key."""
-    if isinstance(section, dict) and isinstance(section.get(key), dict):
-        section[key] = list(section[key].values())
+def _insert(key: str, group: Section, entry: Section, where: str) -> Section:
+    """Return an entry with the contents of the group that it names under `key`."""
+    if key not in entry:
+        return entry
+    name = entry[key]
+    if not isinstance(name, str) or name not in group:
+        known = f"there are {', '.join(map(str, group))}" if group else "there are none"
+        advice = nearest(str(name), map(str, group)) or known
+        raise BadConfig(f"{where}.{key}: is {shown(name)}, should be a name under {key}s; {advice}")
+    return entry | {key: group[name]}
+
+
+def _drop_names(path: list[str], entry: Section, where: str) -> Section:
+    """Return an entry with the named sections at `path` as a list."""
+    key, *rest = path
+    inner = entry.get(key)
+    if not isinstance(inner, dict):
+        return entry
+    return entry | {key: _drop_names(rest, inner, where) if rest else list(inner.values())}
+
+
+def _add_protocol(protocols: Any, entry: Section, where: str) -> Section:
+    """Return an ablation with its model's protocol below its own."""
+    match entry:
+        case {"base": {"model": str(model)}} if isinstance(protocols, dict):
+            shared = protocols.get(model)
+            changes = entry.get("protocol", {})
+            if isinstance(shared, dict) and isinstance(changes, dict):
+                return entry | {"protocol": merge(shared, changes)}
+    return entry

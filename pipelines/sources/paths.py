@@ -89,13 +89,16 @@ def _raise(error: OSError) -> NoReturn:
 
 
 def _refuse(pattern: str, where: str) -> NoReturn:
+    fault = f"no file matches {pattern!r}"
+    do = "put the files there or change `files`"
     folder = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
+    if ".dvc" in Path.cwd().parts:
+        why = "`dvc exp run --temp` and `--queue` copy only what git and DVC track"
+        do = "run the experiment without them, or name the files by absolute paths"
+        raise SourceUnreachable(f"{where}: {fault}: {why}; {do}")
     if folder and not Path(folder).is_dir():
-        raise SourceUnreachable(
-            f"{where}: no file matches {pattern!r}: its folder is not there; "
-            "put the files there or change `files`"
-        )
-    raise BadInput(f"{where}: no file matches {pattern!r}; put the files there or change `files`")
+        raise SourceUnreachable(f"{where}: {fault}: its folder is not there; {do}")
+    raise BadInput(f"{where}: {fault}; {do}")
 
 
 def _matches(pattern: str) -> set[Path]:

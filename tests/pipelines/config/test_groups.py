@@ -1,5 +1,6 @@
 """Named groups: what is written once stands wherever it is named."""
 
+from pipelines.config.groups import with_groups
 from tests.pipelines.config.conftest import Load, Refuse
 
 LISTED = 'sources: [{kind: local, files: ["text/*.txt"], documents: blank_lines}]'
@@ -19,3 +20,11 @@ def test_entries_of_a_list_may_have_names(load_text: Load, refuse: Refuse) -> No
     assert "corpora.smoke.sources[0].kind: is 'lokal'" in sentence
     sentence = refuse(("lengths: [16], valid", "lengths: {short: 16}, valid"))
     assert "tokens.smoke.lengths: is" in sentence and "should be a valid array" in sentence
+
+
+def test_entries_that_share_a_yaml_anchor_both_get_the_group() -> None:
+    entry = {"encoder": "small"}
+    values = {"encoders": {"small": {"layers": 1}}, "models": {"one": entry, "two": entry}}
+    assert with_groups(values)["models"] == dict.fromkeys(
+        ("one", "two"), {"encoder": {"layers": 1}}
+    )

@@ -2,16 +2,21 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
+from pathlib import Path
+from typing import Any
 
 from pipelines.tracking import PARENT
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.uploader import upload
+from tests.conftest import ROOT, environment
 
 CLOSE = {"what": "close", "run": "", "time": 9.0, "status": "FINISHED"}
 
 
-def runs(store):
+def runs(store: Any) -> dict[str, Any]:
     """Return the runs by name, without the commit, which the name of a workflow ends with."""
     client, experiment = store
     return {
@@ -20,26 +25,26 @@ def runs(store):
     }
 
 
-def points(store, run, key):
+def points(store: Any, run: Any, key: str) -> list[tuple[int, float]]:
     history = store[0].get_metric_history(run.info.run_id, key)
     return [(point.step, point.value) for point in history]
 
 
-def append(folder, *events):
+def append(folder: Path, *events: dict[str, Any]) -> EventLog:
     log = EventLog(folder)
     for event in events:
         log.append(event)
     return log
 
 
-def send(folder, *events):
+def send(folder: Path, *events: dict[str, Any]) -> bool:
     """Append events and send them as after the stage's end; whether MLflow has everything."""
     ended = threading.Event()
     ended.set()
     return upload(append(folder, *events), ended)
 
 
-def opening(**facts):
+def opening(**facts: Any) -> dict[str, Any]:
     event = {
         **{"what": "open", "run": "", "time": 1.0, "name": "pretrain@tiny"},
         "params": {"a.b": "1"},
@@ -52,13 +57,38 @@ def opening(**facts):
     return event | facts
 
 
-def nested(name, **params):
+def nested(name: str, **params: str) -> dict[str, Any]:
     return {"what": "open", "run": name, "time": 2.0, "name": name, "params": params}
 
 
-def metric(step, run="", **values):
+def metric(step: int | None, run: str = "", **values: float) -> dict[str, Any]:
     return {"what": "metrics", "run": run, "step": step, "values": values, "time": float(step or 0)}
 
 
-def losses(steps):
+def losses(steps: Any) -> list[dict[str, Any]]:
     return [metric(step, loss=float(step)) for step in steps]
+
+
+STAGE = """
+import time
+from pathlib import Path
+from pipelines.tracking import open_run
+with open_run("pretrain", "x", tracking="mlflow", run_folder=Path("runs/x")) as tracker:
+    for step in range({count}):
+        tracker.metrics(step, {{"loss": 1.0}})
+    print("trained", flush=True)
+    {then}
+print("done")
+"""
+
+
+def stage(folder: Path, count: int, store: str, then: str = "") -> "subprocess.Popen[str]":
+    """A stage in a process of its own, which logs so many points to a store."""
+    return subprocess.Popen(
+        [sys.executable, "-c", STAGE.format(count=count, then=then)],
+        cwd=folder,
+        env=environment(ROOT, MLFLOW_TRACKING_URI=store),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
