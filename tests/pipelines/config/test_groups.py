@@ -25,6 +25,5 @@ def test_entries_of_a_list_may_have_names(load_text: Load, refuse: Refuse) -> No
 def test_entries_that_share_a_yaml_anchor_both_get_the_group() -> None:
     entry = {"encoder": "small"}
     values = {"encoders": {"small": {"layers": 1}}, "models": {"one": entry, "two": entry}}
-    assert with_groups(values)["models"] == dict.fromkeys(
-        ("one", "two"), {"encoder": {"layers": 1}}
-    )
+    resolved = with_groups(values)["models"]
+    assert resolved == {"one": {"encoder": {"layers": 1}}, "two": {"encoder": {"layers": 1}}}
