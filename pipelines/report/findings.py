@@ -6,6 +6,7 @@ No sentence calls a difference a win before it is significant (`comparison.py` h
 import itertools
 from collections.abc import Iterator
 
+from electra.errors import counted
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import mean
 from pipelines.report.records import (
@@ -91,10 +92,12 @@ def moved(model: ModelResults) -> str:
         points = sorted(abs(each.points) for each in differences if each.verdict == verdict)
         if points:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
-            parts.append(f"{verb} {len(points)} of {len(differences)} tasks by {ends} points")
+            parts.append(
+                f"{verb} {len(points)} of {counted(len(differences), 'task')} by {ends} points"
+            )
     unknown = sum(not each.counts for each in differences)
     if unknown and parts:
-        parts.append(f"for {unknown} we cannot tell yet")
+        parts.append(f"{unknown} undecided")
     return f"Pre-training {'; '.join(parts)}" if parts else ""
 
 

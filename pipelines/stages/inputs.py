@@ -16,7 +16,7 @@ from pathlib import Path
 
 from electra.config import digest, written
 from electra.data.tokenizer import VocabTokenizer
-from electra.errors import CorruptFile, SourceUnreachable, UserError
+from electra.errors import CorruptFile, SourceUnreachable, UserError, counted
 from electra.files import sha256_file, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import (
@@ -58,8 +58,8 @@ def record_files(section: str, name: str, params: Params) -> None:
     }
     size = sum(stamp[0] for stamp in changed.values())
     if size > LARGE:
-        fact = f"{len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once"
-        print(f"inputs: {fact}", file=sys.stderr)
+        fact = f"{counted(len(changed), 'new file')} of {size / 1e9:,.1f} GB"
+        print(f"inputs: hashing {fact} once", file=sys.stderr)
     for file, stamp in changed.items():
         known[file] = [stamp, sha256_file(Path(file))]
     hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]

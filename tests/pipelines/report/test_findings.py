@@ -100,7 +100,7 @@ def test_one_fine_tuning_decides_a_gain_beyond_the_error_of_the_dev_rows():
     # small gains, and correlations, of which the dev rows tell no error
     for title in ("MRPC", "WNLI", "CoLA", "STS-B"):
         assert verdicts[title] == "cannot tell yet"
-    assert "for 4 we cannot tell yet" in findings.moved(model)
+    assert "4 undecided" in findings.moved(model)
 
 
 def test_a_weak_discriminator_chance_and_wrong_answers_fall_short():
