@@ -234,8 +234,8 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         facts={
             "Data": f"{label}, {counts}, read {results['epochs']:.1f} times in {steps:,} steps",
             "Base model": begins,
-            "Limits": f"one pre-training (seed {results['seed']}), and another would score differently; "
-            f"positions from {open_folder(folder).trained_positions} on were never trained",
+            "Limits": f"one pre-training, seed {results['seed']}: another would score differently; "
+            f"positions beyond {open_folder(folder).trained_positions} tokens were never trained",
         },
         settings={
             "recipe": plain(config.electra()),
