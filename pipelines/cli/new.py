@@ -43,7 +43,7 @@ FEW_TOKENS = 5e6
 # Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are
 # held out.
 VOCABULARIES = ((2e7, 2_048, 3.2, 0.05), (1e9, 8_192, 4.0, 0.01), (float("inf"), 30_522, 4.5, 0.01))
-# What a network no wider than this needs otherwise than the published ones (docs/own-text.md).
+# Networks up to this width get other settings than the published ones (docs/own-text.md).
 NARROW = 128
 PRETRAIN: dict[bool, dict[str, Any]] = {
     True: {

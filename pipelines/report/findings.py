@@ -127,7 +127,7 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     if recall < RECALL:
         precision = model.pretrain["disc_precision"]
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
-        wrong = f"{100 * (1 - precision):.0f} % of its suspicions are wrong"
+        wrong = f"{100 * (1 - precision):.0f} % of the tokens that it flags are original"
         yield f"{model.name}: the discriminator {missed}, {wrong}."
     for row in model.squad:
         some, none = (

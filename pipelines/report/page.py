@@ -89,6 +89,7 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table]) 
             files=hash_files(inputs),
             citation=paper.PUBLISHED["citation"],
         )
+        .replace(" %", "\N{NO-BREAK SPACE}%")
     )
 
 

@@ -4,8 +4,8 @@ the verified outputs of earlier stages.
     build/inputs/<section>/<name>.json   hashes of the files that an entry of corpora or tasks names
     build/code.json                      digest of each stage's code; hash of each vocabulary's file
 
-DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first,
-every time, for each entry that is needed. The record of the sample world and of a hub is empty. A
+DVC has neither globs nor optional dependencies. So it runs this first, every time, for each entry
+that is needed. The record of the sample world and of a hub is empty. A
 file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that
 is not there has no hash, and the stage that needs it will say so.
 """

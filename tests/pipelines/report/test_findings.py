@@ -125,7 +125,7 @@ def test_a_weak_discriminator_chance_and_wrong_answers_fall_short():
     assert said[0].startswith(
         "tiny: the discriminator misses 47 % of the replaced tokens of held-out text"
     )
-    assert said[0].endswith("30 % of its suspicions are wrong.")
+    assert said[0].endswith("30 % of the tokens that it flags are original.")
     wrong = "39 % of the questions that have an answer and 9 % of the others"
     assert said[1] == f"tiny: SQuAD 2.0 is answered wrong on {wrong}."
     assert chance in said and f"tiny: {weakness}." in said
