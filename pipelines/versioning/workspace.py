@@ -8,7 +8,7 @@
     4. an experiment of that commit, pushed
     5. the folder is removed
 
-Runs never edit or lock anybody's checkout. Two runs of the same three never run at once: the second
+Runs never edit or lock anybody's checkout. Two runs of the same three do not overlap: the second
 waits. A run that failed or was killed leaves its folder with its checkpoints, and the same
 run resumes in it.
 """
