@@ -57,7 +57,7 @@ def meaning(model: ModelResults) -> str:
     added = [_added(model, task) for task in model.tasks]
     needless = simple is not None and (row.mean("pretrained") or 0.0) <= simple[0]
     if simple and needless:
-        added.insert(0, f"No network is needed: {simple[1]} does as well ({simple[0]:.1f}).")
+        added.insert(0, f"No network is needed: {simple[1]} is at least as good ({simple[0]:.1f}).")
     if not found.counts:
         sentence = f"We cannot tell yet whether {what[:1].lower()}{what[1:]} helps."
     elif found.verdict == "lower":

@@ -30,7 +30,9 @@ def test_the_first_sentences_say_what_came_out_and_what_it_means():
     )
     assert findings.meaning(model).startswith("Pre-training on this text pays: ")
     better = replace(model.average, baselines={"bag of words": 80.0})
-    assert "bag of words does as well (80.0)" in findings.meaning(replace(model, average=better))
+    assert "bag of words is at least as good (80.0)" in findings.meaning(
+        replace(model, average=better)
+    )
     assert "cannot tell yet" in findings.meaning(write(lift=0.0))
     assert "worse" in findings.meaning(write(lift=-1.0))
 
