@@ -337,7 +337,7 @@ def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
 
 def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) -> None:
     write_labelled()
-    assert "warning: tiny" in run_command("new", "one", *TASK)
+    assert "warning: this fine-tunes tiny" in run_command("new", "one", *TASK)
     assert load().finetunings["one"].model == "tiny"
     published = here / "published/electra-base"
     published.mkdir(parents=True)
