@@ -78,6 +78,8 @@ def test_a_copy_for_a_hub_names_the_run(params, capsys):
     lines.remove(run)
     assert lines == COLA.read_text(encoding="utf-8").splitlines()
     assert ModelCard(shown).data.model_name == "small-cola-pretrained-seed1"
+    assert main(["card", str(COLA.parent), "--output", "card.md"]) == 0
+    assert Path("card.md").read_text(encoding="utf-8") == shown and not capsys.readouterr().out
     Path("runs/timings.json").unlink()
     assert cards.with_run(COLA) == COLA.read_text(encoding="utf-8")
 
