@@ -137,7 +137,9 @@ class ModelCard:
     def text(self, command: str, architecture: str) -> str:
         """Return the Markdown."""
         terms = "not known here: that of the files"
-        use = "the task that it was scored on; nothing else was measured"
+        use = "fine-tuning on a task"
+        if "config" in self.data:  # the task of a fine-tuned model
+            use = "the task that it was scored on; nothing else was measured"
         if self.hub_datasets:
             terms = f"that of {', '.join(self.hub_datasets)}"
         if self.made_up:

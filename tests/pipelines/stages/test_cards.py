@@ -130,6 +130,7 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
     data = ModelCard(written).data
     assert data.language == ["de"] and data.license is None
     assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
+    assert "- Intended use: the task that it was scored on;" in written
     assert data.eval_results[0].dataset_type == hub
     assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written
 
