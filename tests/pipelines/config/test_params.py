@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,12 @@ def subclasses(kind: type) -> set[type]:
     return {*direct}.union(*map(subclasses, direct))
 
 
-def test_all_settings_are_frozen() -> None:
+def test_all_settings_are_frozen_and_written_by_name() -> None:
     kinds = subclasses(Settings)
     assert len(kinds) > 30
-    assert not [kind for kind in kinds if not kind.__dataclass_params__.frozen]  # type: ignore[attr-defined]
+    for kind in kinds:
+        assert kind.__dataclass_params__.frozen, kind
+        assert all(field.kw_only for field in fields(kind)), kind
 
 
 def test_numbers_are_read_as_yaml_1_2_like_dvc_does(load_text: Load) -> None:
