@@ -30,6 +30,7 @@ LABELS = (
     "ner_tags",
     "score",
 )
+TEXTS = ("text", "sentence", "tokens", "words")
 TAG = re.compile(r"O|[BIES]-.+")
 Columns = dict[str, list[Any]]  # the values of all rows that have one
 
@@ -50,10 +51,13 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
     notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
-    if None in values or distinct(values).keys() - labels_of(values).keys():
-        notes.append("rows with the label null, '' or '-' are skipped: they have none")
-    if "-1" in map(str, kind.get("labels", ())):
-        notes.append("-1 is a class here; remove its rows if it means that a row has no label")
+    classes = list(map(str, kind.get("labels", ())))
+    missing = [value for value in values if custom_tasks.is_missing(value, classes)]
+    if missing:
+        notes.append(
+            f"{len(missing):,} rows are left out: their label is null, '', '-' or -1; if that is a "
+            "class, add it to `labels`"
+        )
     unread = [name for name in columns if name not in chosen.values()]
     if unread:
         notes.append(f"not read: {', '.join(unread)}; --a, --b and --label choose other columns")
@@ -95,8 +99,11 @@ def choose_columns(
     if given.get("a") or given.get("b"):
         pair = ("", given.get("b", ""))
     texts = [name for name in others if name != pair[1]]
+    if holds_lists(columns.get(label, ())):
+        texts = [name for name in texts if holds_lists(columns[name])] or texts
     longest = max(texts, key=lambda name: count_characters(columns[name]), default="")
-    chosen = {"a": given.get("a") or pair[0] or longest, "b": pair[1], "label": label}
+    usual = next((name for name in TEXTS if name in texts), longest)
+    chosen = {"a": given.get("a") or pair[0] or usual, "b": pair[1], "label": label}
     for option, name in chosen.items():
         if name not in columns and (name or option != "b"):
             listed = ", ".join(map(repr, columns))
@@ -110,6 +117,11 @@ def choose_columns(
     return {key: name for key, name in chosen.items() if name}
 
 
+def holds_lists(values: Sequence[Any]) -> bool:
+    """Return whether some rows of a column have lists."""
+    return any(isinstance(value, list) for value in values)
+
+
 def count_characters(values: Sequence[Any]) -> int:
     """Return the characters of all texts and words of a column."""
     return sum(len(str(value)) for value in values if isinstance(value, str | list))
@@ -118,7 +130,8 @@ def count_characters(values: Sequence[Any]) -> int:
 def distinct(values: Sequence[Any]) -> dict[str, Any]:
     """Return the different values of a column by their names as labels."""
     stripped = (value.strip() if isinstance(value, str) else value for value in values)
-    return {label_name(value): value for value in stripped if value is not None}
+    present = (value for value in stripped if not custom_tasks.is_missing(value))
+    return {label_name(value): value for value in present}
 
 
 def guess_label(columns: Columns, rows: int) -> str:
@@ -141,8 +154,12 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return the kind of task that a column of labels shows: tagging, regression or
     classification.
     """
-    if any(isinstance(value, list) for value in values):
-        return infer_spans(where, values)
+    present = [value for value in values if not custom_tasks.is_missing(value)]
+    if holds_lists(present):
+        return infer_spans(where, present)
+    words = [custom_tasks.split(value) for value in present]
+    if are_tags(words):
+        return infer_spans(where, words)
     labels = labels_of(values)
     if odd := [value for value in labels.values() if not isinstance(value, str | int | float)]:
         raise BadInput(f"{where} holds {shown(odd[0])}; a label is text, a number, true or false")
@@ -163,14 +180,24 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
 def labels_of(values: Sequence[Any]) -> dict[str, Any]:
     """Return the labels of a column by their names, without what says that a row has none.
 
-    `-` says so beside words, as in SNLI, and is a class of its own beside signs.
+    `-` says so beside words, as in SNLI, and is a class of its own beside signs. -1 says so beside
+    words and beside 0, 1, ..., as `datasets` numbers classes.
     """
     labels = distinct(values)
-    labels.pop("", None)
-    words = labels.keys() - {"-"}
+    words = labels.keys() - {"-", "-1"}
     if len(words) > 1 and all(len(name) > 1 for name in words):
         labels.pop("-", None)
+    numbered = words == set(map(str, range(len(words))))
+    if len(words) > 1 and (numbered or all(read_label(name, ())[1] for name in words)):
+        labels.pop("-1", None)
     return labels
+
+
+def are_tags(rows: Sequence[Any]) -> bool:
+    """Return whether rows are lists of tags, more than one in some."""
+    if not all(isinstance(row, list) for row in rows) or max(map(len, rows), default=0) < 2:
+        return False
+    return all(map(TAG.fullmatch, itertools.chain.from_iterable(rows)))
 
 
 def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
