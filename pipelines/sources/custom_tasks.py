@@ -33,7 +33,7 @@ Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
-HEAD = 10  # lines in which a word of CoNLL is looked for, behind comments
+HEAD = 10  # lines by which CoNLL is recognised
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes", ".conllu")
 # usual names of the two texts of a pair, in the order in which they are read
 _PAIRS = """
@@ -200,12 +200,9 @@ def records(
         yield from jsonl(lines, path, wanted)
         return
     first, lines = first_line(lines)
-    head = list(itertools.islice(lines, HEAD))
-    lines = itertools.chain(head, lines)
-    texts = (item[1] for item in head if not isinstance(item, Rejected))
-    word = next((text for text in texts if not _COMMENT.match(text)), "")
+    is_conll, lines = look_for_conll(lines)
     known = bool(wanted) and set(wanted) <= set(split_header(first, path, wanted))
-    if suffix in CONLL_SUFFIXES or (not known and _CONLL.fullmatch(word)):
+    if suffix in CONLL_SUFFIXES or (is_conll and not known):
         require(wanted, list(tags), str(path))
         yield from conll(lines, path, *tags)
     else:
@@ -218,6 +215,15 @@ def first_line(lines: Lines) -> tuple[str, Lines]:
     if first is None:
         return "", lines
     return "" if isinstance(first, Rejected) else first[1], itertools.chain([first], lines)
+
+
+def look_for_conll(lines: Lines) -> tuple[bool, Lines]:
+    """Return whether the first lines are words with their tags or comments, and all lines."""
+    head = list(itertools.islice(lines, HEAD))
+    texts = [item[1] for item in head if not isinstance(item, Rejected)]
+    words = [text for text in texts if text.strip() and not _COMMENT.match(text)]
+    is_conll = len(words) > 1 and all(map(_CONLL.fullmatch, words))
+    return is_conll, itertools.chain(head, lines)
 
 
 def split_header(line: str, name: object, wanted: Sequence[str] = ()) -> list[str]:

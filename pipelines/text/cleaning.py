@@ -228,8 +228,8 @@ def unwrap(text: str) -> str:
     return "\n".join(" ".join(parts) for parts in paragraphs)
 
 
-# Signs that end a sentence wherever they stand: Unicode's property STerm without those of Latin text,
-# and Sinhala's stop.
+# Signs that end a sentence wherever they stand: Unicode's property STerm and Sinhala's stop, less
+# those of Latin text.
 _ENDS = (
     "\u0589\u05c3\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u0df4"
     "\u0f0d\u0f0e\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945"
