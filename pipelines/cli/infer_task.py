@@ -18,6 +18,7 @@ from pipelines.text.cleaning import Rejected
 
 # with more distinct numbers than this, a label is a score rather than a class
 MOST_CLASSES = 50
+ONE_CLASS = "several classes for one row are not supported"
 MOST_LABELS = 10_000
 LABELS = (
     "label",
@@ -42,7 +43,7 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     `given` has the columns of `a`, `b` and `label`, "" where they are to be inferred. Raises
     BadInput for rows that are no task.
     """
-    columns, rows = read_columns(file)
+    columns, rows, rejected = read_columns(file)
     chosen = choose_columns(file, columns, given, rows)
     values = columns[chosen["label"]]
     kind = infer_kind(f"{file}: the column {chosen['label']!r}", values)
@@ -51,6 +52,9 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
     notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
+    if rejected:
+        fault = f"{rejected[0].where}: {rejected[0].reason}"
+        notes.append(f"warning: {len(rejected):,} rows cannot be read; the first is {fault}")
     classes = list(map(str, kind.get("labels", ())))
     missing = [value for value in values if custom_tasks.is_missing(value, classes)]
     if missing:
@@ -64,8 +68,8 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     return chosen | kind, rows, notes
 
 
-def read_columns(file: str) -> tuple[Columns, int]:
-    """Read all rows, and return their columns and their number."""
+def read_columns(file: str) -> tuple[Columns, int, list[Rejected]]:
+    """Read all rows, and return their columns, their number and those that cannot be read."""
     columns: Columns = {}
     rows = 0
     rejected: list[Rejected] = []
@@ -84,9 +88,11 @@ def read_columns(file: str) -> tuple[Columns, int]:
     if {"context", "question", "answers"} <= columns.keys():
         do = "write them as SQuAD's own JSON (docs/corpora.md, Tasks)"
         raise BadInput(f"{file}: holds questions with answers as rows; {do}")
-    if len(columns) == 1 and "," in next(iter(columns)):
-        raise BadInput(f"{file}: is separated by commas; write it as TSV, JSON lines or parquet")
-    return columns, rows
+    if len(columns) == 1:
+        only = shown(next(iter(columns)))
+        do = "write a table with a header, JSON lines, parquet or CoNLL"
+        raise BadInput(f"{file}: has only the column {only}; {do}")
+    return columns, rows, rejected
 
 
 def choose_columns(
@@ -206,15 +212,12 @@ def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
         raise BadInput(f"{where} holds lists in some rows only; give --label")
     tags = list(itertools.chain.from_iterable(values))
     if numbers := [tag for tag in tags if not isinstance(tag, str)]:
-        do = "write the names of the tags, such as B-PER"
-        raise BadInput(f"{where} holds tags that are no text ({shown(numbers[0])}); {do}")
+        do = f"write the names of the tags, such as B-PER; {ONE_CLASS}"
+        raise BadInput(f"{where} holds lists with {shown(numbers[0])}, which is no text; {do}")
     other = [tag for tag in tags if not TAG.fullmatch(tag)]
     if other or not tags:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"
-        raise BadInput(
-            f"{where} {fault}, which is no tag such as B-PER; "
-            "several classes for one row are not supported"
-        )
+        raise BadInput(f"{where} {fault}, which is no tag such as B-PER; {ONE_CLASS}")
     spans = sorted({tag.partition("-")[2] for tag in tags} - {""})
     if not spans:
         raise BadInput(f"{where} has no tag but O")

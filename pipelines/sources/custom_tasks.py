@@ -45,7 +45,10 @@ _PAIRS = """
     question context
     query passage
     query document
+    sent1 sent2
+    sentence_A sentence_B
     text1 text2
+    text_1 text_2
     text_a text_b
     first second
     left right

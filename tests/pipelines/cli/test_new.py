@@ -121,6 +121,12 @@ def test_new_shows_what_a_task_scores_without_a_network(
     [
         ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
         ("a.tsv", "## id 1\tRan.\nRan\tB-A\n.\tO\n\n## 2\tAt\nAt\tO\n\n", 0, "18 rows; a = words"),
+        (
+            "a.jsonl",
+            '{"a": "b", "label": 1}\n[]\n{"a": "b", "label": 0}\n',
+            0,
+            "jsonl:2: not a JSON obj",
+        ),
         ("a.conllu", "# sent_id = 1\n1\tThe\tDET\n2\tcat\tNOUN\n\n", 65, "numbers the words"),
         ("a.csv", "text,label\nдень,да\n", 65, "a.csv:2: invalid UTF-8; no row can be read"),
         ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
@@ -407,14 +413,15 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
     [
         (
             {"tokens": ["EU"], "ner_tags": [3]},
-            "'ner_tags' holds tags that are no text (3); write the names",
+            "'ner_tags' holds lists with 3, which is no text; write the names",
         ),
         ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
         ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
         ({"text": "a", "label": "x"}, "holds 'x' in every row"),
         ({"text": "a", "label": None}, "holds nothing in every row"),
         ({"question": "a", "context": "b", "answers": {}}, "SQuAD's own JSON"),
-        ({"text,label": 1}, "is separated by commas"),
+        ({"text": "a", "labels": [0, 1]}, "several classes for one row are not supported"),
+        ({"text,label": 1}, "has only the column 'text,label'; write a table"),
         ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
         ({"": "a"}, "has no row with a text and a label"),
