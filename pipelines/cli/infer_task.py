@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, counted, shown
 from electra.finetuning.labels import label_name, read_label
 from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
@@ -51,16 +51,18 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
         chosen.pop("b", None)
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
-    notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
+    notes = [f"{file}: {counted(rows, 'row')}; {reads} ({what})"]
     if rejected:
         fault = f"{rejected[0].where}: {rejected[0].reason}"
-        notes.append(f"warning: {len(rejected):,} rows cannot be read; the first is {fault}")
+        notes.append(
+            f"warning: {counted(len(rejected), 'row')} cannot be read; the first is {fault}"
+        )
     classes = list(map(str, kind.get("labels", ())))
     missing = [value for value in values if custom_tasks.is_missing(value, classes)]
     if missing:
         notes.append(
-            f"{len(missing):,} rows are left out: their label is null, '', '-' or -1; if that is a "
-            "class, add it to `labels`"
+            f"left out: {counted(len(missing), 'row')} with the label null, '', '-' or -1; if that "
+            "is a class, add it to `labels`"
         )
     unread = [name for name in columns if name not in chosen.values()]
     if unread:
