@@ -88,7 +88,7 @@ def read_columns(file: str) -> tuple[Columns, int, list[Rejected]]:
     if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():
-        do = "write them as SQuAD's own JSON (docs/corpora.md, Tasks)"
+        do = "name the files as SQuAD does, such as train-v2.0.jsonl (docs/corpora.md, Tasks)"
         raise BadInput(f"{file}: holds questions with answers as rows; {do}")
     if len(columns) == 1:
         only = shown(next(iter(columns)))
