@@ -180,6 +180,11 @@ REFUSED = [
     ({}, change("tokenizer_config.json", truncation_side="left"), "truncation_side is 'left'"),
     ({}, change("tokenizer_config.json", sep_token="."), "sep_token is '.', which is not supp"),
     ({**CLASSES, "problem_type": "multi_label_classification"}, None, "problem_type is 'multi_"),
+    (
+        {"cls": CLASSES["cls"], "id2label": {0: "A", 1: "A"}},
+        None,
+        "should have another label for each",
+    ),
     ({**CLASSES, "problem_type": "regression"}, None, "problem_type is 'regression'"),
     ({**CLASSES, "type_vocab_size": 1}, None, "type_vocab_size is 1; a second text needs 2"),
     ({"cls": "ElectraForTokenClassification"}, None, "the labels are LABEL_0, LABEL_1; they"),
