@@ -23,7 +23,7 @@ def pair(tmp_path_factory):
 
 
 def test_letters_stand_for_the_bytes_of_gpt2():
-    assert BYTES == {letter: byte for byte, letter in bytes_to_unicode().items()}
+    assert {letter: byte for byte, letter in bytes_to_unicode().items()} == BYTES
 
 
 def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):
