@@ -92,7 +92,14 @@ _LETTER_OPTIONS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-_LETTER_RULES = {key: [None, True, False] for key in _LETTER_OPTIONS}
+# Classes of transformers that follow tokenizer.json alone.
+_WITHOUT_OPTIONS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# What a tokenizer_config.json may say next to any file.
+_FOLDER_RULES: dict[str, list[Any]] = {
+    **{key: [None, True, False] for key in _LETTER_OPTIONS},
+    **{name: [None, token] for name, token in zip(NAMES, SPECIALS, strict=True)},
+    "truncation_side": [None, "right"],
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -500,6 +507,15 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
 
 
+def added_tokens(folder: Path) -> set[str]:
+    """Return the tokens that a folder's other files say were added to the vocabulary."""
+    file = folder / "added_tokens.json"
+    added = set(read_object(file)) if file.is_file() else set()
+    decoder = _read_config(folder).get("added_tokens_decoder")
+    tokens = decoder.values() if isinstance(decoder, dict) else ()
+    return added | {str(token.get("content")) for token in tokens if isinstance(token, dict)}
+
+
 def load(
     path: Path,
     *,
@@ -511,14 +527,17 @@ def load(
     both.
 
     A tokenizer.json has its own rules for letters, and a vocab.txt those of the arguments. In a
-    folder both yield to the options of tokenizer_config.json, and classes and options that cannot
-    be followed are refused. `form`: the normal form of the text that is to be read.
+    folder both yield to the options of tokenizer_config.json, as in its class of transformers, and
+    classes and options that cannot be followed are refused. `form`: the normal form of the text
+    that is to be read.
     """
     config: dict[str, Any] = {}
     file = path
     if path.is_dir():
         config = _read_config(path)
-        _require_rules(config, _LETTER_RULES, path / CONFIG)
+        described = [name for name in NAMES if isinstance(config.get(name), dict)]
+        specials = {name: config[name].get("content") for name in described}
+        _require_rules(config | specials, _FOLDER_RULES, path / CONFIG)
         file = next((path / name for name in FILES[:2] if (path / name).is_file()), path / FILES[0])
     options = {
         ours: config[theirs]
@@ -530,7 +549,8 @@ def load(
             f"{file}: there is no such file; a tokenizer is a tokenizer.json or a vocab.txt"
         )
     if file.suffix == ".json":
-        return _read_json(file, options, form)
+        alone = config.get("tokenizer_class") in _WITHOUT_OPTIONS
+        return _read_json(file, {} if alone else options, form)
     _require_rules(config, _CONFIG_RULES, path / CONFIG)
     letters = {"lowercase": lowercase, "strip_accents": strip_accents} | options
     return from_pieces(_read_vocab(file), **letters, form=form, where=file)

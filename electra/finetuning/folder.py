@@ -121,14 +121,12 @@ def load_tokenizer(folder: ModelFolder) -> Tokenizer:
     fewer.
     """
     path = folder.path
-    added = path / "added_tokens.json"
-    alone = added.is_file() and not (path / "tokenizer.json").is_file()
-    if alone and (tokens := read_object(added).keys() - set(tokenizers.SPECIALS)):
+    tokenizer = tokenizers.load(path)
+    if lost := tokenizers.added_tokens(path) - set(tokenizer.pieces()):
         raise BadInput(
-            f"{added}: holds {', '.join(sorted(tokens))[:60]}, and there is no tokenizer.json; "
+            f"{path}: its vocabulary lacks the added tokens {', '.join(sorted(lost))[:60]}; "
             "save the tokenizer with AutoTokenizer of transformers"
         )
-    tokenizer = tokenizers.load(path)
     vocab_size = folder.encoder_settings[1]
     if tokenizer.vocab_size > vocab_size:
         raise BadInput(

@@ -90,10 +90,11 @@ class Stored:
         """Return what each output stands for."""
         names = self.folder.config_json.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         keys = [str(number) for number in range(len(names) if isinstance(names, dict) else 0)]
-        if not keys or set(names) != set(keys):
+        known = keys and set(names) == set(keys)
+        if not known or len(set(map(str, names.values()))) < len(keys):
             raise BadInput(
-                f"{self.path / CONFIG}: id2label is {shown(names)}; it should have a label for "
-                "each number from 0"
+                f"{self.path / CONFIG}: id2label is {shown(names)}; it should have another label "
+                "for each number from 0"
             )
         return tuple(str(names[key]) for key in keys)
 

@@ -18,6 +18,7 @@ from pipelines.text.cleaning import Rejected
 
 # with more distinct numbers than this, a label is a score rather than a class
 MOST_CLASSES = 50
+ONE_CLASS = "several classes for one row are not supported"
 MOST_LABELS = 10_000
 LABELS = (
     "label",
@@ -30,6 +31,7 @@ LABELS = (
     "ner_tags",
     "score",
 )
+TEXTS = ("text", "sentence", "tokens", "words")
 TAG = re.compile(r"O|[BIES]-.+")
 Columns = dict[str, list[Any]]  # the values of all rows that have one
 
@@ -41,7 +43,7 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     `given` has the columns of `a`, `b` and `label`, "" where they are to be inferred. Raises
     BadInput for rows that are no task.
     """
-    columns, rows = read_columns(file)
+    columns, rows, rejected = read_columns(file)
     chosen = choose_columns(file, columns, given, rows)
     values = columns[chosen["label"]]
     kind = infer_kind(f"{file}: the column {chosen['label']!r}", values)
@@ -50,18 +52,26 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
     notes = [f"{file}: {counted(rows, 'row')}; {reads} ({what})"]
-    if None in values or distinct(values).keys() - labels_of(values).keys():
-        notes.append("rows with the label null, '' or '-' are skipped: they have none")
-    if "-1" in map(str, kind.get("labels", ())):
-        notes.append("-1 is a class here; remove its rows if it means that a row has no label")
+    if rejected:
+        fault = f"{rejected[0].where}: {rejected[0].reason}"
+        notes.append(
+            f"warning: {counted(len(rejected), 'row')} cannot be read; the first is {fault}"
+        )
+    classes = list(map(str, kind.get("labels", ())))
+    missing = [value for value in values if custom_tasks.is_missing(value, classes)]
+    if missing:
+        notes.append(
+            f"left out: {counted(len(missing), 'row')} with the label null, '', '-' or -1; if that "
+            "is a class, add it to `labels`"
+        )
     unread = [name for name in columns if name not in chosen.values()]
     if unread:
         notes.append(f"not read: {', '.join(unread)}; --a, --b and --label choose other columns")
     return chosen | kind, rows, notes
 
 
-def read_columns(file: str) -> tuple[Columns, int]:
-    """Read all rows, and return their columns and their number."""
+def read_columns(file: str) -> tuple[Columns, int, list[Rejected]]:
+    """Read all rows, and return their columns, their number and those that cannot be read."""
     columns: Columns = {}
     rows = 0
     rejected: list[Rejected] = []
@@ -78,11 +88,13 @@ def read_columns(file: str) -> tuple[Columns, int]:
     if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():
-        do = "write them as SQuAD's own JSON (docs/corpora.md, Tasks)"
+        do = "name the files as SQuAD does, such as train-v2.0.jsonl (docs/corpora.md, Tasks)"
         raise BadInput(f"{file}: holds questions with answers as rows; {do}")
-    if len(columns) == 1 and "," in next(iter(columns)):
-        raise BadInput(f"{file}: is separated by commas; write it as TSV, JSON lines or parquet")
-    return columns, rows
+    if len(columns) == 1:
+        only = shown(next(iter(columns)))
+        do = "write a table with a header, JSON lines, parquet or CoNLL"
+        raise BadInput(f"{file}: has only the column {only}; {do}")
+    return columns, rows, rejected
 
 
 def choose_columns(
@@ -95,8 +107,11 @@ def choose_columns(
     if given.get("a") or given.get("b"):
         pair = ("", given.get("b", ""))
     texts = [name for name in others if name != pair[1]]
+    if holds_lists(columns.get(label, ())):
+        texts = [name for name in texts if holds_lists(columns[name])] or texts
     longest = max(texts, key=lambda name: count_characters(columns[name]), default="")
-    chosen = {"a": given.get("a") or pair[0] or longest, "b": pair[1], "label": label}
+    usual = next((name for name in TEXTS if name in texts), longest)
+    chosen = {"a": given.get("a") or pair[0] or usual, "b": pair[1], "label": label}
     for option, name in chosen.items():
         if name not in columns and (name or option != "b"):
             listed = ", ".join(map(repr, columns))
@@ -110,6 +125,11 @@ def choose_columns(
     return {key: name for key, name in chosen.items() if name}
 
 
+def holds_lists(values: Sequence[Any]) -> bool:
+    """Return whether some rows of a column have lists."""
+    return any(isinstance(value, list) for value in values)
+
+
 def count_characters(values: Sequence[Any]) -> int:
     """Return the characters of all texts and words of a column."""
     return sum(len(str(value)) for value in values if isinstance(value, str | list))
@@ -118,7 +138,8 @@ def count_characters(values: Sequence[Any]) -> int:
 def distinct(values: Sequence[Any]) -> dict[str, Any]:
     """Return the different values of a column by their names as labels."""
     stripped = (value.strip() if isinstance(value, str) else value for value in values)
-    return {label_name(value): value for value in stripped if value is not None}
+    present = (value for value in stripped if not custom_tasks.is_missing(value))
+    return {label_name(value): value for value in present}
 
 
 def guess_label(columns: Columns, rows: int) -> str:
@@ -141,8 +162,12 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     """Return the kind of task that a column of labels shows: tagging, regression or
     classification.
     """
-    if any(isinstance(value, list) for value in values):
-        return infer_spans(where, values)
+    present = [value for value in values if not custom_tasks.is_missing(value)]
+    if holds_lists(present):
+        return infer_spans(where, present)
+    words = [custom_tasks.split(value) for value in present]
+    if are_tags(words):
+        return infer_spans(where, words)
     labels = labels_of(values)
     if odd := [value for value in labels.values() if not isinstance(value, str | int | float)]:
         raise BadInput(f"{where} holds {shown(odd[0])}; a label is text, a number, true or false")
@@ -163,14 +188,24 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
 def labels_of(values: Sequence[Any]) -> dict[str, Any]:
     """Return the labels of a column by their names, without what says that a row has none.
 
-    `-` says so beside words, as in SNLI, and is a class of its own beside signs.
+    `-` says so beside words, as in SNLI, and is a class of its own beside signs. -1 says so beside
+    words and beside 0, 1, ..., as `datasets` numbers classes.
     """
     labels = distinct(values)
-    labels.pop("", None)
-    words = labels.keys() - {"-"}
+    words = labels.keys() - {"-", "-1"}
     if len(words) > 1 and all(len(name) > 1 for name in words):
         labels.pop("-", None)
+    numbered = words == set(map(str, range(len(words))))
+    if len(words) > 1 and (numbered or all(read_label(name, ())[1] for name in words)):
+        labels.pop("-1", None)
     return labels
+
+
+def are_tags(rows: Sequence[Any]) -> bool:
+    """Return whether rows are lists of tags, more than one in some."""
+    if not all(isinstance(row, list) for row in rows) or max(map(len, rows), default=0) < 2:
+        return False
+    return all(map(TAG.fullmatch, itertools.chain.from_iterable(rows)))
 
 
 def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -179,15 +214,12 @@ def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
         raise BadInput(f"{where} holds lists in some rows only; give --label")
     tags = list(itertools.chain.from_iterable(values))
     if numbers := [tag for tag in tags if not isinstance(tag, str)]:
-        do = "write the names of the tags, such as B-PER"
-        raise BadInput(f"{where} holds tags that are no text ({shown(numbers[0])}); {do}")
+        do = f"write the names of the tags, such as B-PER; {ONE_CLASS}"
+        raise BadInput(f"{where} holds lists with {shown(numbers[0])}, which is no text; {do}")
     other = [tag for tag in tags if not TAG.fullmatch(tag)]
     if other or not tags:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"
-        raise BadInput(
-            f"{where} {fault}, which is no tag such as B-PER; "
-            "several classes for one row are not supported"
-        )
+        raise BadInput(f"{where} {fault}, which is no tag such as B-PER; {ONE_CLASS}")
     spans = sorted({tag.partition("-")[2] for tag in tags} - {""})
     if not spans:
         raise BadInput(f"{where} has no tag but O")

@@ -33,6 +33,7 @@ Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
+HEAD = 10  # lines by which CoNLL is recognised
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes", ".conllu")
 # usual names of the two texts of a pair, in the order in which they are read
 _PAIRS = """
@@ -44,7 +45,10 @@ _PAIRS = """
     question context
     query passage
     query document
+    sent1 sent2
+    sentence_A sentence_B
     text1 text2
+    text_1 text_2
     text_a text_b
     first second
     left right
@@ -54,7 +58,7 @@ PAIRS = [line.split() for line in _PAIRS.strip().split("\n")]
 _WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
 _TAG = r"(?:O|[BIESLU]-\S+)"
 _CONLL = re.compile(rf"-DOCSTART-.*|\S+(?:\s.*)?[ \t]{_TAG}\s*")
-_COMMENT = re.compile(rf"#\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
+_COMMENT = re.compile(rf"#+\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
 
 
 def facts(name: str, settings: CustomTask) -> Task:
@@ -109,7 +113,7 @@ def read_rows(
         if not isinstance(identity, str | int) or isinstance(identity, bool):
             fault = f"the id {shown(identity)} is neither text nor a whole number"
             row = Rejected(where, fault)
-        elif labelled and _is_missing(record.get(task.label), task.labels):
+        elif labelled and is_missing(record.get(task.label), task.labels):
             row = Skipped("no_label")
         elif task.tagging:
             row = _make_tagged(record, task, str(identity), where, labelled=labelled)
@@ -144,27 +148,26 @@ def _make_row(
     return {"id": identity, "a": first, "b": second, "label": label}
 
 
-def _is_missing(label: Any, labels: Sequence[str]) -> bool:
+def is_missing(label: Any, labels: Sequence[str] = ()) -> bool:
     """Return whether a label is null, NaN or empty. `-` and -1 are, where they are no class."""
-    if label is None or label != label:
+    if label is None or label != label or (isinstance(label, str) and not label.strip()):
         return True
-    if isinstance(label, str):
-        return not label.strip() or (label == "-" and label not in labels)
-    return label == -1 and bool(labels) and label_name(label) not in labels
+    name = label.strip() if isinstance(label, str) else label_name(label)
+    return bool(labels) and name in {"-", "-1"} and name not in labels
 
 
 def _make_tagged(
     record: Mapping[str, Any], task: Task, identity: str, where: str, *, labelled: bool
 ) -> Row | Rejected:
     """Return a record's words and tags, or why not."""
-    tags = _split(record.get(task.label))
+    tags = split(record.get(task.label))
     if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
         return Rejected(
             where,
             f"tags that are numbers, {shown(tags)}: write their names (B-PER), or parquet as "
             "`datasets` exports it, which has them",
         )
-    row: Row = {"id": identity, "words": _split(record[task.columns[0]]), "tags": tags}
+    row: Row = {"id": identity, "words": split(record[task.columns[0]]), "tags": tags}
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
@@ -176,7 +179,8 @@ def _make_tagged(
     return row
 
 
-def _split(value: Any) -> Any:
+def split(value: Any) -> Any:
+    """Return the words of a text, and anything else as it is."""
     return _WORDS.findall(value) if isinstance(value, str) else value
 
 
@@ -199,8 +203,9 @@ def records(
         yield from jsonl(lines, path, wanted)
         return
     first, lines = first_line(lines)
+    is_conll, lines = look_for_conll(lines)
     known = bool(wanted) and set(wanted) <= set(split_header(first, path, wanted))
-    if suffix in CONLL_SUFFIXES or (not known and _CONLL.fullmatch(first)):
+    if suffix in CONLL_SUFFIXES or (is_conll and not known):
         require(wanted, list(tags), str(path))
         yield from conll(lines, path, *tags)
     else:
@@ -213,6 +218,15 @@ def first_line(lines: Lines) -> tuple[str, Lines]:
     if first is None:
         return "", lines
     return "" if isinstance(first, Rejected) else first[1], itertools.chain([first], lines)
+
+
+def look_for_conll(lines: Lines) -> tuple[bool, Lines]:
+    """Return whether the first lines are words with their tags or comments, and all lines."""
+    head = list(itertools.islice(lines, HEAD))
+    texts = [item[1] for item in head if not isinstance(item, Rejected)]
+    words = [text for text in texts if text.strip() and not _COMMENT.match(text)]
+    is_conll = len(words) > 1 and all(map(_CONLL.fullmatch, words))
+    return is_conll, itertools.chain(head, lines)
 
 
 def split_header(line: str, name: object, wanted: Sequence[str] = ()) -> list[str]:

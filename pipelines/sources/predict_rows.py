@@ -3,8 +3,8 @@ the label.
 
 1. parquet, .conll and SQuAD's own JSON as everywhere else; anything else line by line
 2. the first line decides: an object is JSON lines; known column names are the header of a table;
-  without one, a line is as many columns as the model reads, or plain text, and its id is its
-  number, blank lines counted
+  words with tags are CoNLL; without these, a line is as many columns as the model reads, or plain
+  text, and its id is its number, blank lines counted
 3. the record becomes a row (electra/inference.py); the first that cannot is a BadInput with its
   file, line and reason
 """
@@ -116,6 +116,10 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         yield from _whole(custom_tasks.table(lines, name))
         return
     columns = schema.names[0]
+    is_conll, lines = custom_tasks.look_for_conll(lines)
+    if is_conll and schema.task.tagging:
+        yield from _whole(custom_tasks.conll(lines, name, columns[0], "tags"))
+        return
     fields = first.split("\t")
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))
     usual = len(fields) > 1 or fields[0].lower() in USUAL.split()

@@ -7,6 +7,7 @@ characters, or UTF-16 units or UTF-8 bytes where the answer stands there. A ques
 when no answer stands where it says, or when its flag contradicts its answers.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -107,7 +108,7 @@ def _make_rows(
             answers = _answers_of(question) if answered else []
             flag = question.get("is_impossible") if answered else True
             if flag is None:
-                flag = is_v2 and not answers
+                flag = is_v2 and not answers and "answer" not in question
             yield _make_row(question, answers, flag, known, where)
         else:
             yield Rejected(where, "not a JSON object")
@@ -117,13 +118,21 @@ def _answers_of(question: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """Return the text and the start of each answer, in either layout."""
     given = question.get("answers")
     if isinstance(given, dict):
-        return list(zip(given.get("text") or (), given.get("answer_start") or (), strict=False))
-    answers = given if isinstance(given, list) else []
+        columns = map(_listed, (given.get("text"), given.get("answer_start")))
+        return list(itertools.zip_longest(*columns))
     return [
         (answer.get("text"), answer.get("answer_start"))
-        for answer in answers
         if isinstance(answer, dict)
+        else (answer, None)
+        for answer in _listed(given)
     ]
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list, one of a single value, or none of null."""
+    if isinstance(value, list):
+        return value
+    return [] if value is None else [value]
 
 
 def _make_row(

@@ -36,12 +36,12 @@ HIDDEN = frozenset(_HIDDEN.split())
 # Templates with one argument that is text: the first, or the second after the code of a language.
 _FIRST = """
     nowrap nobr nobreak small smaller big larger em strong sc smallcaps abbr tooltip sic sup sub
-    mvar num nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en le
-    ルビ 読み仮名
-    нп нп5 не_переведено число
+    mvar num nts nombre formatnum gaps val ill illm lien nihongo quote blockquote zitat enS link-en
+    le ruby ルビ 読み仮名
+    нп нп5 не_переведено число zahl flag
 """
 FIRST = frozenset(_FIRST.lower().replace("_", " ").split())
-SECOND = ("lang", "langx", "langue", "color", "colour", "tsl")
+SECOND = ("lang", "llang", "langx", "langue", "color", "colour", "tsl")
 JOINED = ("date", "unité", "unite", "unit", "dunité", "as of")  # all arguments
 DATES = ("start date", "end date", "birth date", "death date", "birth-date", "film date", "dts")
 SIGNS = {
@@ -56,7 +56,8 @@ RANGES = ("to", "-", "–", "and", "or", "by", "x", "×", "+/-", "±")
 LONGEST_TEMPLATE = 2000  # characters of one that is text
 _NAMESPACE = re.compile(rb'<namespace key="(\d+)"[^>]*>([^<]*)<')
 _ID = re.compile(r"<id>(\d+)</id>")
-_TEMPLATE = re.compile(r"(?<!\{)\{\{[^{}]*\}\}(?!\})")
+# three braces are a parameter, four are two templates
+_TEMPLATE = re.compile(r"(?<!(?<!\{)\{)\{\{[^{}]*\}\}(?!\}(?!\}))")
 _OPEN_TAG = re.compile(r"<(?!br\b|hr\b)[a-z][^<>]*(?<!/)>", re.IGNORECASE)
 _SWITCH = re.compile(r"__[A-Z]+__")
 _QUOTES = re.compile(r"''+")
@@ -258,12 +259,22 @@ def to_text(code: "Wikicode", hidden: frozenset[str]) -> tuple[str, int]:
 
 
 def _visible(code: "Wikicode | None", hidden: frozenset[str]) -> Iterator[str]:
-    from mwparserfromhell.nodes import ExternalLink, Heading, HTMLEntity, Tag, Text, Wikilink
+    from mwparserfromhell.nodes import (
+        ExternalLink,
+        Heading,
+        HTMLEntity,
+        Tag,
+        Template,
+        Text,
+        Wikilink,
+    )
 
     node: Node
     for node in code.nodes if code is not None else ():
         if isinstance(node, Text):
             yield node.value.replace(_HEADING, "")
+        elif isinstance(node, Template):
+            yield _LOST
         elif isinstance(node, Heading):
             title = " ".join("".join(_visible(node.title, hidden)).split())
             yield f"\n{_HEADING * node.level}{title}\n"

@@ -228,25 +228,29 @@ def unwrap(text: str) -> str:
     return "\n".join(" ".join(parts) for parts in paragraphs)
 
 
-# Signs that end a sentence wherever they stand: Unicode's property STerm, less those of Latin text.
+# Signs that end a sentence wherever they stand: Unicode's property STerm and Sinhala's stop, less
+# those of Latin text.
 _ENDS = (
-    "\u0589\u05c3\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u0f0d\u0f0e"
-    "\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945\u1aa8-\u1aab\u1b5a\u1b5b"
-    "\u1b5e\u1b5f\u1c3b\u1c3c\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u2e2e\u2e3c\u3002\ua4ff\ua60e\ua60f\ua6f3\ua6f7"
-    "\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe52\ufe56\ufe57\uff01\uff1f"
-    "\uff61"
+    "\u0589\u05c3\u061d-\u061f\u06d4\u0700-\u0702\u07f9\u0837\u0839\u083d\u083e\u0964\u0965\u0df4"
+    "\u0f0d\u0f0e\u104b\u1362\u1367\u1368\u166e\u1735\u1736\u17d4\u17d5\u1803\u1809\u1944\u1945"
+    "\u1aa8-\u1aab\u1b5a\u1b5b\u1b5e\u1b5f\u1c3b\u1c3c\u1c7e\u1c7f\u203c\u203d\u2047-\u2049"
+    "\u2cf9-\u2cfb\u2e2e\u2e3c\u3002\ua4ff\ua60e\ua60f\ua6f3\ua6f7\ua876\ua877\ua8ce\ua8cf\ua92f"
+    "\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb\ufe52\ufe56\ufe57\uff01\uff1f\uff61"
 )
 _RARE_ENDS = (
-    "\U00010a56\U00010a57\U00011047\U00011048\U000110be-\U000110c1\U00011141-\U00011143\U000111c5\U000111c6"
-    "\U00011238\U00011239\U0001144b\U0001144c\U000115c2\U000115c3\U00011641\U00011642\U0001e95e\U0001e95f"
+    "\U00010a56\U00010a57\U00011047\U00011048\U000110be-\U000110c1\U00011141-\U00011143\U000111c5"
+    "\U000111c6\U00011238\U00011239\U0001144b\U0001144c\U000115c2\U000115c3\U00011641\U00011642"
+    "\U00011a42\U00011a43\U00011c41\U00011c42\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38"
+    "\U00016b44\U00016e98\U0001e95e\U0001e95f"
 )
 # A sign is searched for first, which the regular expression engine does at full speed. The ends of
 # English sentences are found by the pattern alone; group 1 is a stop that `_ends_sentence` judges.
+# Behind a Greek letter ; is a question mark.
 _PATTERN = (
-    r"[.!?…．፡{ends}](?:(?<=[{ends}])[{ends}]*[\"'”’»›）」』】》〉)\]]*+|(?<=．)(?!\d)|(?<=፡)፡"
+    r"[.!?…;．፡{ends}](?:(?<=[{ends}])[{ends}]*[\"'”’»›）」』】》〉)\]]*+|(?<=．)(?!\d)|(?<=፡)፡"
     r"|(?<=[.!?…])(?<!\b[A-Z]\.)(?<![^\0-\x7f]\.)(?<!\b(?:Mr|Dr|St|vs)\.)(?<!\bMrs\.)"
     r"[\"'”’)\]]* (?=[\"'“‘(\[]*[A-Z0-9])"
-    r"|(?<=[.!?…])([\"'”’“»›«‹」』)\]]*+(?: [»›](?= ))? (?![a-z])))"
+    r"|(?:(?<=[.!?…])|(?<=[Ͱ-Ͽἀ-῿];))([\"'”’“»›«‹」』)\]]*+(?: [»›](?= ))? (?![a-z])))"
 )
 _SENTENCE_END = re.compile(_PATTERN.replace("{ends}", _ENDS))
 # Lines with these characters are searched with a slower pattern: Thai and Lao, which end sentences

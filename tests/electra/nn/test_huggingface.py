@@ -123,6 +123,14 @@ ACCEPTED = {
     "another epsilon": ({"layer_norm_eps": 1e-3}, None),
     "another padding": ({"pad_token_id": 3}, None),
     "model_max_length": ({"options": {"model_max_length": 8}}, None),
+    "tokenizer.json against options": (
+        {},
+        change("tokenizer_config.json", tokenizer_class="TokenizersBackend", do_lower_case=False),
+    ),
+    "special tokens with options": (
+        {},
+        change("tokenizer_config.json", cls_token={"__type": "AddedToken", "content": "[CLS]"}),
+    ),
     "no limit": ({}, change("tokenizer_config.json", model_max_length=1e30)),
     "modern": (MODERN, None),
     "modern, generator": ({**MODERN, "cls": "ModernBertForMaskedLM"}, None),
@@ -169,7 +177,14 @@ REFUSED = [
     ({}, change("config.json", model_type="bert"), "'bert'; expected electra or modernbert"),
     ({}, add_adapter, "holds an adapter, which is not read"),
     ({"options": {"model_max_length": 2}}, None, "model_max_length is 2"),
+    ({}, change("tokenizer_config.json", truncation_side="left"), "truncation_side is 'left'"),
+    ({}, change("tokenizer_config.json", sep_token="."), "sep_token is '.', which is not supp"),
     ({**CLASSES, "problem_type": "multi_label_classification"}, None, "problem_type is 'multi_"),
+    (
+        {"cls": CLASSES["cls"], "id2label": {0: "A", 1: "A"}},
+        None,
+        "should have another label for each",
+    ),
     ({**CLASSES, "problem_type": "regression"}, None, "problem_type is 'regression'"),
     ({**CLASSES, "type_vocab_size": 1}, None, "type_vocab_size is 1; a second text needs 2"),
     ({"cls": "ElectraForTokenClassification"}, None, "the labels are LABEL_0, LABEL_1; they"),
@@ -206,13 +221,17 @@ def test_a_folder_that_would_be_read_otherwise_is_refused(number, tmp_path):
         electra.load(tmp_path / "m")
 
 
-def test_tokens_outside_of_a_vocab_txt_are_refused_by_name(tmp_path):
-    write_published(tmp_path / "m", tokenizer=write_vocab, vocab_size=len(PIECES) + 1)
+@pytest.mark.parametrize("tokenizer", [write_vocab, write_tokenizer])
+def test_tokens_outside_of_a_vocabulary_are_refused_by_name(tokenizer, tmp_path):
+    write_published(tmp_path / "m", tokenizer=tokenizer, vocab_size=len(PIECES) + 1)
     added = tmp_path / "m/added_tokens.json"
+    decoder = {str(len(PIECES)): {"content": "New York"}}
+    change("tokenizer_config.json", added_tokens_decoder=decoder)(tmp_path / "m")
     added.write_text(json.dumps({"[MASK]": 4, "covid-19": len(PIECES)}))
-    with pytest.raises(BadInput, match="holds covid-19, and there is no tokenizer"):
+    with pytest.raises(BadInput, match="lacks the added tokens New York, covid-19; save"):
         electra.load(tmp_path / "m")
     added.write_text(json.dumps({"[MASK]": 4}))
+    change("tokenizer_config.json", added_tokens_decoder=...)(tmp_path / "m")
     electra.load(tmp_path / "m")
 
 

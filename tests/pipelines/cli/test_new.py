@@ -19,7 +19,9 @@ from electra.data import tokenizer as wordpiece
 from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
 from pipelines.config.params import load
+from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
+from pipelines.sources.streams import Skipped
 from tests.conftest import ROOT
 from tests.pipelines.cli.conftest import Command
 from tests.pipelines.stages.test_corpus import delivered
@@ -119,6 +121,13 @@ def test_new_shows_what_a_task_scores_without_a_network(
     ("name", "content", "code", "sentence"),
     [
         ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
+        ("a.tsv", "## id 1\tRan.\nRan\tB-A\n.\tO\n\n## 2\tAt\nAt\tO\n\n", 0, "18 rows; a = words"),
+        (
+            "a.jsonl",
+            '{"a": "b", "label": 1}\n[]\n{"a": "b", "label": 0}\n',
+            0,
+            "jsonl:2: not a JSON obj",
+        ),
         ("a.conllu", "# sent_id = 1\n1\tThe\tDET\n2\tcat\tNOUN\n\n", 65, "numbers the words"),
         ("a.csv", "text,label\nдень,да\n", 65, "a.csv:2: invalid UTF-8; no row can be read"),
         ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
@@ -357,12 +366,13 @@ def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) 
         ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], {"kind": "tagging", "labels": ("NP",)}),
         ([{"hypothesis": "a" * 9, "premise": "b", "idx": n, "label": n % 2} for n in range(9)],
          {"a": "premise", "b": "hypothesis"}),
-        ([{"text": "a", "label": ("good", "bad", "-", None)[n % 4]} for n in range(8)],
-         {"labels": ("bad", "good")}),
         ([{"text": "a", "label": "+-"[n % 2]} for n in range(8)], {"labels": ("+", "-")}),
         ([{"text": "a", "label": ("b", "a", "a\xa0")[n % 3]} for n in range(8)],
          {"labels": ("a", "b")}),
-        ([{"text": "a", "label": n % 3 - 1} for n in range(8)], {"labels": ("-1", "0", "1")}),
+        ([{"text": "a b", "tags": "B-NP O"}, {"text": "c", "tags": "O"}], {"kind": "tagging"}),
+        ([{"tokens": ["我"], "pos": ["PRON"], "text": "我 " * 9, "ner_tags": ["B-X"]},
+          {"tokens": ["很"], "pos": ["ADV"], "text": "很 " * 9, "ner_tags": None}],
+         {"kind": "tagging", "a": "tokens"}),
     ],
 )  # fmt: skip
 def test_new_infers_a_task_from_its_rows(
@@ -373,8 +383,30 @@ def test_new_infers_a_task_from_its_rows(
     task = load().tasks["t"].tasks["t"]
     assert {key: getattr(task, key) for key in settings} == settings
     assert ("not read: idx" in report) == ("idx" in records[0])
-    assert ("-1 is a class here" in report) == ("-1" in settings.get("labels", ()))
-    assert ("are skipped" in report) == (None in {record.get("label", "") for record in records})
+
+
+@pytest.mark.parametrize(
+    ("given", "classes", "left_out"),
+    [
+        (["good", "bad", "-", None, "", float("nan")], ["bad", "good"], 4),
+        (["good", "bad", -1, "-1"], ["bad", "good"], 2),
+        ([0, 1, -1, 0.0, -1.0], ["0", "1"], 2),  # as `datasets` exports rows without a label
+        ([1, -1], ["-1", "1"], 0),
+        ([-2, -1, 0, 1, 2], ["-1", "-2", "0", "1", "2"], 0),
+        (["+", "-"], ["+", "-"], 0),
+    ],
+)
+def test_new_counts_rows_without_a_label_as_the_stage_does(
+    here: Path, given: list[Any], classes: list[str], left_out: int, run_command: Command
+) -> None:
+    path = Path(write_rows("train.jsonl", *({"text": "a", "label": label} for label in given)))
+    report = run_command("new", "t", *TASK)
+    task = load().tasks["t"].tasks["t"]
+    assert list(map(str, task.labels)) == classes
+    assert (f"left out: {left_out} row" in report) == (left_out > 0)
+    rows = list(custom_tasks.read_rows(path, task, "t", labelled=True))
+    assert rows.count(Skipped("no_label")) == left_out
+    assert sum(isinstance(row, dict) for row in rows) == len(given) - left_out
 
 
 @pytest.mark.parametrize(
@@ -382,14 +414,15 @@ def test_new_infers_a_task_from_its_rows(
     [
         (
             {"tokens": ["EU"], "ner_tags": [3]},
-            "'ner_tags' holds tags that are no text (3); write the names",
+            "'ner_tags' holds lists with 3, which is no text; write the names",
         ),
         ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
         ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
         ({"text": "a", "label": "x"}, "holds 'x' in every row"),
         ({"text": "a", "label": None}, "holds nothing in every row"),
-        ({"question": "a", "context": "b", "answers": {}}, "SQuAD's own JSON"),
-        ({"text,label": 1}, "is separated by commas"),
+        ({"question": "a", "context": "b", "answers": {}}, "such as train-v2.0.jsonl"),
+        ({"text": "a", "labels": [0, 1]}, "several classes for one row are not supported"),
+        ({"text,label": 1}, "has only the column 'text,label'; write a table"),
         ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
         ({"": "a"}, "has no row with a text and a label"),

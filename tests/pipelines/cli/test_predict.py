@@ -117,8 +117,13 @@ def test_blank_lines_keep_their_numbers(ask, tmp_path) -> None:
 
 
 def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
-    (tmp_path / "w.conll").write_text("-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n")
+    conll = "-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n"
+    (tmp_path / "w.conll").write_text(conll)
     answers = ask("chunks", tmp_path / "w.conll")
+    (tmp_path / "w.tsv").write_text("## id 1\tthe cat\n" + conll.replace(" ", "\t"))
+    assert ask("chunks", tmp_path / "w.tsv") == answers
+    (tmp_path / "w.txt").write_text("the type is O\nthe cat\n")
+    assert [row["words"][0] for row in ask("chunks", tmp_path / "w.txt")] == ["the", "the"]
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
     records = [
         {"number": 7, "mood": True, "body": "the cat"},

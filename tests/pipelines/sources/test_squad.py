@@ -143,6 +143,32 @@ def test_rows_as_datasets_exports_them(tmp_path: Path, name: str, content: bytes
     assert list(find_official(None, str(tmp_path))) == [("squad2", "train", path)]
 
 
+@pytest.mark.parametrize("given", [
+    {"text": ["Santa Clara"], "answer_start": [28]},
+    {"text": "Santa Clara", "answer_start": 28},
+    {"text": ["Santa Clara"], "answer_start": 28},
+    [{"text": "Santa Clara", "answer_start": 28}],
+])  # fmt: skip
+def test_one_answer_need_be_no_list(tmp_path: Path, given: Any) -> None:
+    path = tmp_path / "v2.jsonl"
+    path.write_text(json.dumps({"id": "q1", **ROW, "answers": given}))
+    assert list(read_questions(path)) == EXPECTED[:1]
+
+
+@pytest.mark.parametrize("given", [
+    {"answers": {"text": ["Santa Clara"], "start": [28]}},
+    {"answers": {"text": ["Santa Clara"], "answer_start": []}},
+    {"answers": ["Santa Clara"]},
+    {"answers": "Santa Clara"},
+    {"answer": "Santa Clara"},
+])  # fmt: skip
+def test_answers_in_another_layout_are_not_taken_for_none(tmp_path: Path, given: Any) -> None:
+    path = tmp_path / "v2.jsonl"
+    path.write_text(json.dumps({"id": "q1", **ROW, **given}))
+    (rejected,) = read_questions(path)
+    assert isinstance(rejected, Rejected)
+
+
 def test_rows_of_the_hub() -> None:
     assert list(hub_rows(EXPORTED, "squad2", "x")) == EXPECTED
     _, rejected = hub_rows(EXPORTED, "squad1", "x")

@@ -49,6 +49,7 @@ def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
     ("A {{nowrap|few ''[[x|words]]''}}, {{lang|fr|le mot}}, {{lang-de|Wort}}, {{transl|ru|ISO|slovo}}{{snd}}{{lang|ja|[[a|b]]}}",
      "A few words, le mot, Wort, slovo – b"),
     ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
+    ("{{lang-uk|{{nobr|Київ}}}} {{small|{{nowrap|{{nts|5}}}}}}{{{x}}}", "Київ 5"),
 ])  # fmt: skip
 def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str) -> None:
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
@@ -57,11 +58,12 @@ def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str)
 def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
     markup = (
         "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
-        "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}"
+        "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}\n"
+        "C is {{y|{} }} and {{t|{{z}}}}."
     )
     (document,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
-    assert document == Document("7", "A is high.\nis B.\nH\nText.")
-    assert document.lost_templates == 2
+    assert document == Document("7", "A is high.\nis B.\nH\nText.\nC is and .")
+    assert document.lost_templates == 4
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
