@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -34,7 +35,7 @@ PACKING = {
     "rows, packed": {"rule": "packed"},
 }
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
-PRETRAINING = {
+PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
@@ -155,7 +156,7 @@ def finetuning(folder):
     settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40}
     settings |= {"seeds": (1,), "keep_models": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
-    tokenizer = made_up.tokenizer.__wrapped__()
+    tokenizer = vars(made_up.tokenizer)["__wrapped__"]()
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
     digests = {}
     for kind, encoder in models.items():

@@ -19,7 +19,8 @@ from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
-from pipelines.config.params import PublishedConfig, load, read
+from pipelines.config.params import PublishedConfig, load
+from pipelines.config.settings_file import read
 from pipelines.flows.deployments import deployments
 from tests.conftest import ROOT, read_text
 from tests.pipelines.cli.parsing import parse

@@ -35,7 +35,6 @@ def test_arms_spend_equal_flops() -> None:
     assert params.models[name] == dataclasses.replace(preset, pretrain=steps)
     mlm_name, mlm = arm("mlm")
     assert mlm.models[mlm_name].objective.name == "mlm"
-    assert mlm.models[mlm_name].pretrain.steps > 400
     for other in (arm("mlm"), *(arm("electra", network=each) for each in real_text.NETWORKS)):
         assert flops(other) == pytest.approx(flops((name, params)), rel=0.01), other[0]
 

@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ UNSYNCED = {b"old", b"data", b"", b"da", bytes(4), b"da" + bytes(2)}  # with any
     ids=["without fsync", "file fsynced", "file and folder fsynced"],
 )
 def test_power_cut_states_follow_from_fsync(
-    tmp_path: Path, changes: list[tuple[str, str, object]], possible: set[bytes]
+    tmp_path: Path, changes: list[tuple[str, str, Any]], possible: set[bytes]
 ) -> None:
     root = tmp_path / "root"
     root.mkdir()

@@ -73,7 +73,7 @@ def test_build_makes_settings_of_plain_values():
         digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
-        network.name = "b"
+        network.name = "b"  # type: ignore[misc]
 
 
 FAULTS = [

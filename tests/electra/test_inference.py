@@ -163,8 +163,8 @@ def test_a_network_that_has_failed_answers_nothing(models, tmp_path, name):
     model = electra.load(models / name)
     ASKED[name](model)
     with torch.no_grad():
-        model.encoder.layers[-1].ffn_norm.bias.fill_(3e38)
-        model.encoder.layers[-1].ffn_norm.weight.fill_(3e38)
+        for parameter in model.encoder.layers[-1].ffn_norm.parameters():
+            parameter.fill_(3e38)
     with pytest.raises(
         NonFinite, match=r"(text 0|row 0|token 1): the model answers with NaN or in"
     ):

@@ -12,9 +12,7 @@ import pytest
 
 from tests.conftest import ROOT, environment
 
-LIBRARY = next(
-    (Path(*find_spec("torch").submodule_search_locations) / "lib").glob("libgomp*"), None
-)
+LIBRARY = next(Path(find_spec("torch").origin).parent.glob("lib/libgomp*"), None)
 ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.modules; ctypes.CDLL({str(LIBRARY)!r})"
 
 

@@ -39,7 +39,7 @@ def test_adamw_follows_the_formula(correction):
 def test_what_is_not_finite_changes_nothing():
     weight = nn.Parameter(torch.ones(3, 3))
     optimizer = build_optimizer([("weight", weight)], weight_decay=0.01)
-    optimizer.found_inf = torch.ones(())
+    vars(optimizer)["found_inf"] = torch.ones(())
     weight.grad = torch.full((3, 3), torch.nan)
     before = {name: value.clone() for name, value in optimizer.state[weight].items()}
     set_rate(optimizer, 1e-2)

@@ -34,7 +34,7 @@ def rows(count=400, length=32):
 
 
 def masked(config, ids, lengths, step=0):
-    noise = Noise.draw(torch_generator("cpu", 1, "noise", step), *ids.shape, config)
+    noise = Noise.draw(torch_generator("cpu", 1, "noise", step), len(ids), len(ids[0]), config)
     return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
 
 

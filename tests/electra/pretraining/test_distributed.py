@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
+from electra.optim.adamw import set_rate
 from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
@@ -68,14 +69,14 @@ def train(run, size=1, before=None, **changes):
 
 def at_step(step, action):
     """Do something at the beginning of a step of this process."""
-    original, calls = trainer.set_rate, iter(range(1000))
+    calls = iter(range(1000))
 
     def counted(optimizer, rate):
         if next(calls) == step:
             action()
-        return original(optimizer, rate)
+        return set_rate(optimizer, rate)
 
-    trainer.set_rate = counted
+    pytest.MonkeyPatch().setattr(trainer, "set_rate", counted)
 
 
 def agree(curve, expected):
@@ -112,7 +113,10 @@ def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, 
     """
 
     def capture(rank):
-        trainer.Step = lambda *args, **options: Step(*args, **options | {"graphs": Rerun()})
+        def captured(*args, **options):
+            return Step(*args, **options | {"graphs": Rerun()})
+
+        pytest.MonkeyPatch().setattr(trainer, "Step", captured)
 
     expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
     curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)

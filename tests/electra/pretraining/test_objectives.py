@@ -114,7 +114,9 @@ def test_each_objective_asks_what_the_paper_says_where_it_says(name):
 def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
     counts = torch.arange(1.0, VOCAB + 1)
     model = Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL, counts)
-    logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
+    logits, _ = model.get_submodule("generator")(
+        None, None, None, torch.zeros(2, 3, dtype=torch.long)
+    )
     torch.testing.assert_close(
         logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5
     )
@@ -187,7 +189,7 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
             if name == "generator" != start and encoder is model.discriminator.encoder:
                 continue
             is_start = (name == "generator") == (start == "generator")
-            query, key, _ = encoder.layers[0].attention.qkv.weight.detach().chunk(3)
+            query, key, _ = encoder.get_parameter("layers.0.attention.qkv.weight").detach().chunk(3)
             if init == "mimetic":
                 products = (query.T @ key).diagonal().mean() / len(query) * encoder.config.heads
                 assert (products > 0.005) == is_start, name

@@ -4,6 +4,7 @@ its end.
 
 import pytest
 
+from electra.optim.adamw import set_rate
 from electra.pretraining import trainer
 from electra.storage import checkpoint
 from tests.electra.helpers import config, train
@@ -13,12 +14,12 @@ from tests.electra.helpers import config, train
 def slow_steps(monkeypatch):
     now = [0.0]
 
-    def at_each_step(optimizer, rate, original=trainer.set_rate):
+    def at_each_step(optimizer, rate, original=set_rate):
         now[0] += 4.0  # a step takes four seconds
         original(optimizer, rate)
 
     monkeypatch.setattr(trainer, "set_rate", at_each_step)
-    monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
 
 
 def train_keeping_all(run, **settings):

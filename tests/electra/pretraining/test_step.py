@@ -234,9 +234,9 @@ def test_what_the_compiler_lacks_is_known_before_the_first_step(
     triton, compiler, headers, lacking, monkeypatch, tmp_path
 ):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: triton or None)
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == compiler else None)
-    monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: triton or None)
+    monkeypatch.setattr("shutil.which", lambda name: name if name == compiler else None)
+    monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": str(tmp_path)})
     if headers:
         (tmp_path / "Python.h").touch()
     assert compiling.lacks_to_compile() == lacking

@@ -95,8 +95,10 @@ def test_an_answer_is_shown_in_its_context() -> None:
 def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment(ROOT), **streams) as process:
+    out = error = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(ROOT), stdout=out, stderr=error, text=True
+    ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()

@@ -22,8 +22,7 @@ from electra.errors import BadConfig, NonFinite, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
 from pipelines.cli.processes import needs_several
-from tests.conftest import ROOT, environment, until
-from tests.electra.pretraining.test_distributed import free_port
+from tests.conftest import ROOT, environment, free_port, until
 from tests.pages import typed
 from tests.pipelines.cli.parsing import parse
 
@@ -197,8 +196,9 @@ def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
         lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None,
         seconds=120,
     )
-    for member in (process, *workers_of(process)):
-        member.send_signal(signal.SIGUSR1)
+    for worker in workers_of(process):
+        worker.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGUSR1)
     error = process.communicate(timeout=120)[1]
     assert process.returncode == 75 and "Traceback" not in error, error
 

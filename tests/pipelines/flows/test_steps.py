@@ -10,7 +10,7 @@ import pytest
 
 from electra.errors import Refused
 from pipelines import tracking
-from pipelines.flows import steps
+from pipelines.flows import server, steps
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION
@@ -118,8 +118,8 @@ def test_a_run_whose_process_died_too_often_is_refused(monkeypatch):
     log = logging.getLogger("a run")
     monkeypatch.setattr(steps, "get_run_logger", lambda: log)
     monkeypatch.setattr(workspace, "opened", opened)
-    monkeypatch.setattr(steps.server, "stopped_when_unwanted", contextlib.nullcontext)
-    monkeypatch.setattr(steps.server, "end_if_unreachable", lambda: None)
+    monkeypatch.setattr(server, "stopped_when_unwanted", contextlib.nullcontext)
+    monkeypatch.setattr(server, "end_if_unreachable", lambda: None)
     request = workspace.Request("tiny", "", {})
     for count, error, words in ((5, LookupError, "it begins"), (6, Refused, "has died 5 times")):
         monkeypatch.setattr(steps, "flow_run", SimpleNamespace(run_count=count))

@@ -13,6 +13,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Crashed, Failed, Running, Scheduled
 from prefect.types._datetime import now
 
+from pipelines.flows import server
 from pipelines.flows import team as module
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
@@ -86,7 +87,7 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
     client = SimpleNamespace(read_flow_run=lambda _: run_in(next(states)))
     monkeypatch.setattr(module, "get_client", lambda **_: contextlib.nullcontext(client))
     monkeypatch.setattr(module, "run_deployment", lambda *_, **__: run_in(Running()))
-    monkeypatch.setattr(module.server, "POLL", 0.0)
+    monkeypatch.setattr(server, "POLL", 0.0)
     monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="x", tags=[]))
     given = {"commit": "", "settings": {}}
     module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)

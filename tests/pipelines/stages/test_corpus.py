@@ -18,6 +18,7 @@ from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig
+from pipelines.sources.documents import WorkUnit
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
@@ -28,7 +29,7 @@ from tests.pipelines.sources.delivered import STORY, answer, doc, html, multistr
 
 @pytest.fixture(autouse=True)
 def every_file_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
 def documents(folder: Path) -> list[dict[str, str]]:
@@ -123,9 +124,9 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path, monkeypatch):
     assert run(tmp_path, settings, "workers") == whole
     assert files_of(tmp_path / "workers") == files_of(tmp_path / "whole")
     monkeypatch.setenv(VARIABLE, "1")
-    for module, name in ((corpus, "PART_BYTES"), (corpus.documents, "RANGE_BYTES")):
+    for name in ("stages.corpus.PART_BYTES", "sources.documents.RANGE_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, 1000)
+            patch.setattr(f"pipelines.{name}", 1000)
             parts = run(tmp_path, settings, name)
         assert documents(tmp_path / name) == documents(tmp_path / "whole")
         assert whole["shards"] == 10 and parts["shards"] > 20 and {**parts, "shards": 10} == whole
@@ -202,7 +203,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
     calls: list[str] = []
-    read = corpus.documents.WorkUnit.read
+    read = WorkUnit.read
 
     def stopping(unit: Any) -> Any:
         calls.append(unit.pieces[0].path.name)
@@ -210,7 +211,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return read(unit)
 
-    monkeypatch.setattr(corpus.documents.WorkUnit, "read", stopping)
+    monkeypatch.setattr(WorkUnit, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, config(tmp_path))
     assert not (tmp_path / "out").exists()
@@ -249,7 +250,7 @@ def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, setti
 
 def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "HOPELESS", 20)
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 1000)
     (tmp_path / "text").mkdir()
     for number in range(3):
         (tmp_path / f"text/{number}.jsonl").write_bytes(b"[]\n" * 500)
@@ -258,7 +259,7 @@ def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
 
 
 def test_all_damaged_files_are_named_and_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 1000)
     write(tmp_path / "text")
     for number in (1, 2, 4):
         path = tmp_path / f"text/{number}.jsonl"
@@ -280,7 +281,7 @@ def test_source_or_room_that_is_not_there_is_a_sentence_at_once(tmp_path, monkey
     with pytest.raises(SourceUnreachable, match=sentence):
         run(tmp_path, config(tmp_path))
     write(tmp_path / "text", files=1)
-    monkeypatch.setattr(corpus.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
     with pytest.raises(OutOfRoom, match=r"has 1 GB free; corpora\.x needs 2 GB"):
         run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 2}))
     assert run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 0.5}))["documents"]

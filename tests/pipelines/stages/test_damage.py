@@ -4,7 +4,6 @@ trained or written.
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys):
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus and its rows."""
     folder = tmp_path_factory.mktemp("rows")
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ import pytest
 
 from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
 from electra.files import lock_folder
+from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
 from pipelines.stages.work_units import MadeOf
 from tests.conftest import ROOT, environment, files_of, until
@@ -80,7 +81,7 @@ def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int
 def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
     tmp_path, processes, monkeypatch, capsys
 ):
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setattr(documents, "GROUP_BYTES", 0)
     made = []
     for folder in ("alone", "cluster"):
         here = tmp_path / folder

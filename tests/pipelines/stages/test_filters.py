@@ -14,9 +14,8 @@ from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, CustomTasks
+from pipelines.sources import CorpusConfig, CustomTasks, documents
 from pipelines.sources.quality import RULES
-from pipelines.stages import corpus
 from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from tests.conftest import files_of
@@ -110,7 +109,7 @@ def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypat
     assert [row["id"] for row in samples] == [id for id in near_copies if id not in expected]
     assert {row["reason"] for row in samples} == {"near_duplicates"}
     monkeypatch.setattr(duplicates, "BUCKET", 40)
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setattr(documents, "GROUP_BYTES", 0)
     for workers in ("1", "2"):  # many units, and buckets of few keys
         monkeypatch.setenv(VARIABLE, workers)
         again, same = run(tmp_path, near_copies, workers, files=9, near_duplicates="drop")

@@ -17,6 +17,7 @@ from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.finetuning_runs import plan, summary
+from pipelines.finetuning_runs.job import solve
 from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
@@ -114,7 +115,6 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
     for folder in ("build/glue", "runs"):
         Path(folder).rename(f"{folder}-before")
     solved: list[str] = []
-    solve = plan.solve
 
     def stop_at_fifth(job):
         solved.append(job.name)

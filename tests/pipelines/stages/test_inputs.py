@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import SourceUnreachable
-from electra.files import read_json
+from electra.files import read_json, sha256_file
 from electra.finetuning.tasks import GLUE
 from pipelines.cli import main
 from pipelines.config.params import load
@@ -55,8 +55,9 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"]
     assert before["corpora/absent"] == [] and before["tasks/smoke"][1] == ["d.tsv", None]
     hashed: list[Path] = []
-    hash_file = inputs.sha256_file
-    monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
+    monkeypatch.setattr(
+        inputs, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)
+    )
     assert record(OWN) == before and hashed == []
     write(text_b="two")
     after = record(OWN)

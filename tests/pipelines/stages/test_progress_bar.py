@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from pipelines.stages import progress_bar
 from pipelines.stages.progress_bar import ProgressBar, print_left_out
 
 
@@ -18,7 +17,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
 
 
