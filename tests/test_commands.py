@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -130,7 +129,7 @@ class Reader:
 
 
 @pytest.fixture
-def network() -> Iterator[list[str]]:
+def network():
     """The words before a command that run it in a network of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs the right to a network of its own")

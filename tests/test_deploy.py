@@ -24,8 +24,8 @@ def options_of(words):
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped():
-    text = SLURM.read_text(encoding="utf-8")
-    assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
+    text = SLURM.read_text()
+    assert subprocess.run(["bash", "-n", SLURM]).returncode == 0
     options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
     assert options["ntasks-per-node"] == "1" and options["signal"].startswith("TERM@")
     assert "requeue" in options
@@ -60,8 +60,7 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time():
 
 def documents():
     return {
-        document["kind"]: document
-        for document in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))
+        document["kind"]: document for document in YAML(typ="safe").load_all(KUBERNETES.read_text())
     }
 
 

@@ -27,7 +27,7 @@ from tests.pipelines.cli.parsing import parse
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
-TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+TEXTS = {page: page.read_text() for page in PAGES}
 CHECKED = "electra make dvc python prefect".split()
 TOOLS = "source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl cp export ssh dask hf mlflow".split()
 PATTERN = re.compile(r"[<…]|\.\.\.")  # of a command that stands for several

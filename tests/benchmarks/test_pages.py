@@ -15,16 +15,16 @@ def record(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
-def test_regions_are_as_they_would_be_written(name: str) -> None:
+def test_regions_are_as_they_would_be_written(name):
     """If this fails, run `python benchmarks/pages.py`."""
-    text = (ROOT / name).read_text(encoding="utf-8")
+    text = (ROOT / name).read_text()
     assert "<!-- end -->" in text and pages.fill_regions(text) == text
 
 
-def test_the_table_of_scale_on_paper() -> None:
+def test_the_table_of_scale_on_paper():
     size, page = (
         record("scale")["sizes"]["four times"],
-        (ROOT / "docs/scale.md").read_text(encoding="utf-8"),
+        (ROOT / "docs/scale.md").read_text(),
     )
     text, rate = size["text_bytes"] / size["tokens"], size["tokens_per_cpu_second"]["both"]
     rows, disk = (

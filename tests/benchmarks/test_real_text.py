@@ -28,7 +28,7 @@ def flops(entry: tuple[str, Params]) -> float:
     return training_flops(params.models[name].electra(), VOCAB, "matmul")
 
 
-def test_arms_spend_equal_flops() -> None:
+def test_arms_spend_equal_flops():
     name, params = arm("electra")
     preset = PARAMS.models[real_text.MODEL]
     steps = dataclasses.replace(preset.pretrain, seed=1, steps=400)
@@ -39,7 +39,7 @@ def test_arms_spend_equal_flops() -> None:
         assert flops(other) == pytest.approx(flops((name, params)), rel=0.01), other[0]
 
 
-def test_network_changes_only_the_encoder() -> None:
+def test_network_changes_only_the_encoder():
     name, params = arm("electra")
     other_name, other = arm("electra", network="modern")
     model = params.models[name]
@@ -50,7 +50,7 @@ def test_network_changes_only_the_encoder() -> None:
     assert other.changes(other_name) == params.changes(name)
 
 
-def test_finetuning_seeds_differ_by_pretraining() -> None:
+def test_finetuning_seeds_differ_by_pretraining():
     seeds: list[int] = []
     for seed in (1, 2):
         name, params = arm("electra", seed)
@@ -61,9 +61,7 @@ def test_finetuning_seeds_differ_by_pretraining() -> None:
     assert len({*seeds}) == len(seeds)
 
 
-def test_cost_of_a_stopped_pretraining_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cost_of_a_stopped_pretraining_counts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name, params = arm("electra")
     results = tmp_path / "build/models" / name / "results.json"
@@ -87,7 +85,7 @@ def test_cost_of_a_stopped_pretraining_counts(
     assert found == {"steps": 400, "seed": 1, "curve": curve}
 
 
-def test_differences_are_read_by_their_intervals() -> None:
+def test_differences_are_read_by_their_intervals():
     electra: list[dict[str, Any]] = [{"cola": [60.0, 62.0]}, {"cola": [62.0]}, {"cola": [63.0]}]
     scores = {"electra": electra, "scratch": [{"cola": [50.0]}] * 3}
     cola = real_text.compare_arms(scores)["cola"]

@@ -95,7 +95,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "sentence"), FAULTS, ids=str)
+@pytest.mark.parametrize("changed, sentence", FAULTS, ids=str)
 def test_build_names_the_place_of_a_fault(changed, sentence):
     with pytest.raises(BadConfig) as error:
         build(Network, NETWORK | changed, "m")

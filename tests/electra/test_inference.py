@@ -245,7 +245,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "changes"), HOSTILE, ids=str)
+@pytest.mark.parametrize("name, changes", HOSTILE, ids=str)
 def test_a_hostile_folder_is_a_sentence_before_it_costs_memory(models, tmp_path, name, changes):
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "MANIFEST.json").unlink()

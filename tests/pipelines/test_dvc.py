@@ -177,7 +177,7 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
     assert "resum" in said.lower() or "goes on" in said.lower(), said
-    lock = (folder / "pipelines/dvc.lock").read_text(encoding="utf-8")
+    lock = (folder / "pipelines/dvc.lock").read_text()
     assert merge(lock, lock, lock) == merge("", lock, lock) == lock
     resumed = files_of(folder / "build/models")
     dvc(folder, "repro --force --single-item", TARGET)
@@ -317,7 +317,7 @@ def reported(tmp_path_factory):
 @pytest.mark.slow
 def test_curves_are_all_that_dvc_plots_shows(reported):
     dvc(reported, "plots show")
-    page = (reported / "dvc_plots/index.html").read_text(encoding="utf-8")
+    page = (reported / "dvc_plots/index.html").read_text()
     assert "results/curves/smoke.csv" in page and page.count('class="plot"') <= 1
     assert "results/summary" not in page and ".svg" not in page
     shown = dvc(reported, "metrics show")

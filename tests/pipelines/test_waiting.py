@@ -18,7 +18,7 @@ ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.module
 
 @pytest.mark.skipif(LIBRARY is None, reason="this torch does not use libgomp")
 @pytest.mark.parametrize(
-    ("own", "spins"),
+    "own, spins",
     [({}, 3000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "PASSIVE"}, 0)],
     ids=["nothing set", "a count", "a policy"],
 )

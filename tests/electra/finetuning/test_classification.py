@@ -17,7 +17,7 @@ def row(**values):
 
 
 @pytest.mark.parametrize(
-    ("task", "rows", "sentence"),
+    "task, rows, sentence",
     [
         ("cola", [], "holds no rows"),
         (

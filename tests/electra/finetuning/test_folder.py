@@ -92,7 +92,7 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "task"),
+    "labels, task",
     [
         ({}, True),
         ({"id2label": None}, True),
@@ -135,7 +135,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    "name, content, sentence",
     [
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b"{}", "is of a model of type None; expected electra"),

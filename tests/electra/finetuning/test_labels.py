@@ -112,7 +112,7 @@ def test_tags_go_to_bioes_and_back():
 
 
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    "row, sentence",
     [
         (
             {"words": ["a", "b"], "tags": ["O"]},

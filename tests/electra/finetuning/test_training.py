@@ -58,7 +58,7 @@ def test_steps_are_whole_epochs_of_rounded_up_batches():
 
 
 @pytest.mark.parametrize(
-    ("exponent", "tokens"), [("published", 1024), ("plain", 1024), ("published", 60)]
+    "exponent, tokens", [("published", 1024), ("plain", 1024), ("published", 60)]
 )
 def test_training_equals_the_published_rules_written_out(
     model, examples, exponent, tokens, monkeypatch

@@ -80,7 +80,7 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
 
 
 @pytest.mark.parametrize(
-    ("kind", "init", "layers", "tables"),
+    "kind, init, layers, tables",
     [
         (BertConfig, "mimetic", 2, set()),
         (BertConfig, "neighbours", 1, {"word", "position", "token_type"}),

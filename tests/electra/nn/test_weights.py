@@ -134,7 +134,7 @@ def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, cha
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes, sentence",
     [
         ({"hidden_size": 64}, "has shape"),
         ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.2"),
@@ -221,7 +221,7 @@ def test_factors_of_a_word_table_must_be_those_of_the_folder(tmp_path):
         load_networks(model.networks(), tmp_path)
 
 
-@pytest.mark.parametrize(("layers", "every"), [(2, 3), (3, 3), (2, 1)])
+@pytest.mark.parametrize("layers, every", [(2, 3), (3, 3), (2, 1)])
 def test_pretraining_goes_on_from_a_folder_that_transformers_has_saved_again(
     tmp_path, layers, every
 ):

@@ -73,7 +73,7 @@ def test_a_row_without_candidates_stays_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("changes", "mask_share", "random_share"),
+    "changes, mask_share, random_share",
     [
         ({}, 0.85, 0.0),
         ({"name": "mlm"}, 0.8, 0.1),

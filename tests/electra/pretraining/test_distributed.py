@@ -124,7 +124,7 @@ def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, 
     agree(curve, expected)
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("before, after", [(2, 1), (1, 2)])
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before, after):
     def ask(rank):
         if rank == before - 1:  # one process is asked, all of them stop at the same step
@@ -193,7 +193,7 @@ def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alon
 
 
 @pytest.mark.parametrize(
-    ("device", "expected"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
+    "device, expected", [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
 )
 def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, expected):
     chosen = []

@@ -147,7 +147,7 @@ TWIN = {"generator__width": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("changes", "shared"),
+    "changes, shared",
     [
         ({"objective__sharing": "none"}, ()),
         ({"objective__sharing": "tokens"}, ("encoder.embeddings.word.",)),
@@ -172,7 +172,7 @@ STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TW
 
 
 @pytest.mark.parametrize(
-    ("changes", "start"),
+    "changes, start",
     [
         ({}, "discriminator"),
         ({"objective__name": "mlm"}, "discriminator"),

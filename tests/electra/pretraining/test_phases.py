@@ -111,7 +111,7 @@ def test_positions_are_those_that_were_read_so_far():
 
 
 @pytest.mark.parametrize(
-    ("phases", "changes", "sentence"),
+    "phases, changes, sentence",
     [
         ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: should all have a share, or all have steps"),
         (({"length": 12},), {}, r"phases\[0\].share: should be set, or `steps` instead"),

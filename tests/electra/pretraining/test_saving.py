@@ -26,7 +26,7 @@ def train_keeping_all(run, **settings):
     return train(run, config(pretrain__keep_checkpoints=10, **settings))
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
+@pytest.mark.parametrize("minutes, expected", [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
 def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
     train_keeping_all(tmp_path, pretrain__min_save_interval_minutes=minutes)
     assert checkpoint.steps(tmp_path) == expected

@@ -100,7 +100,7 @@ def test_all_is_compiled_before_the_capture():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    ("slices", "changes"),
+    "slices, changes",
     [
         (2, {}),
         (4, {"objective__name": "replace_mlm"}),
@@ -188,7 +188,7 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "most"),
+    "changes, most",
     [
         # five functions, two heads, the embeddings, one layer of each network
         ({"encoder__layers": 5}, 10),
@@ -222,7 +222,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
 
 
 @pytest.mark.parametrize(
-    ("triton", "compiler", "headers", "lacking"),
+    "triton, compiler, headers, lacking",
     [
         (True, "gcc", True, ""),
         (True, "cc", True, "C compiler: gcc or clang"),  # Triton looks for no other

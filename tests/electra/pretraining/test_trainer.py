@@ -104,7 +104,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, referenc
 
 
 @pytest.mark.parametrize(
-    ("file", "how"),
+    "file, how",
     each_with_some(
         ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"],
         ["cut", "empty", "zero", "flipped", "missing", "swapped"],
@@ -135,7 +135,7 @@ def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)]
+    "number, when", [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)]
 )
 def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, number, when):
     calls = iter(range(1000))
@@ -228,7 +228,7 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("steps", "form", "expected"),
+    "steps, form, expected",
     [
         (8, "product", [0, 0.375, 0.5, 0.25] * 2),
         (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),

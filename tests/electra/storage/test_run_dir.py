@@ -153,7 +153,7 @@ def test_a_continued_run_begins_its_means_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "of", "error"),
+    "changes, of, error",
     [
         ({"encoder__hidden": 64, "pretrain__steps": 6}, {}, "has no tensor generator"),
         ({"pretrain__steps": 3}, {}, r"cannot go on at step 4 \(joint\) of 3"),

@@ -10,7 +10,7 @@ Command = Callable[..., str]
 
 
 @pytest.fixture
-def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
+def run_command(capsys):
     """A function that runs a command, which has to succeed, and returns what it prints."""
 
     def run_command(*words: object) -> str:
@@ -21,7 +21,7 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str]) -> Command:
+def refuse(capsys):
     """A function that runs a command, which has to end with a code, and returns its sentence."""
 
     def refuse(code: int, *words: object) -> str:

@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,10 @@ from pipelines.cli import main
 from tests.conftest import ROOT, environment
 from tests.electra.made_up_models import CHUNKS
 from tests.pipelines import bad_predict
-from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(tmp_path_factory):
     """Untrained models of every kind."""
     root = tmp_path_factory.mktemp("models")
     bad_predict.models(root)
@@ -35,7 +33,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ask(run_command: Command, folders: Path) -> Callable[..., list[dict[str, Any]]]:
+def ask(run_command, folders):
     """A function that returns a model's answers to the rows of files."""
 
     def ask(model: str, *words: object) -> list[dict[str, Any]]:
@@ -44,7 +42,7 @@ def ask(run_command: Command, folders: Path) -> Callable[..., list[dict[str, Any
     return ask
 
 
-def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch) -> None:
+def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch):
     texts = ["the cat runs.", "a dog is red"]
     text = "\n".join(texts).encode() + b"\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
@@ -59,7 +57,7 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
     assert list(read_jsonl(tmp_path / "o.jsonl")) == plain
 
 
-def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
+def test_pairs_scores_tags_and_answers(ask, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("sentence1\tsentence2\nthe cat\ta cat\n")
     assert ask("rte", pairs)[0]["prediction"] in {"entailment", "not_entailment"}
@@ -81,7 +79,7 @@ def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "text", "code", "sentence"),
+    "model, text, code, sentence",
     [
         ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
         ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; fix the row"),
@@ -102,7 +100,7 @@ def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
 )
 def test_a_row_that_cannot_be_answered_is_named(
     folders, tmp_path, refuse, model, text, code, sentence
-) -> None:
+):
     path = tmp_path / "in.txt"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     output = tmp_path / "out.jsonl"
@@ -110,13 +108,13 @@ def test_a_row_that_cannot_be_answered_is_named(
     assert not output.exists()
 
 
-def test_blank_lines_keep_their_numbers(ask, tmp_path) -> None:
+def test_blank_lines_keep_their_numbers(ask, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\nthe cat\n\n \na dog\n")
     assert [row["id"] for row in ask("cola", path, path)] == ["1", "4"] * 2
 
 
-def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
+def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     (tmp_path / "w.conll").write_text("-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n")
     answers = ask("chunks", tmp_path / "w.conll")
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
@@ -138,7 +136,7 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
     assert [row["id"] for row in ask("squad2", tmp_path / "dev.json")] == ["q"]
 
 
-def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse) -> None:
+def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse):
     (tmp_path / "in.txt").write_text("the cat\n")
     (tmp_path / "old.jsonl").write_text("what was here")
     (tmp_path / "link").symlink_to(tmp_path / "old.jsonl")
@@ -163,7 +161,7 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "lines"),
+    "command, code, lines",
     [
         (f"params tiny {GONE}", 141, 0),
         ("params tiny >&-", 65, 1),
@@ -172,17 +170,17 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
         ("predict MODEL <&-", 65, 1),
     ],
 )
-def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> None:
+def test_what_reads_or_writes_may_be_closed(folders, command, code, lines):
     words = f"{sys.executable} -m pipelines {command.replace('MODEL', str(folders / 'cola'))}"
     done = subprocess.run(
-        ["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True, check=False
+        ["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True
     )
     assert (done.returncode, done.stderr.count(b"\n")) == (code, lines), done.stderr
 
 
 def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     tmp_path, run_command, refuse, monkeypatch
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
     write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,13 +28,13 @@ from tests.pipelines.cli.parsing import parse
 OPTIONS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 
 
-def test_several_processes_or_machines_are_several() -> None:
+def test_several_processes_or_machines_are_several():
     assert not needs_several(OPTIONS | {"max_restarts": 1})
     assert needs_several(OPTIONS | {"nproc_per_node": 2})
     assert needs_several(OPTIONS | {"nnodes": 2, "rdzv_endpoint": "node1:29400"})
 
 
-def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch):
     options = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29400"}
     for name, value in options.items():
         monkeypatch.setenv(f"PET_{name.upper()}", str(value))
@@ -46,13 +45,13 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    "given, sentence",
     [
         ({"nnodes": 2}, "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
         ({"nproc_per_node": 2, "rdzv_endpoint": "a:70000"}, "--rdzv-endpoint: The port number"),
     ],
 )
-def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: str) -> None:
+def test_machines_that_cannot_meet_are_refused(given, sentence):
     with pytest.raises(BadConfig, match=sentence):
         assert needs_several(OPTIONS | given)
         processes.launch([], OPTIONS | given, "pretrain-x")
@@ -70,7 +69,7 @@ ENDED = failure(75, "another process has ended")
 
 
 @pytest.mark.parametrize(
-    ("failures", "code", "sentence"),
+    "failures, code, sentence",
     [
         ({0: ENDED, 1: failure(74, "disk full")}, 74, "error: disk full"),
         ({0: ENDED, 1: failure(-15)}, 75, "error: another process has ended"),
@@ -84,7 +83,7 @@ def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
 
 
 @pytest.mark.parametrize("other", [ENDED, failure(-15)])
-def test_a_death_goes_before_what_it_stops(other: Any) -> None:
+def test_a_death_goes_before_what_it_stops(other):
     with pytest.raises(Stopped, match="pretrain-x: process 1 was ended by SIGKILL; run the same"):
         processes.explain({0: other, 1: failure(-9)}, "pretrain-x")
 
@@ -103,7 +102,7 @@ def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, caps
 
 
 @pytest.fixture
-def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ready(project, monkeypatch):
     """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
@@ -145,7 +144,7 @@ def rank(process: psutil.Process) -> str:
 
 
 @pytest.mark.slow
-def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready: Path) -> None:
+def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready):
     lines = [line.split() for line in typed(ROOT / "docs" / "many-gpus.md")]
     one, several = (line for line in lines if line[:2] == ["electra", "pretrain"])
     assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {
@@ -169,9 +168,7 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
 
 @pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_closed_terminal_and_the_end_of_a_job_save(
-    ready: Path, number: int, ignored: bool
-) -> None:
+def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
     if not ignored:
         set_steps(ready, 100_000)
     nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
@@ -189,7 +186,7 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(
     assert ignored or f"stopped by signal {int(number)}" in error or "run the same command" in error
 
 
-def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
+def test_two_processes_save_at_the_end_of_a_job(ready):
     set_steps(ready, 100_000)
     process = start(ready, "--nproc-per-node", "2")
     until(
@@ -204,13 +201,13 @@ def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
+def silent():
     """The address of something that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: str) -> None:
+def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 69 and error.splitlines()[-1] == (
@@ -222,9 +219,7 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: st
 @pytest.mark.parametrize(
     "waits", ["for an answer", "for the first machine", "for the second machine"]
 )
-def test_a_stop_while_machines_wait_for_each_other_works(
-    project: Path, silent: str, waits: str, number: int
-) -> None:
+def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
     other = f"192.0.2.1:{free_port()}"  # is no address of this machine
     endpoint = {"for an answer": silent, "for the first machine": other}.get(
         waits, f"127.0.0.1:{free_port()}"
@@ -237,7 +232,7 @@ def test_a_stop_while_machines_wait_for_each_other_works(
 
 
 @pytest.mark.slow
-def test_a_death_is_restarted_from_the_last_checkpoint(ready: Path) -> None:
+def test_a_death_is_restarted_from_the_last_checkpoint(ready):
     three = start(ready, "--nproc-per-node", "3")
     error = three.communicate(timeout=240)[1]
     assert (

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,7 +34,7 @@ NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensor
 
 
 @pytest.fixture
-def plan_jobs(task_rows: Path, model: Path, tmp_path: Path) -> PlanJobs:
+def plan_jobs(task_rows, model, tmp_path):
     """A function that plans the jobs of a task under CONFIG with changes; for SQuAD under SQUAD."""
 
     def plan_jobs(task: str, state: str = ".", **changes) -> list[Job]:

@@ -46,7 +46,7 @@ class Dvc:
 
 
 @pytest.fixture
-def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
+def dvc(prefect_server, tmp_path, monkeypatch):
     """Flows in a folder of their own, on one temporary server."""
     from pipelines.flows import steps
 

@@ -65,9 +65,7 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path)
 
     def run_flow(name: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
-        done = subprocess.run(
-            command, cwd=folder, env=values, check=False, capture_output=True, text=True
-        )
+        done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
 
     code, text = run_flow("smoke")

@@ -85,7 +85,7 @@ def test_a_process_whose_server_answers_is_never_ended():
         threading.Thread(target=healthy.serve_forever, daemon=True).start()
         values = environment(ROOT, PREFECT_API_URL=f"http://127.0.0.1:{healthy.server_port}/api")
         command = [sys.executable, "-c", STUCK.format(answers=True)]
-        assert subprocess.run(command, env=values, timeout=120, check=False).returncode == 0
+        assert subprocess.run(command, env=values, timeout=120).returncode == 0
         healthy.shutdown()
 
 

@@ -66,7 +66,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in handed_out}
 
 
-@pytest.mark.parametrize(("code", "waits"), [(500, True), (404, False)])
+@pytest.mark.parametrize("code, waits", [(500, True), (404, False)])
 def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
     request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")

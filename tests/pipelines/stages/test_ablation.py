@@ -45,7 +45,7 @@ ablations:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """A folder with the rows of a small corpus and of one task, made once."""
     folder = tmp_path_factory.mktemp("ablation")
     text = SMOKE.replace("ablations: {}\n", "").replace("steps: 20", "steps: 4")
@@ -68,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+def params(built, tmp_path, monkeypatch):
     """Those rows in a fresh folder without any arm, one process."""
     monkeypatch.chdir(tmp_path)
     Path("build").mkdir()
@@ -90,7 +90,7 @@ def before_training(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], obj
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def trained(monkeypatch):
     """The titles of the arms that are trained."""
     titles: list[str] = []
     before_training(monkeypatch, titles.append)
@@ -120,7 +120,7 @@ def test_budget_equal_flops(params):
 
 
 @pytest.mark.parametrize(
-    ("budget", "changed", "steps"),
+    "budget, changed, steps",
     [("equal_steps", {"objective.name": "mlm"}, 4), ("own", {"pretrain.steps": 5}, 5)],
 )
 def test_budget_of_steps(params, budget, changed, steps):

@@ -50,7 +50,7 @@ def gpu(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes, said",
     [
         ({}, r"^demo: NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, CUDA graphs$"),
         ({"compile": "off", "captured": False}, r"not compiled \(pretrain\.compile: off\), no CUDA graphs \(pretrain\.compile: off\)"),

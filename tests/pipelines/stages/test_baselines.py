@@ -35,7 +35,7 @@ def write(folder: Path, task: str, answer, count: int = 200) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("task", "answer", "expected"), [
+@pytest.mark.parametrize("task, answer, expected", [
     ("sst2", lambda a, b: "1" if "red" in a else "0", {"chance": 50, "bag_of_words": 100}),
     ("mrpc", lambda a, b: "01"[len({*a} & {*b}) > 2], {"chance": 50, "word_overlap": 100}),
     ("stsb", lambda a, b: float(len({*a} & {*b})), {"majority": 0, "word_overlap": pytest.approx(90, 0.1)}),

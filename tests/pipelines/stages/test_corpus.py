@@ -28,7 +28,7 @@ from tests.pipelines.sources.delivered import STORY, answer, doc, html, multistr
 
 
 @pytest.fixture(autouse=True)
-def every_file_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_file_a_unit(monkeypatch):
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
@@ -232,7 +232,7 @@ def test_a_changed_file_is_another_run(tmp_path, monkeypatch):
     assert set(tmp_path.rglob("unit-*")) == finished, "nothing is deleted because something changed"
 
 
-@pytest.mark.parametrize(("content", "settings", "sentence"), [
+@pytest.mark.parametrize("content, settings, sentence", [
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
     (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),

@@ -35,7 +35,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    "name, how",
     each_with_some(
         [f"models/small/encoder/{name}" for name in MODEL]
         + [f"tasks/made_up/{name}" for name in TASKS],
@@ -50,7 +50,7 @@ def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys):
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows(tmp_path_factory):
     """A corpus and its rows."""
     folder = tmp_path_factory.mktemp("rows")
     with pytest.MonkeyPatch.context() as patch:
@@ -63,14 +63,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def copied(rows, tmp_path, monkeypatch):
     for name in ("build", "params.yaml"):
         (shutil.copytree if (rows / name).is_dir() else shutil.copy)(rows / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), each_with_some([*TOKENIZER, *(f"rows-16/{name}" for name in ROWS)], HOW)
+    "name, how", each_with_some([*TOKENIZER, *(f"rows-16/{name}" for name in ROWS)], HOW)
 )
 def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys):
     path = Path("build/tokens/smoke") / name
@@ -80,7 +80,7 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
+    "name, how", each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
 )
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys):
     shutil.rmtree("build/tokens")

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +48,7 @@ def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
+def processes():
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -143,7 +142,7 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    "wrong, said",
     [
         ("threads", "has 2 threads; start it with --nthreads 1"),
         ("code", "runs other code"),

@@ -73,7 +73,7 @@ def jaccard(one: str, other: str) -> float:
 
 
 @pytest.fixture
-def near_copies() -> Texts:
+def near_copies():
     """Texts, some with a word or two changed and in another place, one with half of its words
     changed.
     """

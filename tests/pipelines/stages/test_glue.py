@@ -184,7 +184,7 @@ def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatc
 
 
 @pytest.fixture
-def unlabelled(small: Path) -> None:
+def unlabelled(small):
     """Test sets without labels; STS-B's and CoLA's have one file, MNLI's have three."""
     for name in ("cola", "mnli", "stsb"):
         rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]

@@ -21,7 +21,7 @@ from electra.storage.run_dir import archive
 from pipelines.stages import mirror
 from pipelines.stages.mirror import mirrored
 from tests.conftest import SMOKE, copy_project, environment, files_of, until
-from tests.s3_server import S3, forget
+from tests.s3_server import forget
 
 PRINT = {"config": {"steps": 9}}
 URL = "s3://team/electra"
@@ -47,7 +47,7 @@ def whole(*steps: int) -> list[str]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path, s3, monkeypatch):
     """The folder of a run whose checkpoints are mirrored."""
     monkeypatch.setenv(mirror.VARIABLE, f"{URL}/")
     return tmp_path / "runs/x"

@@ -5,7 +5,6 @@ refused.
 import json
 import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ PARAMS = (
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trained(tmp_path_factory):
     """A project whose smoke model is pre-trained; the model `more` starts from the folder `start`,
     a copy of it.
     """
@@ -84,7 +83,7 @@ def test_examples_hold_what_the_generator_proposed_wherever_it_replaced_a_word(t
 
 
 @pytest.mark.parametrize(
-    ("part", "kind", "use"),
+    "part, kind, use",
     [
         ("encoder", "AutoModel", "model.embed"),
         ("discriminator", "ElectraForPreTraining", "model.replaced"),

@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
@@ -80,7 +80,7 @@ def test_an_unknown_total_shows_the_count():
 
 
 @pytest.mark.parametrize(
-    ("lost", "line"),
+    "lost, line",
     [
         (0, ""),
         (5, "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl\n"),

@@ -23,7 +23,7 @@ VERSIONS = {"1.1": "squad1", "2.0": "squad2"}
 
 
 @pytest.fixture
-def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def answering(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS)
     squad_settings = "stride: 6, question_length: 6, null_threshold: 0.0"

@@ -25,7 +25,7 @@ def name_of(path: Path) -> str:
 
 
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return ast.parse(path.read_text())
 
 
 def imported(node: ast.AST) -> set[str]:

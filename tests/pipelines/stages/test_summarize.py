@@ -89,7 +89,7 @@ def leave(stage: str, values: Any) -> Path:
 
 
 @pytest.fixture
-def made(here: Path) -> None:
+def made(here):
     for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
         leave(stage, values)
     for stage in ("corpus", "tokens", "tasks"):

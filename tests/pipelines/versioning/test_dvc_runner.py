@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 import pytest
@@ -148,7 +147,7 @@ def running(code: str) -> list[int]:
 
 
 @pytest.fixture
-def small(tmp_path) -> Path:
+def small(tmp_path):
     """A folder with two DVC stages, one of which fails."""
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")

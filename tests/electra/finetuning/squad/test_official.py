@@ -22,7 +22,7 @@ def row(key, *answers):
 
 
 @pytest.mark.parametrize(
-    ("text", "normal"),
+    "text, normal",
     [
         ("The  Cat.", "cat"),
         ("an apple, a pear; the plum!", "apple pear plum"),
@@ -82,7 +82,7 @@ def test_threshold_search_by_hand():
 
 @pytest.mark.parametrize(
     # worked out from the official rules by hand
-    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),
+    "answers, span, blank, exact_2, f1_2, exact_1, f1_1",
     [
         (["the"], "cat", True, 0, 0, 0, 0),  # 2.0: it has an answer, and was left blank
         (["the", "..."], "cat", True, 0, 0, 0, 0),
