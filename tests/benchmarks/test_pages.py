@@ -10,7 +10,7 @@ from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def record(name: str) -> dict[str, Any]:
+def record(name) -> dict[str, Any]:
     return dict(read_json(ROOT / f"benchmarks/results/{name}.json"))
 
 
@@ -32,7 +32,7 @@ def test_the_table_of_scale_on_paper():
         size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"],
     )
 
-    def written(count: float) -> str:
+    def written(count) -> str:
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"
 
     for column, tokens in enumerate((6.0e9, 3.3e10, 1e12)):

@@ -22,7 +22,7 @@ SMALL = {
 CPU = torch.device("cpu")
 
 
-def turn(arm: str) -> dict[str, Any]:
+def turn(arm) -> dict[str, Any]:
     return pretrain_step.measure(
         arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60
     )
@@ -57,7 +57,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
         "peak bytes": 5,
     }
 
-    def child(options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
+    def child(options, deadline, *more) -> dict[str, Any]:
         started.append(" ".join(more))
         return {"error": "CUDA out of memory"} if more[-1] == "peer-bf16" else dict(turns)
 

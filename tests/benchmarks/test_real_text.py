@@ -18,12 +18,12 @@ PARAMS = local_params()
 VOCAB = 8192
 
 
-def arm(name: str, seed: int = 1, network: str = "") -> tuple[str, Params]:
+def arm(name, seed=1, network="") -> tuple[str, Params]:
     options = argparse.Namespace(network=network, steps=400, tasks=["cola", "rte", "squad2"])
     return real_text.with_arm(PARAMS, options, name, seed)
 
 
-def flops(entry: tuple[str, Params]) -> float:
+def flops(entry) -> float:
     name, params = entry
     return training_flops(params.models[name].electra(), VOCAB, "matmul")
 
@@ -67,7 +67,7 @@ def test_cost_of_a_stopped_pretraining_counts(tmp_path, monkeypatch):
     results = tmp_path / "build/models" / name / "results.json"
     ends: list[Exception | None] = [Stopped("stopped"), None]
 
-    def run_stages(params: Params, **stages: str) -> None:
+    def run_stages(params, **stages):
         sum(range(3_000_000))
         if error := ends.pop(0):
             raise error

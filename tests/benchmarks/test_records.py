@@ -14,7 +14,7 @@ PATHS = [*FOLDERS[0].rglob("*.json"), *FOLDERS[1].glob("*.json")]
 SHALLOW = git(ROOT, "rev-parse", "--is-shallow-repository") == "true"
 
 
-def origins(values: Any) -> list[dict[str, Any]]:
+def origins(values) -> list[dict[str, Any]]:
     """Return every part of a record that names a commit, the whole one first."""
     found = []
     if isinstance(values, dict):

@@ -13,7 +13,7 @@ Command = Callable[..., str]
 def run_command(capsys):
     """A function that runs a command, which has to succeed, and returns what it prints."""
 
-    def run_command(*words: object) -> str:
+    def run_command(*words) -> str:
         assert main([*map(str, words)]) == 0
         return capsys.readouterr().out
 
@@ -24,7 +24,7 @@ def run_command(capsys):
 def refuse(capsys):
     """A function that runs a command, which has to end with a code, and returns its sentence."""
 
-    def refuse(code: int, *words: object) -> str:
+    def refuse(code, *words) -> str:
         assert main([*map(str, words)]) == code
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1

@@ -31,7 +31,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def change(old: str, new: str) -> None:
+def change(old, new):
     text = Path("params.yaml").read_text()
     assert old in text
     Path("params.yaml").write_text(text.replace(old, new))
@@ -58,10 +58,7 @@ def test_what_is_right_passes_without_a_hint(here, capsys):
         ("dev.jsonl", "", {}, 65, "has no rows in mood dev"),
     ],
 )  # fmt: skip
-def test_what_a_later_stage_refuses(
-    here, file, content, settings, code, sentence,
-    refuse,
-):  # fmt: skip
+def test_what_a_later_stage_refuses(here, file, content, settings, code, sentence, refuse):  # fmt: skip
     (here / file).write_text(content)
     for old, new in settings.items():
         change(old, new)
@@ -71,7 +68,7 @@ def test_what_a_later_stage_refuses(
 GOOD = "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
 
 
-def write_unreadable(here: Path) -> None:
+def write_unreadable(here):
     """Write files that cannot be read, between and behind more good rows than `check` reads for
     its hints.
     """
@@ -135,13 +132,7 @@ def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):
         (TEXT, {"labels: [true, false]": "labels: [true, false, maybe]"}, "no row of train.jsonl has the label maybe"),
     ],
 )  # fmt: skip
-def test_what_is_hardly_meant(
-    here,
-    content,
-    settings,
-    hint,
-    capsys,
-):
+def test_what_is_hardly_meant(here, content, settings, hint, capsys):
     (here / "text/a.txt").write_text(content)
     (here / "text/b.txt").write_text("\n\n".join(f"Another text, {n}." for n in range(60)))
     for old, new in {**settings, "valid_fraction: 0.2": "valid_fraction: 0.4"}.items():

@@ -10,14 +10,12 @@ import sys
 import time
 import tomllib
 import types
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 import electra
 from electra.errors import BadConfig, BadInput, Stopped
-from pipelines import tracking
 from pipelines.cli import main, run_stage
 from pipelines.stages import Stage
 from tests.conftest import ROOT, SMOKE, environment
@@ -38,9 +36,7 @@ def installed(tmp_path):
     return [sys.executable, str(script)]
 
 
-def run(
-    words: list[str], folder: Path = ROOT, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(words, folder=ROOT, **variables) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words,
         cwd=folder,
@@ -50,11 +46,11 @@ def run(
     )
 
 
-def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def stage_that(error, monkeypatch) -> list[str]:
     """Replace every stage by one that notes its name and raises."""
     ran: list[str] = []
 
-    def run(name: str, params: object, tracker: tracking.Tracker) -> None:
+    def run(name, params, tracker):
         ran.append(name)
         tracker.metrics(0, {"valid/loss": 2.5})
         if error is not None:
@@ -241,7 +237,7 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
     )
 
 
-def offered(folder: Path, words: str) -> set[str]:
+def offered(folder, words) -> set[str]:
     """What bash would offer for the last of the words, asked of the completion as Typer's script
     asks it.
     """

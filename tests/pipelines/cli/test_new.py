@@ -36,18 +36,18 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write_rows(name: str, *records: dict) -> str:
+def write_rows(name, *records) -> str:
     path = Path("data") / name
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(path)
 
 
-def write_labelled() -> None:
+def write_labelled():
     """Write `data/train.jsonl`, thirty rows of two classes."""
     write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
 
 
-def write_texts(name: str, text: str = ENGLISH, count: int = 99, encoding: str = "utf-8") -> None:
+def write_texts(name, text=ENGLISH, count=99, encoding="utf-8"):
     texts = "\n\n".join(text.format(n) for n in range(count))
     (Path("data") / name).write_text(texts, encoding=encoding)
 
@@ -118,14 +118,7 @@ def test_new_shows_what_a_task_scores_without_a_network(here, capsys):
         ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
     ],
 )
-def test_new_knows_labelled_files_by_their_content(
-    here,
-    capsys,
-    name,
-    content,
-    code,
-    sentence,
-):
+def test_new_knows_labelled_files_by_their_content(here, capsys, name, content, code, sentence):
     (here / "data" / name).write_bytes(
         content.encode("cp1251") * (1 if name.endswith(".csv") else 9)
     )
@@ -149,7 +142,7 @@ def test_new_keeps_line_ends_and_writes_through_a_link(here, end):
     assert shared.read_bytes() == text.encode()
 
 
-def add(name: str) -> None:
+def add(name):
     assert main(["new", name, *TASK]) == 0
 
 
@@ -248,7 +241,7 @@ def test_new_guesses_encodings_only_when_sure(here, encoding, text, guessed, ref
     assert load().corpora["mine"].sources[0].encoding == (guessed or encoding)
 
 
-def ideographs(n: int) -> str:
+def ideographs(n) -> str:
     return "".join(chr(0x4E00 + (n * 37 + k * k) % 3000) for k in range(200))
 
 
@@ -261,10 +254,7 @@ def ideographs(n: int) -> str:
         ([ideographs(n) for n in range(300)], False, 2900),
     ],
 )
-def test_new_suits_the_tokenizer_to_the_language(
-    here, texts, lowercase, alphabet,
-    capsys,
-):  # fmt: skip
+def test_new_suits_the_tokenizer_to_the_language(here, texts, lowercase, alphabet, capsys):  # fmt: skip
     write_rows("a.jsonl", *({"text": text} for text in texts))
     assert main(["new", "mine", "--text", "data/a.jsonl"]) == 0
     settings = load().tokens["mine"].tokenizer
@@ -415,9 +405,7 @@ SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hi
 }
 
 
-def write_network(
-    folder: Path, part: str, architecture: str, shape: tuple[int, ...] = (1, 16, 2, 32, 16)
-) -> Any:
+def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)) -> Any:
     """Save a network as transformers does, with its tokenizer."""
     import transformers
 

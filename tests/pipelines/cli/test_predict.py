@@ -36,7 +36,7 @@ def folders(tmp_path_factory):
 def ask(run_command, folders):
     """A function that returns a model's answers to the rows of files."""
 
-    def ask(model: str, *words: object) -> list[dict[str, Any]]:
+    def ask(model, *words) -> list[dict[str, Any]]:
         return list(map(json.loads, run_command("predict", folders / model, *words).splitlines()))
 
     return ask

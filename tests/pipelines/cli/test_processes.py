@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,7 +56,7 @@ def test_machines_that_cannot_meet_are_refused(given, sentence):
         processes.launch([], OPTIONS | given, "pretrain-x")
 
 
-def failure(code: int, sentence: str = "") -> Any:
+def failure(code, sentence="") -> Any:
     return SimpleNamespace(
         exitcode=code,
         message={"message": f"BadInput: {sentence}"} if sentence else "To enable traceback see",
@@ -110,20 +109,20 @@ def ready(project, monkeypatch):
     return project
 
 
-def set_steps(project: Path, steps: int) -> None:
+def set_steps(project, steps):
     """Give the model so many steps."""
     params = project / "params.yaml"
     params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
-def start(project: Path, *options: str) -> subprocess.Popen[str]:
+def start(project, *options) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
         words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
     )
 
 
-def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[psutil.Process]:
+def kill_second(process, runs, after) -> list[psutil.Process]:
     """Kill the second process of a run once a file of it is there; returns all of them."""
     until(lambda: list(runs.glob(after)), 120)
     workers = workers_of(process)
@@ -131,13 +130,13 @@ def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[
     return workers
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def workers_of(process) -> list[psutil.Process]:
     """Return the processes that train."""
     children = psutil.Process(process.pid).children(recursive=True)
     return [child for child in children if rank(child)]
 
 
-def rank(process: psutil.Process) -> str:
+def rank(process) -> str:
     with contextlib.suppress(psutil.Error):
         return process.environ().get("RANK", "") if "pretrain" in process.cmdline() else ""
     return ""

@@ -12,7 +12,6 @@ import pytest
 from electra.files import lock_folder
 from electra.storage.run_dir import name_run
 from pipelines.cli import main
-from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +36,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def list_runs(run_command: Command) -> list[str]:
+def list_runs(run_command) -> list[str]:
     """Return the lines of the list, with one space between words."""
     return [" ".join(line.split()) for line in run_command("runs").splitlines()]
 

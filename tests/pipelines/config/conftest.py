@@ -16,7 +16,7 @@ Refuse = Callable[..., str]
 def load_text(tmp_path):
     """A function that loads a params.yaml of a text, each (old, new) replaced in it once."""
 
-    def load_text(*changes: tuple[str, str], text: str = SMOKE) -> Params:
+    def load_text(*changes, text=SMOKE) -> Params:
         for old, new in changes:
             assert old in text
             text = text.replace(old, new, 1)
@@ -31,7 +31,7 @@ def load_text(tmp_path):
 def refuse(load_text):
     """The same for a text that must be refused: a function that returns the sentence."""
 
-    def refuse(*changes: tuple[str, str], text: str = SMOKE) -> str:
+    def refuse(*changes, text=SMOKE) -> str:
         with pytest.raises(BadConfig) as caught:
             load_text(*changes, text=text)
         sentence = str(caught.value)

@@ -31,7 +31,7 @@ NOTHING = {  # settings for which 0 makes sense
 FACTS = {"train_rows", "scale", "new_layers"}
 
 
-def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def numbers(schema, key="") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the schema of every number within a schema."""
     if isinstance(schema, dict):
         if schema.get("type") in {"integer", "number"}:

@@ -4,8 +4,6 @@ run -S` leaves be.
 
 import dataclasses
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -83,7 +81,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
     title, is none.
     """
 
-    def digest_of(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
+    def digest_of(ablation, title="One", **recipe) -> str:
         values = YAML(typ="safe").load(SHIPPED.read_text())
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
         values["protocols"]["tiny"]["finetune"] = ablation
@@ -102,7 +100,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
     assert written_out != digest_of({}, tasks=stsb)
 
 
-def overridden(text: str, override: str, tmp_path: Path) -> str:
+def overridden(text, override, tmp_path) -> str:
     """What `dvc exp run -S` makes of a file."""
     from dvc.utils.hydra import apply_overrides
 
@@ -111,7 +109,7 @@ def overridden(text: str, override: str, tmp_path: Path) -> str:
     return (tmp_path / "params.yaml").read_text()
 
 
-def changed(before: str, after: str) -> list[str]:
+def changed(before, after) -> list[str]:
     """The lines that are others now."""
     return [
         new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new

@@ -37,7 +37,7 @@ NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensor
 def plan_jobs(task_rows, model, tmp_path):
     """A function that plans the jobs of a task under CONFIG with changes; for SQuAD under SQUAD."""
 
-    def plan_jobs(task: str, state: str = ".", **changes) -> list[Job]:
+    def plan_jobs(task, state=".", **changes) -> list[Job]:
         plan = {"rows": task_rows / task, "model": model, "state": tmp_path / state}
         for key in ("rows", "model", "before"):
             if key in changes:

@@ -1,7 +1,6 @@
 """Flows in a folder of their own, on one temporary server. DVC is played by a list."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -24,14 +23,14 @@ class Dvc:
     failures.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[str] = []
         self.parents: list[str | None] = []
         self.processes: list[dict[str, str]] = []
         self.failures: dict[str, list[StageFailed]] = {}
         self.would_run: list[str] = []
 
-    def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
+    def repro(self, target, place, log, seconds) -> Outcome:
         environment = place.variables
         name = target.rpartition(":")[2]
         self.calls.append(name)

@@ -17,7 +17,7 @@ from tests.conftest import git_project
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
     from prefect.settings import PREFECT_API_URL
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise ConnectionRefusedError
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
@@ -63,7 +63,7 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path)
         "PYTHONPATH": str(folder),
     }
 
-    def run_flow(name: str) -> tuple[int, str]:
+    def run_flow(name) -> tuple[int, str]:
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
         done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr

@@ -4,7 +4,6 @@ import contextlib
 import logging
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -27,7 +26,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     closed: list[tuple[str, str]] = []
     opened: list[dict[str, str]] = []
 
-    def open_parent(name: str, params: Any, key: str, facts: dict[str, str]) -> str:
+    def open_parent(name, params, key, facts) -> str:
         opened.append(facts)
         return f"parent of {name}"
 
@@ -47,7 +46,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
         ("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")
     ]
 
-    def dead(*_: Any, **__: Any) -> str:
+    def dead(*_, **__) -> str:
         raise OSError("no store")
 
     monkeypatch.setattr(recorder, "open_parent", dead)
@@ -58,7 +57,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
 def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     from pipelines.tracking import recorder
 
-    def end(*_: Any) -> None:
+    def end(*_):
         raise ValueError("dvc.lock is half written")
 
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
@@ -112,7 +111,7 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
 
 
 def test_a_run_whose_process_died_too_often_is_refused(monkeypatch):
-    def opened(*_: Any) -> None:
+    def opened(*_):
         raise LookupError("it begins")
 
     log = logging.getLogger("a run")

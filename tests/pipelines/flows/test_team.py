@@ -4,7 +4,6 @@ import contextlib
 import uuid
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -27,9 +26,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     keys: set[str] = set()
     bad: set[str] = set()
 
-    def elsewhere(
-        name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **more: Any
-    ) -> FlowRun:
+    def elsewhere(name, *, parameters, work_queue_name, idempotency_key, **more) -> FlowRun:
         assert name == "part/electra" and parameters["model"] == "smoke"
         assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
         handed_out.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
@@ -77,7 +74,7 @@ def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     assert module.is_server_gone(None, None, state) is waits
 
 
-def run_in(state: Any, count: int = 1) -> FlowRun:
+def run_in(state, count=1) -> FlowRun:
     return FlowRun(flow_id=uuid.uuid4(), state=state, run_count=count)
 
 

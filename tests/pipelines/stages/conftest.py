@@ -39,7 +39,7 @@ finetunings:
 ROWS = Path("build/tasks/made_up")
 
 
-def change(*pairs: tuple[str, str]) -> None:
+def change(*pairs):
     """Replace texts in params.yaml."""
     text = Path("params.yaml").read_text()
     for old, new in pairs:

@@ -5,7 +5,6 @@ resumption, points.
 import contextlib
 import errno
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import tracking
-from pipelines.config.params import Params, load
+from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import digest_of
@@ -78,7 +77,7 @@ def params(built, tmp_path, monkeypatch):
     return load()
 
 
-def before_training(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], object]) -> None:
+def before_training(monkeypatch, action):
     """Call `action` with the title of each arm before it is trained."""
     train = ModelRows.train
 
@@ -97,17 +96,17 @@ def trained(monkeypatch):
     return titles
 
 
-def run(name: str, params: Params) -> dict[str, Any]:
+def run(name, params) -> dict[str, Any]:
     ablation.run(name, params, tracking.Tracker(None))
     record: dict[str, Any] = read_json(Path(f"build/ablation/{name}/results.json"))
     return record
 
 
-def results(name: str) -> list[bytes]:
+def results(name) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
-def plan(name: str, params: Params, vocab_size: int = 100) -> dict[str, ablation.Arm]:
+def plan(name, params, vocab_size=100) -> dict[str, ablation.Arm]:
     return {arm.title: arm for arm in ablation.plan_arms(name, params, vocab_size)}
 
 
@@ -179,7 +178,7 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
 
 
 def test_failure_outside_an_arm_ends_the_stage(params, monkeypatch):
-    def fail(title: str) -> None:
+    def fail(title):
         raise error
 
     before_training(monkeypatch, fail)
@@ -190,7 +189,7 @@ def test_failure_outside_an_arm_ends_the_stage(params, monkeypatch):
 
 
 def test_failed_arm_stops_no_other(params, monkeypatch):
-    def fail(title: str) -> None:
+    def fail(title):
         if title == "mlm-seed2":
             raise NonFinite("step 3: loss nan")
         if title.startswith("electra"):
@@ -204,7 +203,7 @@ def test_failed_arm_stops_no_other(params, monkeypatch):
 
 
 def test_stopped_ablation_resumes(params, trained, monkeypatch):
-    def stop(title: str) -> None:
+    def stop(title):
         if title == "electra-seed2":
             raise Stopped(f"{title}: stopped by signal 15")
 

@@ -21,7 +21,7 @@ from tests.electra.made_up_models import write_pretrained
 WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 
 
-def write(folder: Path, task: str, answer, count: int = 200) -> Path:
+def write(folder, task, answer, count=200) -> Path:
     """Rows of random words, labelled by `answer(a, b)`."""
     draw = random.Random(1)
     for split in ("train", "dev"):

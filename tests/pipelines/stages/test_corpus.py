@@ -32,11 +32,11 @@ def every_file_a_unit(monkeypatch):
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
-def documents(folder: Path) -> list[dict[str, str]]:
+def documents(folder) -> list[dict[str, str]]:
     return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
 
 
-def write(folder: Path, files: int = 5, rows: int = 40) -> None:
+def write(folder, files=5, rows=40):
     folder.mkdir(exist_ok=True)
     for number in range(files):
         lines = [
@@ -46,12 +46,12 @@ def write(folder: Path, files: int = 5, rows: int = 40) -> None:
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
 
 
-def config(tmp_path: Path, **settings: Any) -> CorpusConfig:
+def config(tmp_path, **settings) -> CorpusConfig:
     sources = settings.pop("sources", [{"kind": "local", "files": [f"{tmp_path}/text/*"]}])
     return build(CorpusConfig, {"sources": sources, **settings}, "corpora.x")
 
 
-def run(tmp_path: Path, settings: CorpusConfig, name: str = "out") -> dict[str, Any]:
+def run(tmp_path, settings, name="out") -> dict[str, Any]:
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
@@ -96,7 +96,7 @@ def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
     assert calls[2] < 2.2 * calls[1], calls
 
 
-def delivered(folder: Path) -> list[dict[str, Any]]:
+def delivered(folder) -> list[dict[str, Any]]:
     """Sources of files as they are delivered: two of each kind."""
     folder.mkdir()
     for number in range(2):
@@ -205,7 +205,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     calls: list[str] = []
     read = WorkUnit.read
 
-    def stopping(unit: Any) -> Any:
+    def stopping(unit) -> Any:
         calls.append(unit.pieces[0].path.name)
         if len(calls) == 4:
             raise KeyboardInterrupt

@@ -24,14 +24,14 @@ read_unit = corpus.read_unit
 DEAD = "a worker has died"
 
 
-def make(job: int, folder: Path) -> dict[str, Any]:
+def make(job, folder) -> dict[str, Any]:
     if job == 99:
         raise BadInput("file:99: is bad")
     (folder / "file").write_text(f"unit {job}")
     return {"made": 1, "job": job}
 
 
-def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
+def read_or_die(job, folder) -> dict[str, Any]:
     """One worker is killed in the middle of a unit."""
     try:
         Path(DEAD).touch(exist_ok=False)
@@ -42,7 +42,7 @@ def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
     raise AssertionError
 
 
-def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
+def finish(work, jobs) -> list[dict[str, Any]]:
     with lock_folder(work):
         return work_units.finish_units(work, MadeOf("f", "c"), make, jobs, "x", "made")
 
@@ -56,7 +56,7 @@ def processes():
         process.wait()
 
 
-def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int) -> str:
+def start(processes, folder, workers) -> str:
     """A scheduler and workers of their own, as on several machines; returns the scheduler's
     address.
     """

@@ -31,21 +31,14 @@ NOISE = ["eo", "ha", "jv", "pcm"]  # what such words are taken for
 Texts = dict[str, str]
 
 
-def prose(chance: random.Random, count: int = 120) -> list[str]:
+def prose(chance, count=120) -> list[str]:
     return [
         chance.choice(WORDS) if chance.random() < 0.9 else chance.choice(["the", "of", "and"])
         for _ in range(count)
     ]
 
 
-def run(
-    tmp_path: Path,
-    texts: Texts,
-    name: str = "out",
-    tasks: Any = None,
-    files: int = 4,
-    **cleaning: Any,
-) -> Any:
+def run(tmp_path, texts, name="out", tasks=None, files=4, **cleaning) -> Any:
     """(metrics, the ids that stay) of texts by id, dealt over some files in their order."""
     rows = [{"id": id, "text": text} for id, text in texts.items()]
     each = -(-len(rows) // files)
@@ -64,7 +57,7 @@ def run(
     return metrics, [row["id"] for row in kept]
 
 
-def jaccard(one: str, other: str) -> float:
+def jaccard(one, other) -> float:
     first, second = (
         {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
         for words in (one.split(), other.split())
@@ -179,11 +172,11 @@ def test_documents_in_another_language_go(tmp_path, monkeypatch):
         run(tmp_path, LANGUAGES, "absent", language="en")
 
 
-def spam(chance: random.Random) -> Texts:
+def spam(chance) -> Texts:
     """A page against each of Gopher's rules, by its name, and prose."""
     words = prose(chance)
 
-    def lines(count: int, begin: str = "", end: str = "") -> str:
+    def lines(count, begin="", end="") -> str:
         return "\n".join(begin + " ".join(prose(chance, 20)) + end for _ in range(count))
 
     long = prose(chance, 300)
@@ -218,7 +211,7 @@ def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path):
     assert kept == ["prose", "other"], "English words are asked of English alone"
 
 
-def mood(folder: Path, *splits: list[list[str]]) -> CustomTasks:
+def mood(folder, *splits) -> CustomTasks:
     """A task with the texts of train, dev and test."""
     files = {name: str(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
     for file, texts in zip(files.values(), splits, strict=True):
@@ -235,7 +228,7 @@ def test_documents_with_benchmark_texts_go(tmp_path):
     dev, test, train, pair = (prose(chance, SIZE + more) for more in (0, 9, 9, 3))
     tasks = mood(tmp_path, [train], [dev, pair[:5]], [test])
 
-    def around(words: list[str]) -> str:
+    def around(words) -> str:
         return f"{' '.join(prose(chance, 40))} {' '.join(words)} {' '.join(prose(chance, 40))}"
 
     texts = {

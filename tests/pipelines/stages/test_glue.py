@@ -26,7 +26,7 @@ from tests.pipelines.stages.conftest import ROWS, change
 OUT = Path("build/glue/small")
 
 
-def run(name: str = "small") -> dict[str, Any]:
+def run(name="small") -> dict[str, Any]:
     glue.run(name, load(), Tracker(None))
     return read_json(Path("build/glue") / name / "results.json")
 
@@ -131,7 +131,7 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
         assert len(solved) == 5 + 14 - 4 and files_of("build/glue") == whole
 
 
-def summarize(task: str, rows: int, score: float = 80.0, seeds: tuple[int, ...] = (1, 2)) -> dict:
+def summarize(task, rows, score=80.0, seeds=(1, 2)) -> dict:
     record = {"failed": None, "train_rows": rows, "dev_rows": 9, "steps": 3}
     runs = []
     for arm in ("pretrained", "scratch"):

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -27,7 +25,7 @@ PRINT = {"config": {"steps": 9}}
 URL = "s3://team/electra"
 
 
-def save(run: Path, step: int, continued: Sequence[object] = ()) -> None:
+def save(run, step, continued=()):
     progress = {"step": step, "fingerprint": PRINT, "continued": list(continued)}
     checkpoint.save(
         run, step, {"model": {"weight": torch.full((1000,), float(step))}}, progress, keep=2
@@ -41,7 +39,7 @@ def there() -> list[str]:
     )
 
 
-def whole(*steps: int) -> list[str]:
+def whole(*steps) -> list[str]:
     files = ("MANIFEST.json", "model.safetensors", "progress.json")
     return sorted(f"step-{step}/{file}" for step in steps for file in files)
 
@@ -53,13 +51,13 @@ def run(tmp_path, s3, monkeypatch):
     return tmp_path / "runs/x"
 
 
-def bring(folder: Path) -> list[int]:
+def bring(folder) -> list[int]:
     """The steps that another machine finds."""
     mirror.bring_newest(folder / "runs/x")
     return checkpoint.steps(folder / "runs/x")
 
 
-def save_and_send(run: Path, *steps: int, continued: Sequence[object] = ()) -> None:
+def save_and_send(run, *steps, continued=()):
     for step in steps:
         save(run, step, continued=continued)
         mirror.send(run, step)
@@ -183,7 +181,7 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
     assert there() == whole(20)
 
 
-def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
+def train(folder, **more) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
     # the test's own server
     more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}

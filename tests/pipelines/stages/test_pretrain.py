@@ -107,15 +107,15 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     assert f"{use}(" in card and electra.load(folder).kind == part
 
 
-def folder(name: str) -> Path:
+def folder(name) -> Path:
     return run_folder(name, load())
 
 
-def results(name: str) -> dict[str, Any]:
+def results(name) -> dict[str, Any]:
     return read_json(Path("build/models") / name / "results.json")
 
 
-def bytes_below(run: Path) -> dict[str, bytes]:
+def bytes_below(run) -> dict[str, bytes]:
     return {name: data for name, data in files_of(run).items() if not name.endswith(".lock")}
 
 

@@ -21,7 +21,7 @@ def clock(monkeypatch):
     return now
 
 
-def use_terminal(monkeypatch: pytest.MonkeyPatch, kind: str) -> Terminal:
+def use_terminal(monkeypatch, kind) -> Terminal:
     """Put a terminal in the place of standard error (here, since pytest does after fixtures)."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)

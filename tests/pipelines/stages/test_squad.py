@@ -55,7 +55,7 @@ def run() -> dict[str, Any]:
     return read_json(OUT / "results.json")
 
 
-def mean_scores(version: str, name: str) -> tuple[float, float]:
+def mean_scores(version, name) -> tuple[float, float]:
     """Return exact match and F1 of an answers file by the official rules."""
     rows = read_jsonl(ROWS / VERSIONS[version] / "dev.jsonl")
     scores = question_scores(rows, read_json(OUT / version / f"{name}.json"), version)

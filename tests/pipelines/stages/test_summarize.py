@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,7 +76,7 @@ def test_an_arm_that_failed_has_no_number():
     assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
-def leave(stage: str, values: Any) -> Path:
+def leave(stage, values) -> Path:
     """What a stage leaves of `smoke`."""
     folder = Path("build") / FOLDERS[stage] / "smoke"
     folder.mkdir(parents=True, exist_ok=True)

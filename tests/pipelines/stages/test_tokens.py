@@ -33,14 +33,12 @@ SHARDS = (range(20), range(20, 40))
 TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
 
 
-def params_of(settings: TokensConfig) -> SimpleNamespace:
+def params_of(settings) -> SimpleNamespace:
     corpus = SimpleNamespace(cleaning=CleaningConfig())
     return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
 
 
-def write_corpus(
-    folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None
-) -> Path:
+def write_corpus(folder, shards=4, documents=30, weights=None) -> Path:
     folder.mkdir(parents=True)
     numbers = np.random.default_rng(0)
     sources = len(weights or [None])
@@ -58,12 +56,12 @@ def write_corpus(
     return folder
 
 
-def config(**settings: Any) -> TokensConfig:
+def config(**settings) -> TokensConfig:
     base = {"corpus": "x", "tokenizer": {"kind": "train", "vocab_size": 150}, "lengths": [32, 64]}
     return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
 
 
-def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dict[str, Any]:
+def run(tmp_path, corpus, name="out", **settings) -> dict[str, Any]:
     return make_rows(
         config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}"
     )
@@ -150,7 +148,7 @@ def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
     made: list[int] = []
     pack = tokens.pack_shard
 
-    def stopping(job: tokens.PackJob, folder: Path) -> dict[str, Any]:
+    def stopping(job, folder) -> dict[str, Any]:
         made.append(job.number)
         if made == [0, 1, 2]:
             raise KeyboardInterrupt
