@@ -56,15 +56,14 @@ class Reader:
         self.network = network
         self.variables = {
             "HOME": str(folder.parent),
-            "PATH": os.environ["PATH"],
+            "PATH": os.pathsep.join(
+                part
+                for part in os.environ["PATH"].split(os.pathsep)
+                if part != str(Path(sys.executable).parent)
+            ),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
         }
-        self.variables["PATH"] = os.pathsep.join(
-            part
-            for part in os.environ["PATH"].split(os.pathsep)
-            if part != str(Path(sys.executable).parent)
-        )
         self.servers: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
     def start(self, command, log) -> "subprocess.Popen[bytes]":
@@ -91,7 +90,7 @@ class Reader:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        return code, log.read_text(encoding="utf-8", errors="replace")
+        return code, log.read_text(errors="replace")
 
     def serve(self, command) -> str:
         """Start a server and wait until it answers; returns what is wrong."""
@@ -101,7 +100,7 @@ class Reader:
         address = pages.SERVERS[pages.first_match(command, pages.SERVERS) or ""]
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
-            printed = log.read_text(encoding="utf-8", errors="replace")
+            printed = log.read_text(errors="replace")
             if command == "make worker" and "started!" in printed:
                 return ""
             place = (
@@ -111,12 +110,12 @@ class Reader:
             if url.startswith("http") and self.type(f"python -c {pages.ASK!r} {url}", 30)[0] == 0:
                 return ""
             time.sleep(1)
-        return f"{command}: no answer\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}"
+        return f"{command}: no answer\n{log.read_text(errors='replace')[-3000:]}"
 
     def stop(self, command) -> str:
         """Stop a server; returns what is wrong in what it has printed until then."""
         process, log = self.servers.pop(command)
-        printed = LOCKED.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        printed = LOCKED.sub("", log.read_text(errors="replace"))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         try:

@@ -12,8 +12,6 @@ from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
-from electra.pretraining.networks import Generator
-from electra.pretraining.phases import stage_of
 from electra.seeds import derive
 from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
 
@@ -201,9 +199,7 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
 
 def test_two_stage_begins_the_discriminator_with_the_generators_weights():
     torch.manual_seed(0)
-    settings = config(**STAGES)
-    model = Pretraining(settings, VOCAB, SPECIAL)
-    assert isinstance(model.generator, Generator)
+    model = Pretraining(config(**STAGES), VOCAB, SPECIAL)
     learning = {"generator": model.generator, "discriminator": model.discriminator}
     for stage in learning:
         model.begin_stage(stage, copy=stage == "discriminator")
@@ -214,8 +210,6 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
         model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
     ):
         assert torch.equal(ours, theirs) and ours is not theirs
-    stages = [stage_of(settings, step, 20) for step in (0, 9, 10, 19, 20)]
-    assert stages == ["generator"] * 2 + ["discriminator"] * 3
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])

@@ -205,15 +205,6 @@ def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path):
     assert len(first) + len(second) == 20 and first != second
 
 
-def test_a_published_vocabulary(tmp_path):
-    corpus = write_corpus(tmp_path / "corpus")
-    published = tmp_path / "published/vocab.txt"
-    wordpiece.save(TOKENIZER, published.parent)
-    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(published)})
-    assert metrics["tokenizer"] == TOKENIZER.identity
-    assert (tmp_path / "out/vocab.txt").read_bytes() == published.read_bytes()
-
-
 def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
@@ -244,6 +235,7 @@ def test_a_vocabulary_beyond_two_bytes(tmp_path):
     metrics = run(tmp_path, corpus, tokenizer=vocabulary, lengths=[32])
     rows = Rows.open(tmp_path / "out/rows-32", "train")
     assert metrics["vocab_size"] == len(pieces) > 66_000 and rows.ids.dtype == np.dtype("<u4")
+    assert (tmp_path / "out/vocab.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
     tokenizer = wordpiece.load(tmp_path / "out")
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
     first = next(text for text in texts if split_of(text, 1, 0.1) == "train")
