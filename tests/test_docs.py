@@ -4,7 +4,6 @@ tables say what the settings and the code say.
 
 import dataclasses
 import functools
-import json
 import re
 import shlex
 from itertools import chain
@@ -14,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge, plain
+from electra.files import write_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
@@ -61,7 +61,7 @@ def settings(page, folder):
     for block in blocks(page):
         assert set(block) <= set(values), f"{page.name}: a block begins with sections"
         values = merge(values, block)
-    (folder / "params.yaml").write_text(json.dumps(values))
+    write_json(folder / "params.yaml", values)
     return load(folder / "params.yaml")
 
 
@@ -147,7 +147,7 @@ def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path)
         encoder = params.models[name].encoder
         settings = config_json(encoder, cost.PUBLISHED_VOCABULARY, "ElectraModel")
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(settings))
+        write_json(tmp_path / name / "config.json", settings)
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
         with_it = dataclasses.replace(params, published={**params.published, **there})
         estimate = estimate_finetuning(f"electra-{name}", with_it)

@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from electra.config import merge
-from electra.files import write_jsonl
+from electra.files import read_json, write_json, write_jsonl
 from pipelines.config.settings_file import read
 from tests.conftest import ROOT, copy_project, read_text, run
 from tests.electra.made_up_models import write_base
@@ -63,7 +63,7 @@ def follow(folder, page, smaller):
                 for name, entry in entries.items():
                     assert shape(written[section][name]) == shape(entry)
             values = merge(merge(written, smaller), {"tracking": "none"})
-            (folder / "params.yaml").write_text(json.dumps(values))
+            write_json(folder / "params.yaml", values)
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_published_weights_to_a_model_that_goes_on(tmp_path):
     }
     follow(folder, "continue.md", smaller)
     for name in ("domain", "domain-before"):
-        results = json.loads((folder / f"build/glue/{name}/results.json").read_text())
+        results = read_json(folder / f"build/glue/{name}/results.json")
         assert 0 <= results["tasks"]["domain"]["pretrained"]["mean"] <= 100
 
 

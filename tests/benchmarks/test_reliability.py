@@ -1,6 +1,5 @@
 """The reliability campaign would see a fault, and a short one finds none."""
 
-import json
 import random
 
 import pytest
@@ -9,6 +8,7 @@ from benchmarks.reliability import power
 from benchmarks.reliability.__main__ import count_by_kind
 from benchmarks.reliability.attacks import ATTACKS
 from benchmarks.reliability.world import Ended, Verdict, World
+from electra.files import read_json
 from tests.conftest import ROOT, files_of, run
 
 CREATE = ("create", "new", True)
@@ -82,5 +82,5 @@ def test_other_bytes_are_a_bug_and_counted(tmp_path):
 def test_short_campaign_finds_nothing(tmp_path):
     output = tmp_path / "reliability.json"
     run(ROOT, "-m", "benchmarks.reliability", "--rounds", "0.1", "--output", str(output))
-    counts = json.loads(output.read_text())
+    counts = read_json(output)
     assert counts["total"]["bugs"] == 0 and counts["total"]["tried"] >= len(ATTACKS)

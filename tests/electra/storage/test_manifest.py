@@ -129,7 +129,7 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeyp
 
 
 def test_a_manifest_without_its_own_hash_is_damaged(folder):
-    values = json.loads((folder / MANIFEST).read_text())
+    values = read_json(folder / MANIFEST)
     del values["sha256"]
     write_json(folder / MANIFEST, values)
     with pytest.raises(CorruptFile, match="its own sha256"):

@@ -2,14 +2,13 @@
 files.
 """
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from electra.files import write_jsonl
+from electra.files import write_json, write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate
 from pipelines.cli.cost import CARDS, UTILISATION, span
@@ -45,7 +44,7 @@ def here(tmp_path, monkeypatch):
     arms = {"same": {}, "other": {"objective.name": "mlm"}}
     entry = {"title": "t", "base": base, "protocol": few, "arms": arms}
     values["ablations"]["objectives"] = entry
-    Path("params.yaml").write_text(json.dumps(values))
+    write_json(Path("params.yaml"), values)
     rows = ({"sentence": f"row {n}", "label": n % 2} for n in range(ROWS))
     write_jsonl(Path("t.jsonl"), rows)
     return tmp_path

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 
 import electra
 from electra.errors import BadConfig, BadInput, Stopped
+from electra.files import read_json
 from pipelines.cli import main, run_stage
 from pipelines.stages import Stage
 from tests.conftest import ROOT, SMOKE, environment
@@ -119,7 +120,7 @@ def test_a_stage_runs_and_its_duration_is_noted(here, monkeypatch):
     ran = stage_that(None, monkeypatch)
     assert main(["tasks", "smoke"]) == 0
     assert ran == ["smoke"]
-    noted = json.loads((here / "runs" / "timings.json").read_text())["tasks-smoke"]
+    noted = read_json(here / "runs" / "timings.json")["tasks-smoke"]
     assert noted["seconds"] >= noted["clock"]["0"] >= 0
     (here / "runs" / "timings.json").write_text("broken")
     assert main(["tasks", "smoke"]) == 0

@@ -2,7 +2,6 @@
 as it was.
 """
 
-import json
 import multiprocessing
 import re
 import shutil
@@ -15,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from electra.data import tokenizer as wordpiece
+from electra.files import write_jsonl
 from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
 from pipelines.config.params import load
@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 def write_rows(name, *records) -> str:
     path = Path("data") / name
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_jsonl(path, records)
     return str(path)
 
 

@@ -1,18 +1,18 @@
 """params.schema.json, by which editors check params.yaml."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+from electra.files import read_json
 from pipelines.config.schema import params_schema
 from tests.conftest import ROOT
 
 SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
-SCHEMA = json.loads((ROOT / "params.schema.json").read_text())
+SCHEMA = read_json(ROOT / "params.schema.json")
 
 
 @pytest.mark.lock

@@ -3,12 +3,12 @@ run -S` leaves be.
 """
 
 import dataclasses
-import json
 
 import pytest
 import torch
 from ruamel.yaml import YAML
 
+from electra.files import write_json
 from electra.nn.config import ModernBertConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
@@ -86,7 +86,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
         values["protocols"]["tiny"]["finetune"] = ablation
         values["ablations"]["table5"]["title"] = title
-        (tmp_path / "params.yaml").write_text(json.dumps(values))
+        write_json(tmp_path / "params.yaml", values)
         return settings_digest("table5", load(tmp_path / "params.yaml"))
 
     stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}

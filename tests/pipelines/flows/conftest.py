@@ -1,9 +1,8 @@
 """Flows in a folder of their own, on one temporary server. DVC is played by a list."""
 
-import json
-
 import pytest
 
+from electra.files import write_json
 from pipelines import tracking
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import Outcome, StageFailed
@@ -61,7 +60,7 @@ def dvc(prefect_server, tmp_path, monkeypatch):
             "mlm_accuracy": 0.625,
             "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
         }
-        (tmp_path / "build" / path / "results.json").write_text(json.dumps(numbers))
+        write_json(tmp_path / "build" / path / "results.json", numbers)
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)

@@ -1,6 +1,5 @@
 """Units on a Dask cluster: the same bytes as on one machine, whoever is lost on the way."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
-from electra.files import lock_folder
+from electra.files import lock_folder, read_json
 from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
 from pipelines.stages.work_units import MadeOf
@@ -73,7 +72,7 @@ def start(processes, folder, workers) -> str:
                 subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log)
             )
     until(lambda: known.exists() and known.read_text().strip(), tell=(folder / "log").read_text)
-    return json.loads(known.read_text())["address"]
+    return read_json(known)["address"]
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 resumption, test sets, ensembles, kept models, own tasks.
 """
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +33,7 @@ def run(name="small") -> dict[str, Any]:
 def test_stage_leaves_predictions_a_summary_and_a_record(small):
     events: list[dict] = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
-    result = json.loads((OUT / "results.json").read_text())
+    result = read_json(OUT / "results.json")
     assert result["source"] == "made_up" and result["label"] == "sample world"
     assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
     mnli = result["tasks"]["mnli"]

@@ -16,7 +16,7 @@ from huggingface_hub import ModelCard
 import electra
 from electra.data import tokenizer
 from electra.errors import BadConfig
-from electra.files import read_json
+from electra.files import read_json, write_json
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import training_flops
@@ -192,7 +192,7 @@ def test_weights_that_do_not_fit_are_one_sentence(trained, capsys):
     pieces = words["model"]["vocab"]
     one, two = sorted(pieces, key=pieces.__getitem__)[-2:]
     pieces[one], pieces[two] = pieces[two], pieces[one]
-    file.write_text(json.dumps(words))
+    write_json(file, words)
     sentence = refuse()
     assert f"has a tokenizer with piece {pieces[two]} {two!r}" in sentence
     assert "pretrain.init_from" in sentence
