@@ -85,19 +85,22 @@ class Peer:
         device: torch.device,
         kind: str = "peer",
         dropout: bool = True,
+        source: Pretraining | None = None,
     ) -> None:
         from transformers import ElectraForMaskedLM, ElectraForPreTraining
 
         self.precision = precision
         self.device = device
         self.kind = kind
-        source = build(config)
+        source = source or build(config)
         assert isinstance(source.generator, Generator)
         weights = {name: network_tensors(*pair) for name, pair in source.networks().items()}
-        self.generator = peer_network(ElectraForMaskedLM, source.generator.encoder.config)
+        vocab_size = source.vocab_size
+        generator_config = source.generator.encoder.config
+        self.generator = peer_network(ElectraForMaskedLM, generator_config, vocab_size)
         self.generator.load_state_dict(weights["generator"], strict=False)
         self.generator.tie_weights()
-        self.discriminator = peer_network(ElectraForPreTraining, config.encoder)
+        self.discriminator = peer_network(ElectraForPreTraining, config.encoder, vocab_size)
         self.discriminator.load_state_dict(weights["discriminator"])
         if config.objective.sharing == "all":
             self.discriminator.electra = self.generator.electra
@@ -155,11 +158,11 @@ class Peer:
         return loss.detach()
 
 
-def peer_network(kind: Any, encoder: Any) -> Any:
+def peer_network(kind: Any, encoder: Any, vocab_size: int) -> Any:
     """Build a network of transformers with the sizes of an encoder."""
     import transformers
 
-    return kind(transformers.ElectraConfig(**config_json(encoder, VOCAB, kind.__name__)))
+    return kind(transformers.ElectraConfig(**config_json(encoder, vocab_size, kind.__name__)))
 
 
 def chosen_cells(masked: Masked, ids: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 A mutant is one fault in a copy of the project (tests/mutation.py). The quick tests run once, under
 coverage. Then each mutant meets the tests that ran its line, the nearest first, then the rest of
-its mirror file (coverage does not see into processes), golden digests last. A survivor lacks a
+its mirror folder (coverage does not see into processes), golden digests last. A survivor lacks a
 test, or its code can go.
 """
 
@@ -25,7 +25,7 @@ from benchmarks.harness import ROOT, provenance, write_record
 from tests.mutation import PYTEST, Mutant, draw, killer
 
 GOLDEN = "tests/test_golden.py"
-NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror file
+NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror folder
 COVERAGE = (
     "--cov=electra --cov=pipelines --cov-context=test --cov-report= --junitxml=tests.xml".split()
 )
@@ -54,7 +54,7 @@ def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:
 
 
 def choose(mutant: Mutant, seconds: dict[str, float], runs: Runs) -> list[str]:
-    """Return the tests that may see a mutant, those first that lie nearest to its mirror file."""
+    """Return the tests that may see a mutant, those first that are nearest to its mirror file."""
     name, lines, _ = mutant
     mirror = f"tests/{name.parent}/test_{name.stem.strip('_')}.py"
 
@@ -66,7 +66,7 @@ def choose(mutant: Mutant, seconds: dict[str, float], runs: Runs) -> list[str]:
     ran = ran or set[str]().union(*runs[name].values())  # of a line that runs at import
     golden = {test for test in ran if test.startswith(GOLDEN)}
     nearest = sorted(ran - golden, key=rank)[:NEAREST]
-    mirrored = {test for test in seconds if test.startswith(mirror)}
+    mirrored = {test for test in seconds if test.startswith(f"tests/{name.parent}/")}
     return [*nearest, *sorted(mirrored.difference(nearest), key=rank), *sorted(golden)]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow and not lock"]
+PYTEST = [sys.executable, "-m", "pytest", "-m", "not slow"]
 OPERATORS = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
     ast.Pow: "*", ast.And: "or", ast.Or: "and", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=",

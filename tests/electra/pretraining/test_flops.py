@@ -6,8 +6,17 @@ import pytest
 
 from electra.config import build, plain
 from electra.errors import BadConfig
+from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.flops import row_flops, step_flops, training_flops, training_steps
+from electra.pretraining.flops import (
+    binary_head_flops,
+    encoder_flops,
+    row_flops,
+    step_flops,
+    token_head_flops,
+    training_flops,
+    training_steps,
+)
 from pipelines.config.params import load
 
 VOCAB = 30522
@@ -38,6 +47,28 @@ def test_the_authors_convention_gives_the_authors_totals(size, changes, expected
 def test_the_matmul_convention_counts_training_a_token(size, megaflops):
     row = row_flops(config(size), VOCAB, "matmul").train / config(size).pretrain.length / 1e6
     assert row == pytest.approx(megaflops, rel=0.02)
+
+
+BERT = BertConfig(layers=2, hidden=4, heads=2, ffn=5, embedding=2)
+MODERN = ModernBertConfig(kind="modern", layers=2, hidden=4, heads=1, ffn=5, embedding=2)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "convention", "expected"),
+    [
+        (BERT, "matmul", (1584, 132, 120)),
+        (BERT, "authors", (3036, 363, 228)),
+        (MODERN, "matmul", (1824, 264, 120)),
+        (MODERN, "authors", (3174, 579, 276)),
+    ],
+)
+def test_operations_of_a_row_equal_a_count_by_hand(encoder, convention, expected):
+    counted = (
+        encoder_flops(encoder, 3, 7, convention),
+        token_head_flops(encoder, 3, 7, convention),
+        binary_head_flops(encoder, 3, convention),
+    )
+    assert counted == expected
 
 
 def test_a_budget_in_flops_becomes_steps():

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 
 from electra.errors import BadConfig
 from pipelines.config.params import load
+from pipelines.config.settings_file import one_line
 from tests.pipelines import bad_params
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -67,3 +68,8 @@ def test_damaged_file_is_accepted_or_refused_in_a_sentence(tmp_path_factory, con
     outcome = bad_params.outcome(path)
     is_whole = content == bad_params.whole().encode()
     assert outcome == "accepted" or (outcome == "refused" and not is_whole)
+
+
+def test_a_text_in_a_sentence_has_at_most_a_thousand_characters():
+    assert one_line("a\nb  c") == "a b c"
+    assert one_line("x" * 1000) == "x" * 1000 and one_line("x" * 1001) == "x" * 1000 + "..."

@@ -34,6 +34,14 @@ def test_a_value_of_another_kind_is_named():
         load_results.load(made_up.params(ablations=("table5",)))
 
 
+def test_a_selected_ablation_without_a_record_is_missing_and_the_others_are_not_run():
+    made_up.write()
+    inputs = load_results.load(made_up.params("tiny", ablations=("table5",)))
+    assert [line for line in inputs.missing if "table5" in line]
+    not_run = [line.partition(":")[0] for line in inputs.unrun if line.endswith("not run")]
+    assert not_run == [f"ablation {name}" for name in TINY.ablations if name != "table5"]
+
+
 def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
     made_up.write()
     (model,) = load_results.load(TINY).models

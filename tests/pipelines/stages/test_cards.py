@@ -78,9 +78,9 @@ def test_a_copy_for_a_hub_names_the_run(params, capsys):
     assert re.fullmatch(r"- Run: (commit \w+, )?[\d-]+ [\d:]+, \d+\.\d minutes on .*\.", run)
     lines.remove(run)
     assert lines == COLA.read_text().splitlines()
-    assert (
-        ModelCard(shown).data.to_dict()["model-index"][0]["name"] == "small-cola-pretrained-seed1"
-    )
+    assert vars(ModelCard(shown).data)["model_name"] == "small-cola-pretrained-seed1"
+    assert main(["card", str(COLA.parent), "--output", "card.md"]) == 0
+    assert Path("card.md").read_text() == shown and not capsys.readouterr().out
     Path("runs/timings.json").unlink()
     assert cards.with_run(COLA) == COLA.read_text()
 
