@@ -14,7 +14,8 @@ from electra import errors
 from tests.conftest import ROOT, read_text
 from tests.pipelines.cli.parsing import parse
 
-SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
+SLURM = ROOT / "deploy" / "slurm.sbatch"
+KUBERNETES = ROOT / "deploy" / "kubernetes.yaml"
 
 
 def options_of(words):
@@ -65,7 +66,8 @@ def documents():
 
 
 def test_kubernetes_pods_meet_at_the_first_through_the_service():
-    service, job = documents()["Service"], documents()["Job"]["spec"]
+    service = documents()["Service"]
+    job = documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
     options = options_of([*container["command"], *container["args"]])

@@ -122,10 +122,8 @@ def publish_small(folder):
 
 @pytest.mark.slow
 def test_own_task_to_predictions_and_a_model_that_answers(tmp_path):
-    folder, words = (
-        tmp_path / "project",
-        ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]],
-    )
+    folder = tmp_path / "project"
+    words = ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]
     write_base(tmp_path, words, 512, "encoder")
     smaller = {
         "published": {"own": {"folder": "../encoder"}},

@@ -22,15 +22,12 @@ def test_regions_are_as_they_would_be_written(name):
 
 
 def test_the_table_of_scale_on_paper():
-    size, page = (
-        record("scale")["sizes"]["four times"],
-        (ROOT / "docs/scale.md").read_text(),
-    )
-    text, rate = size["text_bytes"] / size["tokens"], size["tokens_per_cpu_second"]["both"]
-    rows, disk = (
-        size["row_bytes"] / size["tokens"],
-        size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"],
-    )
+    size = record("scale")["sizes"]["four times"]
+    page = (ROOT / "docs/scale.md").read_text()
+    text = size["text_bytes"] / size["tokens"]
+    rate = size["tokens_per_cpu_second"]["both"]
+    rows = size["row_bytes"] / size["tokens"]
+    disk = size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"]
 
     def written(count) -> str:
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"

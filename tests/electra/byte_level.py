@@ -22,7 +22,8 @@ NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 def write_byte_level(folder, **changes):
     """Write the folder; `changes` are of its tokenizer.json."""
     raw = tokenizers.Tokenizer(models.BPE())
-    raw.normalizer, raw.decoder = normalizers.NFC(), decoders.ByteLevel()
+    raw.normalizer = normalizers.NFC()
+    raw.decoder = decoders.ByteLevel()
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(

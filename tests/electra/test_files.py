@@ -79,7 +79,8 @@ def test_two_writers_with_the_same_process_number_leave_whole_files(tmp_path):
 def test_a_write_is_durable_before_its_name_is(tmp_path, monkeypatch):
     """fsync the bytes, rename, fsync the folder: the order that survives a power cut."""
     events = []
-    fsync, rename = os.fsync, Path.rename
+    fsync = os.fsync
+    rename = Path.rename
     monkeypatch.setattr(os, "fsync", lambda handle: events.append(kind(handle)) or fsync(handle))
     monkeypatch.setattr(Path, "replace", lambda *paths: events.append("rename") or rename(*paths))
     monkeypatch.setattr(Path, "rename", lambda *paths: events.append("rename") or rename(*paths))

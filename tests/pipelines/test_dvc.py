@@ -155,7 +155,8 @@ def killed(tmp_path_factory):
 @pytest.fixture
 def project(killed):
     """That copy with everything up to date; its own files are put back."""
-    folder, files = killed[0], ("params.yaml", "text/a.txt")
+    folder = killed[0]
+    files = ("params.yaml", "text/a.txt")
     before = {name: (folder / name).read_bytes() for name in files}
     dvc(folder, "repro", TARGET)
     yield folder
@@ -278,7 +279,8 @@ def test_inputs_that_dvc_links_are_read(project):
 
 @pytest.mark.slow
 def test_what_dvc_imports_from_a_web_server_is_read(tmp_path):
-    project, there = copy_project(tmp_path / "project"), tmp_path / "there"
+    project = copy_project(tmp_path / "project")
+    there = tmp_path / "there"
     there.mkdir()
     (project / "text/a.txt").rename(there / "a.txt")
     edit(project / "params.yaml", "text/*.txt", "data/*.txt")

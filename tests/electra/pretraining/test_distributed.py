@@ -52,7 +52,8 @@ def work(rank, size, port, run, settings, before):
 
 def train(run, size=1, before=None, **changes):
     """Train with `size` processes; returns the curve and the exit codes."""
-    settings, port = config(**SHORT | changes), str(free_port())
+    settings = config(**SHORT | changes)
+    port = str(free_port())
     arguments = (size, port, run, settings, before)
     processes = [FORK.Process(target=work, args=(rank, *arguments)) for rank in range(size)]
     for process in processes:
@@ -166,7 +167,8 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
 
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
     def poison(rank):
-        original, calls = World.sum_in_place, iter(range(1000))
+        original = World.sum_in_place
+        calls = iter(range(1000))
 
         def poisoned(self, tensors):  # the loss alone: no gradient tells the others
             if rank == 1 and next(calls) == 4:  # the third step's

@@ -94,7 +94,8 @@ class Counted(torch.utils._python_dispatch.TorchDispatchMode):
 @pytest.mark.parametrize("embedding", [32, 16])
 def test_matmul_flops_are_those_of_the_products_that_are_run(embedding):
     settings = build(ModernBertConfig, {**MODERN, "embedding": embedding}, "")
-    encoder, ids = make_encoder(settings, VOCAB).eval(), torch.randint(5, VOCAB, (1, 24))
+    encoder = make_encoder(settings, VOCAB).eval()
+    ids = torch.randint(5, VOCAB, (1, 24))
     with torch.no_grad(), Counted() as counted:
         states = encoder(ids, ids)
     assert counted.total == encoder_flops(settings, 24, VOCAB, "matmul")

@@ -18,7 +18,8 @@ from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     logits = torch.zeros(2, 3, requires_grad=True)
-    rewards, baseline = torch.tensor([2.0, 0.1]), torch.tensor([0.0, 0.0], requires_grad=True)
+    rewards = torch.tensor([2.0, 0.1])
+    baseline = torch.tensor([0.0, 0.0], requires_grad=True)
     policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
     advantage = [2.0 - math.log(2), 0.1 - math.log(2)]
     assert policy.tolist() == pytest.approx([a * math.log(3) for a in advantage], rel=1e-5)
@@ -49,7 +50,8 @@ def test_no_gradient_passes_from_the_discriminator_through_the_samples():
 def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
     settings = config(objective__sharing="gradient_disentangled", objective__generator_weight=0.0)
     model, batch = model_and_batch(settings)
-    ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
+    ours = model.discriminator.encoder.embeddings
+    theirs = model.generator.encoder.embeddings
     assert torch.equal(ours.tables()[0], theirs.tables()[0])
     model(batch).loss.backward()
     assert ours.word.weight.grad.any() and (
@@ -92,7 +94,8 @@ def by_hand(settings):
 def test_each_objective_asks_what_the_paper_says_where_it_says(name):
     outputs, batch, chosen, mlm, verdicts, tokens, copies = by_hand(config(objective__name=name))
     real = [(r, p) for r, length in enumerate(batch.lengths_B.tolist()) for p in range(length)]
-    ids, fake = batch.ids_BT, outputs.corrupted_BT != batch.ids_BT
+    ids = batch.ids_BT
+    fake = outputs.corrupted_BT != batch.ids_BT
     assert (outputs.corrupted_BT == SPECIAL.mask).any() if name == "mlm" else fake.any()
 
     def right(r, p):
@@ -158,7 +161,8 @@ TWIN = {"generator__width": 1.0}
 )
 def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     model = Pretraining(config(**changes), VOCAB, SPECIAL)
-    own, given = model.own_to_generator(), dict(model.generator.named_parameters())
+    own = model.own_to_generator()
+    given = dict(model.generator.named_parameters())
     assert {name for name, parameter in given.items() if parameter not in own} == {
         name for name in given if shared and name.startswith(shared)
     }

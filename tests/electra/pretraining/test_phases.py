@@ -17,7 +17,8 @@ from electra.storage import checkpoint
 from pipelines.stages.announce import announce
 from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state, train
 
-SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
+SHORT = {"length": 12, "steps": 7, "batch": 16}
+LONG = {"length": 24, "steps": 5}
 
 
 def phased(*phases, steps=None, **changes):

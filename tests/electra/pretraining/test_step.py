@@ -68,7 +68,8 @@ def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, caps
     """Each step sums gradients once: a second time would take another process's next step for this
     one.
     """
-    calls, add = [], World.sum_in_place
+    calls = []
+    add = World.sum_in_place
     monkeypatch.setattr(
         World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named)
     )
@@ -83,7 +84,8 @@ def test_all_is_compiled_before_the_capture():
     """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same
     buffers.
     """
-    compiled, graphs = [], Rerun()
+    compiled = []
+    graphs = Rerun()
 
     def backend(graph, inputs):
         compiled.append(graphs.count)
@@ -201,7 +203,8 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
     """
     settings = config(**{**QUIET, **changes})
     batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)
-    results, graphs = [], []
+    results = []
+    graphs = []
 
     def backend(graph, inputs):
         graphs.append(graph)

@@ -58,7 +58,8 @@ def test_both_networks_learn(tmp_path):
     trained = train(
         tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
     )
-    first, last = trained.history[0], trained.history[-1]
+    first = trained.history[0]
+    last = trained.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
     assert last["disc_loss"] < 0.5 * last["disc_baseline"]
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
@@ -86,7 +87,9 @@ def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
 @pytest.mark.parametrize("most", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, reference, expected, most):
     seconds = reference[1]
-    chance, kills, attempts = random.Random(0), 0, 0
+    chance = random.Random(0)
+    kills = 0
+    attempts = 0
     while kills < most:
         run = tmp_path / f"run-{attempts}"
         attempts += 1
@@ -214,7 +217,8 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
-    norms, logged = [], []
+    norms = []
+    logged = []
 
     def clip(parameters, limit):
         norms.append(clip_gradients(parameters, limit).item())

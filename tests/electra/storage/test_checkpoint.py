@@ -61,7 +61,8 @@ def save_and_crash(run, number):
         ):
             count()
 
-    fsync, write = os.fsync, tensors.write_tensors
+    fsync = os.fsync
+    write = tensors.write_tensors
     os.fsync = lambda handle: (count(), fsync(handle))
 
     def write_tensors(path, of):

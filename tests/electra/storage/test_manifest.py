@@ -48,7 +48,8 @@ def test_a_card_may_be_edited(folder):
 
 def test_no_bit_of_the_manifest_can_change_what_it_says(folder):
     path = folder / MANIFEST
-    good, text = verify_manifest(folder), path.read_bytes()
+    good = verify_manifest(folder)
+    text = path.read_bytes()
     for bit in range(8 * len(text)):
         data = bytearray(text)
         data[bit // 8] ^= 1 << bit % 8
@@ -114,7 +115,8 @@ def test_a_manifest_of_nonsense_is_refused(folder):
 
 
 def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeypatch):
-    path, hashed = folder / "weights", []
+    path = folder / "weights"
+    hashed = []
     monkeypatch.setattr(manifests, "_SETTLED", -1)
     monkeypatch.setattr(
         manifests, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)

@@ -17,7 +17,8 @@ from tests.conftest import files_of
 from tests.electra import helpers
 from tests.electra.helpers import config, data
 
-CODE, OTHER = "12", "34"
+CODE = "12"
+OTHER = "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
@@ -116,7 +117,8 @@ def test_a_launch_that_names_no_code_changes_none(run, capsys):
 
 
 def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path, capsys):
-    new, before = tmp_path / "new", bytes_of(run)
+    new = tmp_path / "new"
+    before = bytes_of(run)
     more = {"pretrain__steps": 6, "pretrain__batch": 16, "pretrain__save_every": 1}
     done = train(new, run, **more)
     assert (

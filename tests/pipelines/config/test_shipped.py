@@ -63,7 +63,8 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
                 [sum(p.numel() for p in part.parameters()) for part in (encoder, networks)]
             )
         assert counts[1] == pytest.approx(counts[0], rel=0.02)
-        ours, theirs = models[f"modern-{paper}"], models[paper]
+        ours = models[f"modern-{paper}"]
+        theirs = models[paper]
         pretrain = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
         assert (pretrain, ours.generator, ours.tokens) == (
             theirs.pretrain,
@@ -89,7 +90,8 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
         write_json(tmp_path / "params.yaml", values)
         return settings_digest("table5", load(tmp_path / "params.yaml"))
 
-    stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
+    stsb = {"stsb": {"epochs": 10}}
+    three = {"defaults": {"epochs": 3}}
     written_out = digest_of(three | {"tasks": stsb})
     assert (
         written_out

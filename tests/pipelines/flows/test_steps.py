@@ -62,7 +62,8 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(tracking, "end_workflow", end)
-    request, place = workspace.Request("tiny", "", {}), dvc_runner.Place(tmp_path)
+    request = workspace.Request("tiny", "", {})
+    place = dvc_runner.Place(tmp_path)
     running = steps.Run(request, place, {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"

@@ -65,7 +65,8 @@ def test_a_gpu_run_says_what_it_does_and_what_it_does_not(gpu, changes, said):
 
 def test_a_missing_compiler_and_a_phase_of_several_are_named(gpu, monkeypatch):
     monkeypatch.setattr(module, "lacks_to_compile", lambda: "C compiler")
-    short, long = replace(PHASE, last=100), replace(PHASE, first=100, length=48)
+    short = replace(PHASE, last=100)
+    long = replace(PHASE, first=100, length=48)
     line = describe(replace(step_done(), phases=(short, long), phase=short))
     assert line.startswith("demo, phase 1 of 2 (rows of 24): NVIDIA")
     assert "not compiled (no C compiler)" in line

@@ -27,7 +27,8 @@ def write(folder, task, answer, count=200) -> Path:
     for split in ("train", "dev"):
         rows = []
         for number in range(count):
-            a, b = draw.sample(WORDS, 4), draw.sample(WORDS, 4)
+            a = draw.sample(WORDS, 4)
+            b = draw.sample(WORDS, 4)
             second = None if task == "sst2" else " ".join(b)
             row = {"id": str(number), "a": " ".join(a), "b": second, "label": answer(a, b)}
             rows.append(row)
@@ -106,7 +107,8 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
     tokenizer = tokenizers.load(model / "discriminator")
     network = Discriminator(Encoder(frozen.encoder.config, tokenizer.vocab_size)).eval()
     load_networks({"discriminator": (network.encoder, network.head)}, model)
-    rows, surest = baselines.read_splits(GLUE["mrpc"], folder, config)[1], []
+    rows = baselines.read_splits(GLUE["mrpc"], folder, config)[1]
+    surest = []
     for row in rows:
         a, b = tokenizer.encode_lines([row["a"], row["b"]])
         ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]

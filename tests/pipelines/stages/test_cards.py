@@ -99,7 +99,8 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, m
     if spoilt:
         (COLA.parent / POOLED).touch()
         cards.write("glue", "small", params)
-    kind, report = transformers.ElectraForSequenceClassification, "missing_keys"
+    kind = transformers.ElectraForSequenceClassification
+    report = "missing_keys"
     assert not kind.from_pretrained(COLA.parent, output_loading_info=True)[1][report]
     text = COLA.read_text()
     front = ModelCard(text).data.to_dict()

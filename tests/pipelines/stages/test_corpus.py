@@ -178,7 +178,8 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path, monkeypatch
     cleaning = {"duplicate_paragraphs": "drop", "duplicate_documents": "drop"}
     cleaning |= {"shortest_paragraph": 10}
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
-    seen, expected = set(), []
+    seen = set()
+    expected = []
     for text in texts[:-1]:
         left = [line for line in text if len(line) < 10 or line not in seen]
         seen.update(text)

@@ -116,7 +116,8 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
 
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
-    address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
+    address = start(processes, tmp_path, workers=1)
+    mark = tmp_path / "mark"
     mark.write_text("here")
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
     assert next(made) == (0, None)

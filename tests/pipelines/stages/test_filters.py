@@ -86,7 +86,8 @@ def near_copies():
 
 def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypatch):
     plain = {id: text.lower().rstrip("!") for id, text in near_copies.items()}
-    expected, seen = [], list[str]()
+    expected = []
+    seen = list[str]()
     for id, text in plain.items():
         similar = [jaccard(text, other) for other in seen]
         assert not [each for each in similar if 0.4 < each < 0.9], "the test has clear cases alone"
@@ -112,10 +113,8 @@ def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypat
 
 def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path):
     chance = random.Random(1)
-    first, shared = (
-        " ".join(prose(chance)),
-        "This paragraph is in a near copy that goes, and later once more.",
-    )
+    first = " ".join(prose(chance))
+    shared = "This paragraph is in a near copy that goes, and later once more."
     texts = {
         "a": first,
         "exact": first,

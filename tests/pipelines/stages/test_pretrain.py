@@ -59,7 +59,8 @@ def trained(tmp_path_factory):
 
 
 def test_examples_compile_nothing_for_their_few_rows(trained):
-    params, compiled = load(), []
+    params = load()
+    compiled = []
     config = params.models["smoke"].electra()
     rows = ModelRows(params, "smoke", config)
     ids = rows.tokenizer
@@ -149,7 +150,8 @@ def test_run_of_two_lengths_says_so_wherever_it_is_read(project, monkeypatch):
     params = load()
     config = params.models["smoke"].electra()
     rows = ModelRows(params, "smoke", config)
-    short, long = rows.others[12], rows.train_rows
+    short = rows.others[12]
+    long = rows.train_rows
     assert facts["phases"] == [
         {"length": 12, "batch": 8, "steps": 6},
         {"length": 16, "batch": 4, "steps": 4},
@@ -212,7 +214,8 @@ def test_settings_have_runs_of_their_own_and_find_them_again(trained, capsys):
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0
-    first, before = folder("smoke"), bytes_below(folder("smoke"))
+    first = folder("smoke")
+    before = bytes_below(folder("smoke"))
     Path("params.yaml").write_text(longer)
     assert main(["pretrain", "smoke"]) == 0
     assert folder("smoke") != first and bytes_below(first) == before
@@ -232,7 +235,8 @@ def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, c
             shutil.rmtree(run)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0
-    first, more = folder("smoke"), folder("more")
+    first = folder("smoke")
+    more = folder("more")
     longer = PARAMS.replace("steps: 20", "steps: 22", 1)
     Path("params.yaml").write_text(longer)
     assert main(["pretrain", "smoke", "--continue", more.name]) == 64

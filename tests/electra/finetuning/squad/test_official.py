@@ -99,7 +99,8 @@ def test_threshold_search_by_hand():
     ],
 )
 def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, exact_1, f1_1):
-    rows, null = [row("q", *answers)], {"q": 1.0 if blank else -1.0}
+    rows = [row("q", *answers)]
+    null = {"q": 1.0 if blank else -1.0}
     figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
     assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
     assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2

@@ -74,7 +74,8 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
 def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
     reading = encode([row()], tokenizer, SquadConfig(length=14, stride=4, question_length=2))
     ids = reading.examples.ids_S[: reading.examples.length_N[0]]
-    the, cat = tokenizer.raw.token_to_id("the"), tokenizer.raw.token_to_id("cat")
+    the = tokenizer.raw.token_to_id("the")
+    cat = tokenizer.raw.token_to_id("cat")
     # the question is cut to two pieces
     assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]
     assert ids[reading.examples.length_N[0] - 1] == tokenizer.sep_id
