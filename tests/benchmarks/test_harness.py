@@ -27,9 +27,9 @@ def test_arms_take_turns_and_ratios_are_of_one_round(capsys):
 def test_a_record_says_where_it_comes_from(tmp_path):
     write_record(tmp_path / "x.json", {"ratio": 2}, provenance("torch"))
     found = read_json(tmp_path / "x.json")
-    assert (
-        found["ratio"] == 2 and len(found["commit"].split()[0]) == 40 and found["versions"]["torch"]
-    )
+    assert found["ratio"] == 2
+    assert len(found["commit"].split()[0]) == 40
+    assert found["versions"]["torch"]
     assert {"command", "machine", "recorded"} <= found.keys()
 
 

@@ -143,11 +143,9 @@ def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
         worlds = [World(rank, size, torch.device("cpu")) for rank in range(size)]
         return [list(world.slices([32], accumulate)[1]) for world in worlds]
 
-    assert (
-        cut(1, 4) == [[0, 1, 2, 3]]
-        and cut(2, 4) == [[0, 1], [2, 3]]
-        and cut(4, 4) == [[0], [1], [2], [3]]
-    )
+    assert cut(1, 4) == [[0, 1, 2, 3]]
+    assert cut(2, 4) == [[0, 1], [2, 3]]
+    assert cut(4, 4) == [[0], [1], [2], [3]]
     assert cut(2, 1) == [[0], [1]]
     with pytest.raises(
         BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"

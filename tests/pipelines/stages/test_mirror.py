@@ -68,10 +68,8 @@ def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path, run):
     assert there() == whole(20, 30)
     assert bring(tmp_path / "another") == [30]
     _, groups, progress = checkpoint.load(tmp_path / "another/runs/x/step-30")
-    assert (
-        torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0))
-        and progress["fingerprint"] == PRINT
-    )
+    assert torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0))
+    assert progress["fingerprint"] == PRINT
     assert bring(tmp_path / "another") == [30]
     mirror.bring_newest(tmp_path / "third/runs/y")
     assert not (tmp_path / "third").exists()
@@ -133,11 +131,9 @@ def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
     s3.faults[f"/{path}"] = fault
     assert bring(tmp_path / "another") == [20]
     printed = capsys.readouterr().err
-    assert (
-        printed.count("warning:") == 1
-        and "step-30" in printed
-        and "the one before is taken" in printed
-    )
+    assert printed.count("warning:") == 1
+    assert "step-30" in printed
+    assert "the one before is taken" in printed
     assert not list((tmp_path / "another").rglob(".*tmp*"))
 
 
@@ -171,10 +167,8 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
                 time.sleep(0.5)
     printed = capsys.readouterr().err
     assert printed.count("cannot be used") == 2  # at the beginning, and when it is to be sent
-    assert (
-        "training goes on from what is here" in printed
-        and "are sent when the mirror answers" in printed
-    )
+    assert "training goes on from what is here" in printed
+    assert "are sent when the mirror answers" in printed
     forget()
     with mirrored(run):
         pass
