@@ -25,8 +25,14 @@ PORTABLE = {
     "ELECTRA_WORKERS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5}
-FEW |= {"learning_rate": 2e-3}
+FEW = {
+    "pretrain__steps": 5,
+    "pretrain__warmup": 1,
+    "pretrain__log_every": 1,
+    "pretrain__eval_every": 5,
+    "pretrain__save_every": 5,
+    "pretrain__learning_rate": 2e-3,
+}
 PACKING = {
     "rows": {},
     "rows of paragraphs": {"lines": "paragraphs"},
@@ -134,7 +140,7 @@ def pretraining(folder):
 
     digests = {}
     for name, case in PRETRAINING.items():
-        changes = {f"pretrain__{key}": value for key, value in FEW.items()} | case
+        changes = FEW | case
         if changes.pop("modern", False):
             changes = {f"encoder__{key}": value for key, value in MODERN.items()} | changes
         torch.set_num_threads(1)

@@ -18,7 +18,7 @@ from electra.pretraining.step import Step
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra import helpers
-from tests.electra.helpers import config
+from tests.electra.helpers import TWO_STAGES, config
 from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
@@ -181,13 +181,8 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
 
 
 def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alone):
-    changes = {
-        "objective__training": "two_stage",
-        "objective__sharing": "none",
-        "generator__width": 1.0,
-    }
-    expected, _ = train(tmp_path / "one", 1, **changes)
-    curve, codes = train(tmp_path / "two", 2, **changes)
+    expected, _ = train(tmp_path / "one", 1, **TWO_STAGES)
+    curve, codes = train(tmp_path / "two", 2, **TWO_STAGES)
     assert codes == [0, 0]
     agree(curve, expected)
 

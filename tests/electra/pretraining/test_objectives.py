@@ -13,7 +13,7 @@ from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
 from electra.seeds import derive
-from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, data, train
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
@@ -156,7 +156,7 @@ TWIN = {"generator__width": 1.0}
         # the discriminator has deltas, the generator the tables
         ({"objective__sharing": "gradient_disentangled"}, ()),
         ({"objective__sharing": "all", **TWIN}, ("encoder.",)),
-        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, ()),
+        (TWO_STAGES, ()),
     ],
 )
 def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
@@ -170,9 +170,6 @@ def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
 
 
-STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TWIN}
-
-
 @pytest.mark.parametrize(
     "changes, start",
     [
@@ -180,7 +177,7 @@ STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TW
         ({"objective__name": "mlm"}, "discriminator"),
         ({"objective__sharing": "all", **TWIN}, "discriminator"),
         ({"objective__sharing": "gradient_disentangled"}, "discriminator"),
-        (STAGES, "generator"),
+        (TWO_STAGES, "generator"),
     ],
 )
 def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(changes, start):
@@ -203,7 +200,7 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
 
 def test_two_stage_begins_the_discriminator_with_the_generators_weights():
     torch.manual_seed(0)
-    model = Pretraining(config(**STAGES), VOCAB, SPECIAL)
+    model = Pretraining(config(**TWO_STAGES), VOCAB, SPECIAL)
     learning = {"generator": model.generator, "discriminator": model.discriminator}
     for stage in learning:
         model.begin_stage(stage, copy=stage == "discriminator")
@@ -219,7 +216,7 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
     """Weight decay, too, moves what learns alone."""
-    settings = config(**STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
+    settings = config(**TWO_STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
     first = {
         name: value.clone()

@@ -20,7 +20,7 @@ from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, VOCAB, config, state, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, state, train
 
 FORK = multiprocessing.get_context("fork")
 
@@ -48,16 +48,14 @@ def expected(reference):
 def test_both_networks_learn(tmp_path):
     easy = {"generator__width": 1.0, "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     length = {
-        "batch": 32,
-        "steps": 160,
-        "warmup": 20,
-        "learning_rate": 3e-3,
-        "eval_every": 80,
-        "save_every": 160,
+        "pretrain__batch": 32,
+        "pretrain__steps": 160,
+        "pretrain__warmup": 20,
+        "pretrain__learning_rate": 3e-3,
+        "pretrain__eval_every": 80,
+        "pretrain__save_every": 160,
     }
-    trained = train(
-        tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
-    )
+    trained = train(tmp_path, config(**easy, **length))
     first = trained.history[0]
     last = trained.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
@@ -240,11 +238,11 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
     ],
 )
 def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
-    stages = {
-        "objective__training": "two_stage",
-        "objective__sharing": "none",
-        "generator__width": 1.0,
-    }
-    length = {"steps": steps, "warmup": 2, "learning_rate": 1.0, "schedule": form}
-    settings = config(**stages, **{f"pretrain__{key}": value for key, value in length.items()})
+    settings = config(
+        **TWO_STAGES,
+        pretrain__steps=steps,
+        pretrain__warmup=2,
+        pretrain__learning_rate=1.0,
+        pretrain__schedule=form,
+    )
     assert [rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)

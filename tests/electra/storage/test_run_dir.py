@@ -56,13 +56,13 @@ def run(made_runs, tmp_path):
 def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
     before = bytes_of(run)
     changes = {
-        "log_every": 3,
-        "keep_checkpoints": 5,
-        "save_every": 1,
-        "threads": 2,
-        "compile": "off",
+        "pretrain__log_every": 3,
+        "pretrain__keep_checkpoints": 5,
+        "pretrain__save_every": 1,
+        "pretrain__threads": 2,
+        "pretrain__compile": "off",
     }
-    train(run, **{f"pretrain__{key}": value for key, value in changes.items()})
+    train(run, **changes)
     assert bytes_of(run) == before and names(run.parent) == ["run"]
     assert "resuming at step 4 of 4" in capsys.readouterr().err
 
