@@ -1,12 +1,8 @@
 """Commands run in this process."""
 
-from collections.abc import Callable
-
 import pytest
 
 from pipelines.cli import main
-
-Command = Callable[..., str]
 
 
 @pytest.fixture

@@ -1,15 +1,10 @@
 """What the tests of params.yaml share."""
 
-from collections.abc import Callable
-
 import pytest
 
 from electra.errors import BadConfig
 from pipelines.config.params import Params, load
 from tests.conftest import SMOKE
-
-Load = Callable[..., Params]
-Refuse = Callable[..., str]
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Jobs end to end on a random encoder and made-up rows: results, bytes, resumption, failures."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -29,7 +28,6 @@ SQUAD = SquadConfig(
 )
 
 
-PlanJobs = Callable[..., list[Job]]
 NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensors")
 
 

@@ -25,18 +25,13 @@ class Dvc:
     def __init__(self):
         self.calls: list[str] = []
         self.parents: list[str | None] = []
-        self.processes: list[dict[str, str]] = []
         self.failures: dict[str, list[StageFailed]] = {}
         self.would_run: list[str] = []
 
     def repro(self, target, place, log, seconds) -> Outcome:
-        environment = place.variables
         name = target.rpartition(":")[2]
         self.calls.append(name)
-        self.parents.append(environment.get(tracking.PARENT))
-        self.processes.append(
-            {key: value for key, value in environment.items() if key.startswith("PET_")}
-        )
+        self.parents.append(place.variables.get(tracking.PARENT))
         log(f"Running stage '{name}':")
         if left := self.failures.get(name):
             raise left.pop(0)
