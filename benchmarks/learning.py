@@ -174,7 +174,7 @@ def in_a_loop(
     peak = config.pretrain.learning_rate
     steps = config.pretrain.steps
     assert isinstance(steps, int)
-    parameters = [part for group in optimizer.param_groups for part in group["params"]]
+    parameters = list(itertools.chain(*(group["params"] for group in optimizer.param_groups)))
 
     def train(step: int, batch: Batch) -> None:
         warm = min(1.0, (step + 1) / max(1, warmup))

@@ -20,6 +20,7 @@ for token, share in zip(judged.tokens, judged.probability):
     "words": 'print(model.predict([["these", "are", "words"]]))',
     "question": 'print(model.answer("Who cooked the meal?", "The chef cooked the meal."))',
 }
+_INSTALL = "With this project (`pip install .` in a clone of electra-workflow), in this folder:"
 _TASK = "task"  # task.json holds it, with the size of its official training set
 
 
@@ -39,6 +40,4 @@ def _layout(front: str, title: str, text: str, code: str, settings: Mapping[str,
     facts = {key: value for key, value in settings.items() if key != _TASK}
     values = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     text = f"{text}\n" if text else ""
-    return (
-        f"---\n{front}---\n\n# {title}\n\n{text}In this folder:\n\n{code}\n```json\n{values}\n```\n"
-    )
+    return f"---\n{front}---\n\n# {title}\n\n{text}{_INSTALL}\n\n{code}\n```json\n{values}\n```\n"

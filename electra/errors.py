@@ -24,6 +24,11 @@ def shown(value: object) -> str:
     return " ".join(_shown.repr(value)[:120].split())
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things for a message: `1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def hidden(text: str) -> str:
     """Return a text without the logins and query values (signatures, tokens) of its URLs."""
     return _SECRETS.sub(lambda match: f"{match[1]}***" if match[1] else "***@", text)

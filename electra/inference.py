@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, first_line, shown
+from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, counted, first_line, shown
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
 from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
@@ -394,6 +394,6 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
     if names is None:
         names = schema.names[0]
         raise BadInput(
-            f"{where}: has {len(texts)} texts; it needs {len(names)}: {', '.join(names)}"
+            f"{where}: has {counted(len(texts), 'text')}; it needs {len(names)}: {', '.join(names)}"
         )
     return dict(zip(names, texts, strict=True))

@@ -36,10 +36,9 @@ def apply() -> None:
         os.environ.pop("PREFECT_PROFILE", None)  # of another home: here it would hide the login
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
-    # Threads of torch's OpenMP (libgomp) wait for each other by spinning for up to 3 ms, which
-    # next to other busy processes takes most of the time there is; sleeping at once costs a quiet
-    # machine a third of its speed. So many spins cover the waits between two parallel loops and no
-    # more (benchmarks/results/busy.json). No result depends on it.
+    # libgomp threads spin for up to 3 ms while they wait, which wastes most of the CPU on a busy
+    # machine; not spinning costs a third of the speed on an idle one. 3,000 spins just cover the
+    # gap between two parallel loops (benchmarks/results/busy.json). No result depends on it.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     name_user()

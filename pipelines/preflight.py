@@ -20,7 +20,7 @@ from typing import Any
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
-from electra.errors import BadConfig, BadInput, UserError, shown
+from electra.errors import BadConfig, BadInput, UserError, counted, shown
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, language, local
 from pipelines.sources.local import HEADING
@@ -168,7 +168,9 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
     for split in ("train", "valid"):
         if split not in splits:
             do = "raise valid_fraction, or part text files (`documents` of their source)"
-            raise BadInput(f"{where}: has {len(splits):,} documents, none for {split}; {do}")
+            raise BadInput(
+                f"{where}: has {counted(len(splits), 'document')}, none for {split}; {do}"
+            )
 
 
 def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
@@ -236,7 +238,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
                 poor[path] = fault
                 bad_rows += sum(isinstance(item, Rejected) for item in rows)
         if garbled := [path for path in some if _is_garbled(path, source)]:
-            fact = f"{len(garbled):,} files seem to be UTF-8, the first {garbled[0]}"
+            fact = f"{counted(len(garbled), 'file')} may be UTF-8, the first {garbled[0]}"
             advice = f"they need a source without `encoding: {source.encoding}`"
             look.hints.append(f"{place}: {fact}; {advice}")
         _read_documents(look, source, paths, corpus, place)

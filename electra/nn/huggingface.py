@@ -205,9 +205,8 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     """Return the sha256 of each file that is read of a Hugging Face folder, checked against the
     folder's manifest.
 
-    Folders from elsewhere have no manifest and are taken as they are, unless `fields` are asked
-    for, which say whose folder it is. Of one with a manifest nothing is read that it does not list.
-    Bytes are hashed once a process.
+    Folders without a manifest are accepted unless `fields` is given. With one, only listed files
+    are read. Bytes are hashed once per process.
     """
     names = dict.fromkeys([*FILES, *weight_files(folder)])
     present = [name for name in names if (folder / name).is_file()]

@@ -155,8 +155,8 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     sums_MK = torch.cat([blocks_MK, p_MV[:, in_blocks:].sum(1, True)], 1)
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)
-    # NaN is above everything: its row draws some id all the same, and the loop finds the loss that
-    # is not finite
+    # NaN compares as the largest: its row still draws a valid id, and the training loop notices the
+    # loss that is not finite
     block_M1 = torch.searchsorted(upto_MK, point_M1, right=True).clamp_(max=upto_MK.shape[1] - 1)
     # the difference of two rounded sums may be an ulp below 0, where a first id of probability 0
     # would be drawn

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from electra.errors import UserError
+from electra.errors import UserError, counted
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import EncoderConfig
 from electra.nn.factory import make_encoder
@@ -120,7 +120,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"
-    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for models that are kept: {kept}"
+    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for {counted(kept, 'kept model')}"
     return f"{line}; memory: {memory / 1e9:.1f} GB of the GPU; {disk}"
 
 

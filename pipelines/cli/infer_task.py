@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, counted, shown
 from electra.finetuning.labels import label_name, read_label
 from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
@@ -49,7 +49,7 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
         chosen.pop("b", None)
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
-    notes = [f"{file}: {rows:,} rows; {reads} ({what})"]
+    notes = [f"{file}: {counted(rows, 'row')}; {reads} ({what})"]
     if None in values or distinct(values).keys() - labels_of(values).keys():
         notes.append("rows with the label null, '' or '-' are skipped: they have none")
     if "-1" in map(str, kind.get("labels", ())):

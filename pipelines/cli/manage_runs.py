@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from electra.errors import BadConfig, BadInput, Busy, printable
+from electra.errors import BadConfig, BadInput, Busy, counted, printable
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
@@ -32,7 +32,7 @@ def table() -> str:
         steps = checkpoint.steps(folder)
         runs = sum(1 for run in folder.glob("[!.]*")) if folder == RUNS / MANY else 0
         notes = {
-            f"{runs:,} runs": runs,
+            counted(runs, "run"): runs,
             "in use": _in_use(folder),
             "archived": OLD in folder.name,
             "holds damaged checkpoints": any(folder.glob("bad-step-*")),

@@ -43,7 +43,7 @@ FEW_TOKENS = 5e6
 # Text up to so many bytes: pieces of its vocabulary, bytes a token, share of documents that are
 # held out.
 VOCABULARIES = ((2e7, 2_048, 3.2, 0.05), (1e9, 8_192, 4.0, 0.01), (float("inf"), 30_522, 4.5, 0.01))
-# What a network no wider than this needs otherwise than the published ones (docs/own-text.md).
+# Networks up to this width get other settings than the published ones (docs/own-text.md).
 NARROW = 128
 PRETRAIN: dict[bool, dict[str, Any]] = {
     True: {
@@ -132,7 +132,7 @@ def add_entries(
     added: list[str] = []
     for section, named in entries.items():
         added += [f"{section}.{entry}" for entry in named]
-    lines = [*notes, f"{FILE} has {', '.join(added)} now. Next:", f"  electra check {name}"]
+    lines = [*notes, f"added to {FILE}: {', '.join(added)}. Next:", f"  electra check {name}"]
     if text:
         lines.append(f"  electra estimate {name}")
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
@@ -153,7 +153,7 @@ def remove_entries(name: str) -> str:
     if not removed:
         raise BadConfig(f"{FILE}: has no entry {name} that `electra new` writes")
     edit(lambda text: cut(text, (name, name + BEFORE)))
-    return f"{FILE} has {', '.join(removed)} no more; build/ and runs/ are unchanged\n"
+    return f"removed from {FILE}: {', '.join(removed)}; build/ and runs/ are unchanged\n"
 
 
 def choose_model(params: Params) -> tuple[str, str]:
@@ -164,7 +164,7 @@ def choose_model(params: Params) -> tuple[str, str]:
         if (Path(published.folder) / "config.json").is_file():
             return name, f"{name}: the published model in {published.folder} is fine-tuned"
     do = "give --text, or fetch weights and give --model electra-small (docs/published.md)"
-    return "tiny", f"warning: tiny is fine-tuned, which knows a made-up world and no language; {do}"
+    return "tiny", f"warning: this fine-tunes tiny, which knows only the made-up sample world; {do}"
 
 
 def width_of(params: Params, model: str) -> int:

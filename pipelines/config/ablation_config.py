@@ -23,7 +23,7 @@ from electra.errors import shown
 from electra.pretraining.config import Flops
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
-ARMS = 1_000  # at most: far above all use, and checked before a grid's product is made
+ARMS = 1_000  # upper limit, checked before a grid is expanded
 LABEL = "label"
 Settings = dict[str, Any]
 FIXED = {

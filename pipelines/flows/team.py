@@ -55,8 +55,8 @@ WAITS = steps.ONCE | {
 def hand_out(
     part: str, stages: Sequence[str], queue: str, parent: str | None, model: str, given: Any
 ) -> None:
-    """Have a worker of a queue do some stages, and wait for it. Asked for again, it is the same
-    flow run.
+    """Run stages on a worker of a queue, and wait for it. A repeated request finds the same flow
+    run.
     """
     name = "" if part == WHOLE else part
     run: Any = run_deployment(

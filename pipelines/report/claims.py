@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from electra.errors import counted
 from pipelines.report.comparison import Difference, Kind, decide, difference
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm, Scores
@@ -73,8 +74,7 @@ def summarize(ablation: Ablation) -> str:
     claims = "no claim of the paper"
     if verdicts:
         claims = f"{len(verdicts) - unknown} of {len(verdicts)} claims decided"
-    plural = "" if seeds == 1 else "s"
-    return f"{ablation.origin}; {len(ablation.arms)} arms of {seeds} seed{plural}; {claims}"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {counted(seeds, 'seed')}; {claims}"
 
 
 def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statement]]:
@@ -94,7 +94,7 @@ def count(ablations: Sequence[Ablation]) -> str:
     came_out, reversed_ones, unknown = (verdicts.count(verdict) for verdict in ORDER)
     return (
         f"Of {len(verdicts)} comparisons that the paper makes, {came_out} came out here, "
-        f"{reversed_ones or 'none'} reversed, and {unknown} cannot be told yet."
+        f"{reversed_ones or 'none'} reversed, and {unknown} are undecided."
     )
 
 
@@ -104,8 +104,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
     for ablation, statement in all_statements(ablations):
         found = statement.difference
         pair = "" if statement.pair == statement.text else statement.pair
-        tasks = len(ablation.tasks)
-        where = f"{ablation.origin}, {tasks} task{'' if tasks == 1 else 's'}"
+        where = f"{ablation.origin}, {counted(len(ablation.tasks), 'task')}"
         rows.append(
             {
                 left("claim"): statement.text,

@@ -170,7 +170,7 @@ def mistakes(model: ModelResults) -> Iterator[Prediction]:
         predictions = [row for row in predictions if row["id"] in rows]
         wrong = [row for row in predictions if _error(row)]
         regression = GLUE[task.name].regression
-        kind = "rows are off by more than 1 (of 0 to 5)" if regression else "rows are wrong"
+        kind = "rows off by more than 1 (of 0 to 5)" if regression else "rows wrong"
         share = f"{integer(len(wrong))} of {integer(len(predictions))} {kind}"
         if wrong:
             worst = min(wrong, key=lambda row: (-_error(row), str(row["id"])))

@@ -6,6 +6,7 @@ No sentence calls a difference a win before it is significant (`comparison.py` h
 import itertools
 from collections.abc import Iterator
 
+from electra.errors import counted
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import mean
 from pipelines.report.records import (
@@ -56,7 +57,7 @@ def meaning(model: ModelResults) -> str:
     added = [_added(model, task) for task in model.tasks]
     needless = simple is not None and (row.mean("pretrained") or 0.0) <= simple[0]
     if simple and needless:
-        added.insert(0, f"No network is needed: {simple[1]} does as well ({simple[0]:.1f}).")
+        added.insert(0, f"No network is needed: {simple[1]} is at least as good ({simple[0]:.1f}).")
     if not found.counts:
         sentence = f"We cannot tell yet whether {what[:1].lower()}{what[1:]} helps."
     elif found.verdict == "lower":
@@ -91,10 +92,12 @@ def moved(model: ModelResults) -> str:
         points = sorted(abs(each.points) for each in differences if each.verdict == verdict)
         if points:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
-            parts.append(f"{verb} {len(points)} of {len(differences)} tasks by {ends} points")
+            parts.append(
+                f"{verb} {len(points)} of {counted(len(differences), 'task')} by {ends} points"
+            )
     unknown = sum(not each.counts for each in differences)
     if unknown and parts:
-        parts.append(f"for {unknown} we cannot tell yet")
+        parts.append(f"{unknown} undecided")
     return f"Pre-training {'; '.join(parts)}" if parts else ""
 
 
@@ -124,7 +127,7 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     if recall < RECALL:
         precision = model.pretrain["disc_precision"]
         missed = f"misses {100 * (1 - recall):.0f} % of the replaced tokens of held-out text"
-        wrong = f"{100 * (1 - precision):.0f} % of its suspicions are wrong"
+        wrong = f"{100 * (1 - precision):.0f} % of the tokens that it flags are original"
         yield f"{model.name}: the discriminator {missed}, {wrong}."
     for row in model.squad:
         some, none = (

@@ -18,6 +18,7 @@ import jinja2
 from jinja2.ext import Extension
 
 from electra.config import plain
+from electra.errors import counted
 from electra.files import sha256_file, write_atomic
 from electra.storage.manifest import read_notes
 from pipelines.report import claims, examples, findings, paper
@@ -54,6 +55,7 @@ def environment() -> jinja2.Environment:
     templates.filters |= {
         "percent": lambda share: round(100 * share),
         "integer": integer,
+        "counted": counted,
         "flops": flops,
     }
     return templates
@@ -87,6 +89,7 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table]) 
             files=hash_files(inputs),
             citation=paper.PUBLISHED["citation"],
         )
+        .replace(" %", "\N{NO-BREAK SPACE}%")
     )
 
 

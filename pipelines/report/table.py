@@ -171,5 +171,5 @@ def interval(found: Difference) -> str | None:
 
 
 def integer(value: Any) -> str:
-    """Return a whole number with thin spaces between thousands."""
-    return MISSING if value is None else f"{round(value):,}".replace(",", "\u202f")
+    """Return a whole number with commas between thousands."""
+    return MISSING if value is None else f"{round(value):,}"

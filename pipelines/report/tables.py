@@ -6,6 +6,7 @@ The page and each title say what the numbers are measured on.
 import itertools
 from collections.abc import Sequence
 
+from electra.errors import counted
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import difference
@@ -134,7 +135,7 @@ def table_1(models: Sequence[ModelResults]) -> Table:
     ]
     for model in models:
         scores = Spread(model.average.scores["pretrained"] if model.average else ())
-        name = f"{model.name} (ours, {len(model.tasks)} tasks)"
+        name = f"{model.name} (ours, {counted(len(model.tasks), 'task')})"
         rows.append(
             {
                 MODEL: name,

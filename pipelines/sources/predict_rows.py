@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput
+from electra.errors import BadInput, counted
 from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
@@ -133,5 +133,7 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
             continue
         if len(fields) != len(columns):
             needs = f"{len(columns)} ({', '.join(columns)})"
-            raise BadInput(f"{name}:{number}: has {len(fields)} columns instead of {needs}")
+            raise BadInput(
+                f"{name}:{number}: has {counted(len(fields), 'column')} instead of {needs}"
+            )
         yield f"{name}:{number}", {**dict(zip(columns, fields, strict=True)), "id": number - 1}

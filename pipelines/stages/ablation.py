@@ -123,7 +123,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         of_arm = [each for each in arms if each.name == arm]
         by_seed = finished_seeds(of_arm, outcomes)
         results[arm] = summarize_arm(ablation, of_arm, by_seed, outcomes)
-        track(tracker, arm, by_seed, results[arm], plain(params.arm(name, arm)))
+        settings = {**plain(of_arm[0].config), "tokens": base.tokens, "seeds": list(by_seed)}
+        del settings["pretrain"]["seed"]
+        track(tracker, arm, by_seed, results[arm], settings)
     record = {
         "title": ablation.title,
         "model": base.model,
@@ -257,9 +259,9 @@ def run_arms(name: str, params: Params, arms: Sequence[Arm]) -> Outcomes:
 
 
 def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
-    """Run one arm. A failure of its own (its settings, its numbers, its memory) becomes a sentence.
+    """Run one arm. Its own failures (bad settings, NaN, out of memory) are returned as a sentence.
 
-    A stop, damage, a full disk or an absent input is no result of the ablation, and ends the stage.
+    Interruptions, damaged or missing files and a full disk end the stage.
     """
     started = time.time()
     try:

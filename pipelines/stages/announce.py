@@ -6,6 +6,7 @@ import sys
 import torch
 
 from electra.devices import driver_version
+from electra.errors import counted
 from electra.pretraining.compiling import lacks_to_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
@@ -52,7 +53,7 @@ def duration(seconds: float) -> str:
 
 def _device(step: StepDone) -> str:
     world = step.world
-    threads = f"{step.settings.threads} thread{'s' if step.settings.threads > 1 else ''}"
+    threads = counted(step.settings.threads, "thread")
     if world.device.type != "cuda":
         return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()

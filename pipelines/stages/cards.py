@@ -41,7 +41,7 @@ SCORES = {
         ("disc_auc", "roc_auc", "AUC of replaced tokens"),
         ("disc_precision", "precision", "precision on replaced tokens"),
         ("disc_recall", "recall", "recall of replaced tokens"),
-        ("disc_accuracy", "accuracy", "accuracy, chance: all original"),
+        ("disc_accuracy", "accuracy", "accuracy on all tokens"),
     ),
     "generator": (("mlm_accuracy", "accuracy", "accuracy on masked tokens"),),
     "encoder": (),
@@ -109,7 +109,7 @@ class ModelCard:
                 dataset_split=self.data["split"],
                 metric_type=kind,
                 metric_name=metric,
-                metric_value=round(value, 4),
+                metric_value=round(value / 100, 6),
             )
             for kind, metric, value, _ in self.scores
         ]
@@ -137,7 +137,9 @@ class ModelCard:
     def text(self, command: str, architecture: str) -> str:
         """Return the Markdown."""
         terms = "not known here: that of the files"
-        use = "the task that it was scored on; nothing else was measured"
+        use = "fine-tuning on a task"
+        if "config" in self.data:  # the task of a fine-tuned model
+            use = "the task that it was scored on; nothing else was measured"
         if self.hub_datasets:
             terms = f"that of {', '.join(self.hub_datasets)}"
         if self.made_up:
@@ -223,9 +225,9 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
     )
     label = results["label"]
     steps = results["steps"]
-    begins = "another pre-training, gone on with"
-    if not config.pretrain.init_from:
-        begins = "none, from random weights"
+    begins = (
+        f"`{config.pretrain.init_from}`" if config.pretrain.init_from else "none, random weights"
+    )
     example: Sequence[str] = ()
     if any(source.kind == "sample" for source in corpus.sources):
         example = _held_out(MODELS / name, 2 if kind == "encoder" else 1)
@@ -234,8 +236,8 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         facts={
             "Data": f"{label}, {counts}, read {results['epochs']:.1f} times in {steps:,} steps",
             "Base model": begins,
-            "Limits": f"one pre-training, seed {results['seed']}: another ends elsewhere; "
-            f"positions beyond {open_folder(folder).trained_positions} tokens were never used",
+            "Limits": f"one pre-training, seed {results['seed']}: another would score differently; "
+            f"positions beyond {open_folder(folder).trained_positions} tokens were never trained",
         },
         settings={
             "recipe": plain(config.electra()),
@@ -315,8 +317,8 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
             "Data": f"{facts['train_rows']:,} training rows{part} and {facts['dev_rows']:,} dev "
             f"rows of {called}",
             "Base model": f"`{config.model}`, {origin}",
-            "Limits": "scored on dev rows; the interval is of fine-tunings of one pre-training, "
-            f"and another differs more; {long}{''.join(failed)}",
+            "Limits": "scored on dev rows; the interval is over fine-tunings of one pre-training, "
+            f"and another would differ more; {long}{''.join(failed)}",
         },
         settings={
             "recipe": {key: of for key, of in plain(recipe).items() if key not in ABOVE_RUNS},

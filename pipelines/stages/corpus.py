@@ -580,8 +580,8 @@ def _read_index(part: Path, name: str) -> NDArray[Any]:
 
 
 def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Counter[str]:
-    """Write what stays of a part, and count it. Where all stays, the part only gets a second
-    name.
+    """Write a part's remaining documents and count them. If none is dropped, the part only gets a
+    second name.
     """
     counts: Counter[str] = Counter()
     rows = part.rows

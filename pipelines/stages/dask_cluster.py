@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import BadConfig, SourceUnreachable, Stopped
+from electra.errors import BadConfig, SourceUnreachable, Stopped, counted
 from pipelines.versioning.code import digest_of
 
 Unit = TypeVar("Unit")
@@ -47,7 +47,7 @@ def run_units(
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
         print(
-            f"{len(units):,} units go to {address}, which has {workers:,} workers",
+            f"{counted(len(units), 'unit')} for {address}, which has {counted(workers, 'worker')}",
             file=sys.stderr,
             flush=True,
         )

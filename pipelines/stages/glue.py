@@ -108,7 +108,7 @@ def describe_scores(facts: dict[str, Any]) -> str:
         best, method = max(simple)
         words.append(f"{best:.1f} without a network ({method.replace('_', ' ')})")
         if "pretrained" in facts and best >= facts["pretrained"]["mean"]:
-            words.append("WARNING: that does as well as the fine-tuned model")
+            words.append("WARNING: that is at least as good as the fine-tuned model")
     return ", ".join(words)
 
 

@@ -4,8 +4,8 @@ the verified outputs of earlier stages.
     build/inputs/<section>/<name>.json   hashes of the files that an entry of corpora or tasks names
     build/code.json                      digest of each stage's code; hash of each vocabulary's file
 
-DVC cannot look into globs, nor depend on files that only some entries have. So it runs this first,
-every time, for each entry that is needed. The record of the sample world and of a hub is empty. A
+DVC has neither globs nor optional dependencies. So it runs this first, every time, for each entry
+that is needed. The record of the sample world and of a hub is empty. A
 file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that
 is not there has no hash, and the stage that needs it will say so.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from electra.config import digest, written
 from electra.data.tokenizer import VocabTokenizer
-from electra.errors import CorruptFile, SourceUnreachable, UserError
+from electra.errors import CorruptFile, SourceUnreachable, UserError, counted
 from electra.files import sha256_file, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import (
@@ -58,8 +58,8 @@ def record_files(section: str, name: str, params: Params) -> None:
     }
     size = sum(stamp[0] for stamp in changed.values())
     if size > LARGE:
-        fact = f"{len(changed):,} files of {size / 1e9:,.1f} GB are new and hashed once"
-        print(f"inputs: {fact}", file=sys.stderr)
+        fact = f"{counted(len(changed), 'new file')} of {size / 1e9:,.1f} GB"
+        print(f"inputs: hashing {fact} once", file=sys.stderr)
     for file, stamp in changed.items():
         known[file] = [stamp, sha256_file(Path(file))]
     hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.config import plain
-from electra.errors import BadInput
+from electra.errors import BadInput, counted
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
@@ -64,7 +64,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     total = 0
 
     def warn(count: int, place: str, fault: str) -> None:
-        print(f"warning: {where}: {count:,} rows of {place} {fault}", file=sys.stderr)
+        print(f"warning: {where}: {place}: {counted(count, 'row')} {fault}", file=sys.stderr)
 
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
@@ -80,14 +80,14 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             tasks.setdefault(task, {})[split] = counts
             if skipped := len(items) - len(kept) - len(bad):
                 counts["without_label"] = skipped
-                warn(skipped, f"{task} {split}", "have no label and are left out")
+                warn(skipped, f"{task} {split}", "without a label, left out")
             if split == "train":
                 training_inputs = set(map(hash_input, kept))
             elif "train" in tasks[task]:
                 repeated = sum(hash_input(row) in training_inputs for row in kept)
                 if repeated:
                     counts["also_in_train"] = repeated
-                    warn(repeated, f"{task} {split}", "are training rows, too")
+                    warn(repeated, f"{task} {split}", "also in the training rows")
         if isinstance(source, CustomTasks):
             for task, config in source.tasks.items():
                 write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, config)))

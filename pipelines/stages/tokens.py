@@ -30,7 +30,7 @@ from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.tokenizer import Form, HubTokenizer, TrainTokenizer
-from electra.errors import BadInput, CorruptFile
+from electra.errors import BadInput, CorruptFile, counted
 from electra.files import (
     atomic_folder,
     lock_folder,
@@ -424,7 +424,7 @@ def _check_amounts(
     }
     for split in SPLITS:
         if not total[f"documents_{split}"]:
-            fault = f"has {documents:,} documents, none for {split}"
+            fault = f"has {counted(documents, 'document')}, none for {split}"
             raise BadInput(f"{where}: {fault}; {advice[split]}")
     key = f"{config.lengths[0]}/train"
     train = sum(count["rows"][key].get("tokens_read", 0) for count in counts)

@@ -3,7 +3,7 @@ output on.
 
 The child leads a process group of its own, and so does all that it starts. However `run` is left,
 the group is asked to stop and has time to save, also if whoever stops this process has less
-patience. It has its own deadline, since a task's time-out is a signal and does not reach threads.
+patience. It has its own deadline, since Prefect's time-outs do not work in threads.
 If this process is killed itself, a shell that waits for the end of a pipe asks the group.
 """
 

@@ -8,8 +8,8 @@
     4. an experiment of that commit, pushed
     5. the folder is removed
 
-No run edits or locks anybody's checkout, and two runs never share a folder: the second of the same
-three waits. A run that failed or was killed leaves its folder with its checkpoints, and the same
+Runs never edit or lock anybody's checkout. Two runs of the same three do not overlap: the second
+waits. A run that failed or was killed leaves its folder with its checkpoints, and the same
 run resumes in it.
 """
 

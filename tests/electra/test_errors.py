@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from electra.errors import BadInput, hidden
+from electra.errors import BadInput, counted, hidden
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,10 @@ from electra.errors import BadInput, hidden
 def test_secrets_of_urls_are_hidden_in_sentences(text, shown):
     assert hidden(text) == shown
     assert str(BadInput(f"a.txt: {text}")) == f"a.txt: {shown}"
+
+
+def test_one_thing_is_not_plural():
+    assert [counted(each, "row") for each in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
 
 
 def test_a_terminal_obeys_nothing_in_a_sentence():

@@ -286,6 +286,7 @@ IMPOSSIBLE = [
     ("cola", lambda m: m.predict(["x", "\ud800"]), r"rows\[1\]: a is '\\ud800'; it should be text"),
     ("mood", lambda m: m.predict([("a", "b")]), r"rows\[0\]: has 2 texts; it needs 1: body"),
     ("chunks", lambda m: m.predict([["\ud800"]]), r"rows\[0\]: tokens are \['\\ud800'\]; they sh"),
+    ("squad2", lambda m: m.predict(["x"]), r"has 1 text; it needs 2: question, context"),
     ("squad2", lambda m: m.answer("", "b"), r"rows\[0\]: question is ''; it should be text"),
 ]
 

@@ -6,7 +6,9 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, pre_tokenizers
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from electra.data.byte_level import BYTES
 from electra.data.tokenizer import load, save
 from electra.errors import BadInput
 from electra.generation import write
@@ -18,6 +20,10 @@ def pair(tmp_path_factory):
     folder = tmp_path_factory.mktemp("published")
     write_byte_level(folder)
     return transformers.AutoTokenizer.from_pretrained(folder), load(folder)
+
+
+def test_letters_stand_for_the_bytes_of_gpt2():
+    assert {letter: byte for byte, letter in bytes_to_unicode().items()} == BYTES
 
 
 def test_ids_and_folders_are_those_of_transformers(pair, tmp_path):

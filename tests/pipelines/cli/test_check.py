@@ -46,7 +46,7 @@ def test_what_is_right_passes_without_a_hint(here, capsys):
 @pytest.mark.parametrize(
     "file, content, settings, code, sentence",
     [
-        ("text/a.txt", "one document", {}, 65, "has 1 documents, none for valid"),
+        ("text/a.txt", "one document", {}, 65, "has 1 document, none for valid"),
         ("text/a.txt", TEXT, {"vocab_size: 200": "vocab_size: 20"}, 65, "letters of the text alone need"),
         ("text/a.jsonl", '{"body": "a"}\n', {"text/*.txt": "text/*.jsonl"}, 65, "no field 'text'"),
         ("text/a.txt", TEXT, {"kind: train, vocab_size: 200": "kind: vocab, file: gone.txt"}, 65, "gone.txt: there is no"),
@@ -128,7 +128,7 @@ def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):
         ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),
         (TEXT.replace("of", "&amp;"), {}, "cleaning: {markup: true}"),
         ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),
-        (f"{TEXT}\n\nFrüh übt sich.", {"blank_lines": "blank_lines, encoding: latin-1"}, "1 files seem to be UTF-8, the first text/a.txt"),
+        (f"{TEXT}\n\nFrüh übt sich.", {"blank_lines": "blank_lines, encoding: latin-1"}, "1 file may be UTF-8, the first text/a.txt"),
         (TEXT, {"labels: [true, false]": "labels: [true, false, maybe]"}, "no row of train.jsonl has the label maybe"),
     ],
 )  # fmt: skip

@@ -95,7 +95,7 @@ def test_new_shows_what_a_task_scores_without_a_network(here, capsys):
     scores = "bag of words 100.0 (83.2 to 100.0), majority 50.0 (27.2 to 72.8)"
     assert f"without a network (accuracy, 99 training and 20 dev rows): {scores}\n" in report
     assert "3 fine-tunings of electra-small (docs/published.md): " in report
-    assert "warning: tiny is fine-tuned, which knows a made-up world" in report
+    assert "warning: this fine-tunes tiny, which knows only the made-up sample world" in report
     words = [{"tokens": ["Ann", "ran"], "tags": ["B-PER", "O"]}] * 9
     for name in ("train", "dev"):
         write_rows(f"{name}.jsonl", *words)
@@ -316,7 +316,7 @@ def test_new_suits_settings_to_text_machine_and_network(here):
 
 def test_new_task_never_takes_tiny_in_silence(here, run_command):
     write_labelled()
-    assert "warning: tiny" in run_command("new", "one", *TASK)
+    assert "warning: this fine-tunes tiny" in run_command("new", "one", *TASK)
     assert load().finetunings["one"].model == "tiny"
     published = here / "published/electra-base"
     published.mkdir(parents=True)

@@ -46,7 +46,7 @@ def test_the_list_names_size_step_and_state(run_command):
         assert list_runs(run_command) == [
             "run entry size step",
             "corpus/5e6f7a8b 0.0 MB in use",
-            "finetune 0.0 MB 1 runs",
+            "finetune 0.0 MB 1 run",
             "pretrain/1a2b3c4d a 2.0 MB 20",
             "pretrain/1a2b3c4d.old 0.0 MB 9 archived",
         ]

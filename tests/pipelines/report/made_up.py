@@ -17,7 +17,7 @@ ARMS = {
     "electra": ("ELECTRA", 71.2),
     "all_tokens_mlm": ("All-Tokens MLM", 70.9),
     "replace_mlm": ("Replace MLM", 66.3),
-    "electra_15": ("ELECTRA 15 %", 67.0),
+    "electra_15": ("ELECTRA 15%", 67.0),
     "mlm": ("BERT", 66.1),
 }
 SCRATCH = dict(zip(GLUE, (12.0, 68.0, 68.4, 24.0, 70.1, 55.2, 61.0, 53.1, 56.3), strict=True))

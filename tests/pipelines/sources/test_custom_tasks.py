@@ -158,7 +158,7 @@ def test_a_row_without_a_label_is_skipped_and_counted(
     counts = gather(CustomTasks(kind="custom", tasks=tasks), "tasks.own", tmp_path / "out")
     facts = {"rows": 1, "quarantined": 0, "without_label": 5}
     assert counts["tasks"]["mine"]["train"] == facts
-    assert "5 rows of mine train have no label and are left out" in capsys.readouterr().err
+    assert "mine train: 5 rows without a label, left out" in capsys.readouterr().err
 
 
 def test_a_second_text_is_not_lost_in_silence(
@@ -259,7 +259,7 @@ def test_the_stage_leaves_rows_facts_and_a_warning(
     source = CustomTasks(kind="custom", tasks={"mine": task(**files)})
     counts = gather(source, "tasks.own", tmp_path / "out")
     assert counts["tasks"]["mine"]["dev"] == {"rows": 2, "quarantined": 0, "also_in_train": 1}
-    warning = "warning: tasks.own: 1 rows of mine dev are training rows, too"
+    warning = "warning: tasks.own: mine dev: 1 row also in the training rows"
     assert warning in capsys.readouterr().err
     facts = find(tmp_path / "out/mine", "mine")
     expected = (("bad", "good"), ("accuracy",), ("text",))

@@ -7,6 +7,7 @@ import errno
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,6 +176,17 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
     assert results("objectives") == first
     run("weights", params)  # `published` is `electra` by another name
     assert trained == ["ten-seed1"]
+
+
+def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params):
+    events: list[dict[str, Any]] = []
+    sender: Any = SimpleNamespace(send=events.append)
+    ablation.run("objectives", params, tracking.Tracker(sender))
+    opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
+    steps = read_json(Path("build/ablation/objectives/results.json"))["arms"]["mlm"]["steps"]
+    assert opened["mlm"]["pretrain.steps"] == str(steps) != opened["electra"]["pretrain.steps"]
+    assert opened["mlm"]["seeds"] == "[1, 2]" and "pretrain.seed" not in opened["mlm"]
+    assert opened["mlm"]["tokens"] == "smoke"
 
 
 def test_failure_outside_an_arm_ends_the_stage(params, monkeypatch):

@@ -51,8 +51,8 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     scores = found["cola"]["pretrained"]["all"]
     measured = [(result.metric_type, result.metric_value) for result in data.eval_results]
     assert measured == [
-        ("matthews_correlation", round(scores["matthews"][0], 4)),
-        ("accuracy", round(scores["accuracy"][0], 4)),
+        ("matthews_correlation", round(scores["matthews"][0] / 100, 6)),
+        ("accuracy", round(scores["accuracy"][0] / 100, 6)),
     ]
     assert data.eval_results[0].task_type == "text-classification"
     assert data.eval_results[0].dataset_name == "CoLA in the sample world"
@@ -107,6 +107,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, m
     assert front.get("library_name") == (None if spoilt else "transformers")
     assert front["pipeline_tag"] == "text-classification" and "@inproceedings{clark2020" in text
     code = re.findall("```py\n(.*?)```", text, re.DOTALL)
+    assert text.count("`pip install") == 1 + len(code), "each snippet says how to get its library"
     assert len(code) == (not spoilt)
     for snippet in code:
         monkeypatch.chdir(COLA.parent)
@@ -131,6 +132,7 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
     data: Any = ModelCard(written).data
     assert data.language == ["de"] and data.license is None
     assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
+    assert "- Intended use: the task that it was scored on;" in written
     assert data.eval_results[0].dataset_type == hub
     assert "- Data: 20 training rows of the official 8,551 and 20 dev rows of CoLA.\n" in written
 

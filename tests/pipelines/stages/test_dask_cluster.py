@@ -94,7 +94,7 @@ def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
         made.append([files_of(here / name) for name in ("out", "rows")])
     assert made[0] == made[1] and all(len(files) > 2 for files in made[0])
     said = capsys.readouterr().err
-    assert "units go to tcp://127.0.0.1" in said and said.count("100%") == 4, said
+    assert " for tcp://127.0.0.1" in said and said.count("100%") == 4, said
     assert sum(process.poll() is not None for process in processes) == 1
     assert (tmp_path / "cluster" / DEAD).exists() and not (tmp_path / "alone" / DEAD).exists()
 

@@ -103,6 +103,7 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     assert torch.isfinite(model(torch.tensor([ids]))[0]).all()
     card = (folder / "README.md").read_text()
     assert "library_name: transformers\n" in card and '"recipe"' in card
+    assert "Intended use: fine-tuning on a task." in card
     assert "not known here: that of the files" in card
     assert bool(vars(ModelCard(card).data)["eval_results"]) == (part != "encoder")
     assert f"{use}(" in card and electra.load(folder).kind == part
