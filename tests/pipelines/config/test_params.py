@@ -5,12 +5,25 @@ from pathlib import Path
 
 import pytest
 
+from electra.config import Settings
 from electra.errors import BadConfig
 from pipelines.config.params import UNREAD
 from pipelines.config.settings_file import read
 from tests.conftest import SMOKE
 
 PAPER = "  paper: {}\n"
+
+
+def subclasses(kind) -> set[type]:
+    """Return the classes that inherit from one, at any depth."""
+    direct = kind.__subclasses__()
+    return {*direct}.union(*map(subclasses, direct))
+
+
+def test_all_settings_are_frozen():
+    kinds = subclasses(Settings)
+    assert len(kinds) > 30
+    assert not [kind for kind in kinds if not vars(kind)["__dataclass_params__"].frozen]
 
 
 def test_numbers_are_read_as_yaml_1_2_like_dvc_does(load_text):

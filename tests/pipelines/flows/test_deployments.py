@@ -1,5 +1,7 @@
 """What `make deploy` registers: deployments of this project's params.yaml."""
 
+from types import SimpleNamespace
+
 import pytest
 from prefect.events.schemas.automations import AutomationCore
 
@@ -46,6 +48,29 @@ def test_a_single_machine_gets_only_what_its_worker_can_run():
     planned = [*deployments.deployments(load(ROOT / "params.yaml"), with_team=False)]
     assert {deployment.work_pool_name for deployment in planned} == {"electra"}
     assert PART not in {deployment.full_name for deployment in planned}
+
+
+@pytest.mark.parametrize(
+    ("known", "kept"),
+    [
+        ({}, ""),
+        ({"paused": True, "parameters": {"model": "tiny", "hours": 3}}, " (kept: paused, hours=3)"),
+        ({"tags": ["mine", "clone:2"]}, " (kept: tag mine)"),
+    ],
+)
+def test_what_a_user_has_set_is_kept_and_named(known, kept):
+    planned, *_ = deployments.deployments(load(ROOT / "params.yaml"), with_team=False)
+    values = {"paused": False, "parameters": planned.parameters, "tags": [], "schedules": []}
+    known = SimpleNamespace(**values | known, id="1")
+    updates = []
+    client = SimpleNamespace(
+        read_deployment_by_name=lambda name: known,
+        update_deployment=lambda _, update: updates.append(update),
+    )
+    assert deployments.register(client, planned) == f"{planned.full_name}{kept}"
+    (update,) = updates
+    assert update.tags == [*known.tags, *planned.tags]
+    assert not {"paused", "schedules", "parameters"} & update.model_fields_set
 
 
 def test_the_automations_are_prefects():
