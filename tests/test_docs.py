@@ -4,6 +4,7 @@ tables say what the settings and the code say.
 
 import dataclasses
 import functools
+import json
 import re
 import shlex
 from itertools import chain
@@ -61,7 +62,7 @@ def settings(page, folder):
     for block in blocks(page):
         assert set(block) <= set(values), f"{page.name}: a block begins with sections"
         values = merge(values, block)
-    write_json(folder / "params.yaml", values)
+    (folder / "params.yaml").write_text(json.dumps(values))
     return load(folder / "params.yaml")
 
 

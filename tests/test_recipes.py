@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from electra.config import merge
-from electra.files import read_json, write_json, write_jsonl
+from electra.files import read_json, write_jsonl
 from pipelines.config.settings_file import read
 from tests.conftest import ROOT, copy_project, read_text, run
 from tests.electra.made_up_models import write_base
@@ -63,7 +63,7 @@ def follow(folder, page, smaller):
                 for name, entry in entries.items():
                     assert shape(written[section][name]) == shape(entry)
             values = merge(merge(written, smaller), {"tracking": "none"})
-            write_json(folder / "params.yaml", values)
+            (folder / "params.yaml").write_text(json.dumps(values))
 
 
 @pytest.mark.slow
