@@ -8,7 +8,7 @@ from electra.config import build
 from electra.errors import BadConfig
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import load
-from tests.conftest import ROOT, SMOKE
+from tests.conftest import ROOT, SMOKE, read_text
 
 BASE = {"model": "m", "tokens": "t", "data": "d", "recipe": "r"}
 ABLATION = SMOKE.replace(
@@ -136,8 +136,10 @@ def test_arm_is_the_model_with_its_settings(load_text):
 
 
 def test_documentation_holds_every_experiment_and_a_valid_example(load_text):
-    page = (ROOT / "docs" / "ablations.md").read_text()
-    assert [name for name in load(ROOT / "params.yaml").ablations if f"`{name}`" not in page] == []
+    page = read_text("docs/ablations.md")
+    pages = page + read_text("docs/reproduce.md")
+    names = load(ROOT / "params.yaml").ablations
+    assert [name for name in names if not re.search(f"[`@]{name}`", pages)] == []
     example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
     params = load_text(text=(ROOT / "params.yaml").read_text() + example)
     ablation = params.ablations["my_grid"]
