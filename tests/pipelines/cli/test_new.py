@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 
 from electra.data import tokenizer as wordpiece
 from electra.files import write_jsonl
@@ -446,6 +447,7 @@ def test_new_continues_published_weights(here, size, run_command):
     assert model.pretrain.learning_rate == (2e-4 if size in {"base", "large"} else 5e-4)
     assert model.objective.mask_rate == (0.25 if size == "large" else 0.15)
     assert model.objective.sharing == "embeddings"
+    assert model.pretrain.precision == ("auto" if torch.cuda.is_available() else "fp32")
     tokenizer = wordpiece.load(Path(params.tokens["mine"].tokenizer.file))
     assert tokenizer.pieces() == wordpiece.load(Path("pub/generator")).pieces()
     assert params.finetunings["mine-before"].model == "mine-before"

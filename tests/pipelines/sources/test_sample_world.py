@@ -41,9 +41,11 @@ def test_another_seed_is_another_world() -> None:
 
 def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
     world = build(1)
+    retold: list[str] = []
     for i in range(300):
         restart(1, "article", i)
         report = articles.report(world)
+        retold += report[len(report) // 2 :]
         first, again = report[: len(report) // 2], report[len(report) // 2 :]
         assert len(report) in {4, 6} and not set(first) & set(again)  # two or three facts twice
         assert articles.length(" ".join(report)) <= articles.ROOM
@@ -53,6 +55,8 @@ def test_reports_tell_each_fact_again_and_reviews_judge_throughout() -> None:
         )
         assert not (plain & {*PRAISE} and plain & {*BLAME}), review
         assert sum(bool(words(line) & JUDGEMENT) for line in review) >= 2
+    questions = sum("?" in line for line in retold)
+    assert 0.25 < questions / len(retold) < 0.35
 
 
 @pytest.mark.slow
