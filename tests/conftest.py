@@ -73,7 +73,7 @@ ablations: {}
 
 def read_text(name):
     """The text of a file of this project."""
-    return (ROOT / name).read_text(encoding="utf-8")
+    return (ROOT / name).read_text()
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def git(folder, *words):
     """What git prints; it has to succeed."""
     who = ["-c", "user.name=Tester", "-c", "user.email=tester@example.com"]
     command = ["git", "-C", str(folder), *who, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -177,8 +177,8 @@ def make_venv(folder):
         with script.open("rb") as file:
             if place.exists() or file.read(2) != b"#!":
                 continue
-        lines = script.read_text(encoding="utf-8").splitlines(keepends=True)
-        place.write_text("".join([f"#!{venv}/bin/python\n", *lines[1:]]), encoding="utf-8")
+        lines = script.read_text().splitlines(keepends=True)
+        place.write_text("".join([f"#!{venv}/bin/python\n", *lines[1:]]))
         place.chmod(0o755)
     subprocess.run([venv / "bin" / "python", folder / "pipelines" / "environment.py"], check=True)
     return venv
@@ -189,7 +189,7 @@ def run(folder, *words, code=0, **more):
     values = environment(folder, **more)
     command = [sys.executable, *words]
     done = subprocess.run(
-        command, cwd=folder, env=values, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=folder, env=values, capture_output=True, text=True, timeout=600
     )
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done

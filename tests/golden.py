@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -24,8 +25,14 @@ PORTABLE = {
     "ELECTRA_WORKERS": "1",
     "CUDA_VISIBLE_DEVICES": "",
 }
-FEW = {"steps": 5, "warmup": 1, "log_every": 1, "eval_every": 5, "save_every": 5}
-FEW |= {"learning_rate": 2e-3}
+FEW = {
+    "pretrain__steps": 5,
+    "pretrain__warmup": 1,
+    "pretrain__log_every": 1,
+    "pretrain__eval_every": 5,
+    "pretrain__save_every": 5,
+    "pretrain__learning_rate": 2e-3,
+}
 PACKING = {
     "rows": {},
     "rows of paragraphs": {"lines": "paragraphs"},
@@ -34,7 +41,7 @@ PACKING = {
     "rows, packed": {"rule": "packed"},
 }
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
-PRETRAINING = {
+PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},
@@ -133,7 +140,7 @@ def pretraining(folder):
 
     digests = {}
     for name, case in PRETRAINING.items():
-        changes = {f"pretrain__{key}": value for key, value in FEW.items()} | case
+        changes = FEW | case
         if changes.pop("modern", False):
             changes = {f"encoder__{key}": value for key, value in MODERN.items()} | changes
         torch.set_num_threads(1)
@@ -155,7 +162,7 @@ def finetuning(folder):
     settings = {"learning_rate": 1e-3, "epochs": 2, "batch": 16, "length": 40}
     settings |= {"seeds": (1,), "keep_models": "none"}
     squad = SquadConfig(**settings, stride=12, question_length=10)
-    tokenizer = made_up.tokenizer.__wrapped__()
+    tokenizer = vars(made_up.tokenizer)["__wrapped__"]()
     models = {"": made_up.CONFIG, "modern ": made_up.MODERN}
     digests = {}
     for kind, encoder in models.items():

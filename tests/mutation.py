@@ -81,7 +81,7 @@ def killer(folder: Path, mutant: Mutant, tests: list[str]) -> str:
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(text)
     command = [*PYTEST, "--exitfirst", "--tb=no", "--timeout=300", *tests]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     (folder / name).write_bytes(whole)
     if not done.returncode or not tests:
         return "nothing"

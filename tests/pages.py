@@ -97,7 +97,7 @@ def typed(page: Path) -> list[str]:
     """Return what a reader of a page types: the lines of its sh blocks, and the commands in its
     tables.
     """
-    text = page.read_text(encoding="utf-8")
+    text = page.read_text()
     lines = []
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
         lines += block.replace("\\\n", " ").splitlines()
@@ -110,7 +110,7 @@ def typed(page: Path) -> list[str]:
 def small_settings() -> dict[str, Any]:
     """Return params.yaml with every model so small that it trains in a second, on the made-up text."""
     yaml = YAML(typ="safe")
-    shipped = yaml.load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    shipped = yaml.load((ROOT / "params.yaml").read_text())
     smoke = yaml.load(SMOKE)
     values = dict(shipped)
     for section in ("corpora", "tokenizers", "tokens", "tasks", "encoders"):

@@ -12,7 +12,7 @@ from tests.conftest import ROOT, read_text
 
 PACKAGES = ("electra", "pipelines")
 SOURCES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
+    str(path.relative_to(ROOT)): ast.parse(path.read_text())
     for package in (*PACKAGES, "benchmarks")
     for path in sorted((ROOT / package).rglob("*.py"))
 }

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,23 +51,22 @@ def test_every_command_of_a_page_is_one_whose_treatment_is_known(page):
 class Reader:
     """Somebody with a fresh shell in a clone of the project."""
 
-    def __init__(self, folder: Path, network: list[str]) -> None:
+    def __init__(self, folder, network):
         self.folder = folder
         self.network = network
         self.variables = {
             "HOME": str(folder.parent),
-            "PATH": os.environ["PATH"],
+            "PATH": os.pathsep.join(
+                part
+                for part in os.environ["PATH"].split(os.pathsep)
+                if part != str(Path(sys.executable).parent)
+            ),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
         }
-        self.variables["PATH"] = os.pathsep.join(
-            part
-            for part in os.environ["PATH"].split(os.pathsep)
-            if part != str(Path(sys.executable).parent)
-        )
         self.servers: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
-    def start(self, command: str, log: Path) -> "subprocess.Popen[bytes]":
+    def start(self, command, log) -> "subprocess.Popen[bytes]":
         script = f"source .venv/bin/activate\n{command}\n"
         with log.open("wb") as file:
             return subprocess.Popen(
@@ -81,7 +79,7 @@ class Reader:
                 start_new_session=True,
             )
 
-    def type(self, command: str, seconds: float = 900) -> tuple[int, str]:
+    def type(self, command, seconds=900) -> tuple[int, str]:
         """Return the exit code of a command and what it printed."""
         log = self.folder.parent / "command.log"
         process = self.start(command, log)
@@ -92,9 +90,9 @@ class Reader:
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        return code, log.read_text(encoding="utf-8", errors="replace")
+        return code, log.read_text(errors="replace")
 
-    def serve(self, command: str) -> str:
+    def serve(self, command) -> str:
         """Start a server and wait until it answers; returns what is wrong."""
         log = self.folder.parent / f"server-{len(self.servers)}.log"
         process = self.start(command, log)
@@ -102,7 +100,7 @@ class Reader:
         address = pages.SERVERS[pages.first_match(command, pages.SERVERS) or ""]
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline and process.poll() is None:
-            printed = log.read_text(encoding="utf-8", errors="replace")
+            printed = log.read_text(errors="replace")
             if command == "make worker" and "started!" in printed:
                 return ""
             place = (
@@ -112,12 +110,12 @@ class Reader:
             if url.startswith("http") and self.type(f"python -c {pages.ASK!r} {url}", 30)[0] == 0:
                 return ""
             time.sleep(1)
-        return f"{command}: no answer\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}"
+        return f"{command}: no answer\n{log.read_text(errors='replace')[-3000:]}"
 
-    def stop(self, command: str) -> str:
+    def stop(self, command) -> str:
         """Stop a server; returns what is wrong in what it has printed until then."""
         process, log = self.servers.pop(command)
-        printed = LOCKED.sub("", log.read_text(encoding="utf-8", errors="replace"))
+        printed = LOCKED.sub("", log.read_text(errors="replace"))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -130,7 +128,7 @@ class Reader:
 
 
 @pytest.fixture
-def network() -> Iterator[list[str]]:
+def network():
     """The words before a command that run it in a network of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs the right to a network of its own")
@@ -147,7 +145,7 @@ def network() -> Iterator[list[str]]:
         process.communicate()
 
 
-def clone(folder: Path) -> Path:
+def clone(folder) -> Path:
     """Make a small clone of the project, as it is here, with an environment of its own and an
     origin.
     """
@@ -177,7 +175,7 @@ def clone(folder: Path) -> Path:
     return folder
 
 
-def furnish(folder: Path) -> None:
+def furnish(folder):
     """Make what `make setup` makes, so that it finds nothing to do."""
     make_venv(folder)
     sources = "cat requirements.lock pyproject.toml pipelines/environment.py | cksum"
@@ -185,7 +183,7 @@ def furnish(folder: Path) -> None:
     subprocess.run(["bash", "-c", line], cwd=folder, check=True)
 
 
-def try_command(reader: Reader, command: str) -> str:
+def try_command(reader, command) -> str:
     """Do with a command what its table says; returns what is wrong."""
     kind = pages.treatment(command)
     if kind in {None, "not run"}:
@@ -231,7 +229,7 @@ def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     assert not wrong, "\n\n".join(wrong)
 
 
-def wait_for_flows(reader: Reader) -> list[str]:
+def wait_for_flows(reader) -> list[str]:
     """Wait until no flow run is under way; returns what is wrong with those that have ended."""
     deadline = time.monotonic() + 1200
     while True:

@@ -28,7 +28,7 @@ def interpolate(values):
         assert name in values or mark in {"-", ":-"}, f"{name}: {rest}"
         return values.get(name) or rest
 
-    text = re.sub(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}", replace, COMPOSE.read_text(encoding="utf-8"))
+    text = re.sub(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}", replace, COMPOSE.read_text())
     services = YAML(typ="safe").load(text)
     return services
 
@@ -40,7 +40,7 @@ def make_team(folder):
     (folder / "bin/docker").chmod(0o755)
     values = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
     subprocess.run(["make", "-f", ROOT / "Makefile", "team"], cwd=folder, env=values, check=True)
-    lines = (folder / ".env").read_text(encoding="utf-8").splitlines()
+    lines = (folder / ".env").read_text().splitlines()
     return dict(line.split("=", 1) for line in lines)
 
 

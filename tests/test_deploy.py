@@ -14,7 +14,8 @@ from electra import errors
 from tests.conftest import ROOT, read_text
 from tests.pipelines.cli.parsing import parse
 
-SLURM, KUBERNETES = ROOT / "deploy" / "slurm.sbatch", ROOT / "deploy" / "kubernetes.yaml"
+SLURM = ROOT / "deploy" / "slurm.sbatch"
+KUBERNETES = ROOT / "deploy" / "kubernetes.yaml"
 
 
 def options_of(words):
@@ -24,8 +25,8 @@ def options_of(words):
 
 
 def test_slurm_starts_one_agent_a_machine_and_requeues_what_was_stopped():
-    text = SLURM.read_text(encoding="utf-8")
-    assert subprocess.run(["bash", "-n", SLURM], check=False).returncode == 0
+    text = SLURM.read_text()
+    assert subprocess.run(["bash", "-n", SLURM]).returncode == 0
     options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.M))
     assert options["ntasks-per-node"] == "1" and options["signal"].startswith("TERM@")
     assert "requeue" in options
@@ -60,13 +61,13 @@ def test_systemd_starts_a_worker_a_gpu_which_takes_one_run_at_a_time():
 
 def documents():
     return {
-        document["kind"]: document
-        for document in YAML(typ="safe").load_all(KUBERNETES.read_text(encoding="utf-8"))
+        document["kind"]: document for document in YAML(typ="safe").load_all(KUBERNETES.read_text())
     }
 
 
 def test_kubernetes_pods_meet_at_the_first_through_the_service():
-    service, job = documents()["Service"], documents()["Job"]["spec"]
+    service = documents()["Service"]
+    job = documents()["Job"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
     options = options_of([*container["command"], *container["args"]])

@@ -14,19 +14,21 @@ import pytest
 from ruamel.yaml import YAML
 
 from electra.config import merge, plain
+from electra.files import write_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
 from electra.pretraining.phases import phases_of
 from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
-from pipelines.config.params import PublishedConfig, load, read
+from pipelines.config.params import PublishedConfig, load
+from pipelines.config.settings_file import read
 from pipelines.flows.deployments import deployments
 from tests.conftest import ROOT, read_text
 from tests.pipelines.cli.parsing import parse
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "benchmarks").rglob("*.md"))
-TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+TEXTS = {page: page.read_text() for page in PAGES}
 CHECKED = "electra make dvc python prefect".split()
 TOOLS = "source git cd pip .ci/run docker pre-commit torchrun sbatch kubectl cp export ssh dask hf mlflow".split()
 PATTERN = re.compile(r"[<…]|\.\.\.")  # of a command that stands for several
@@ -146,7 +148,7 @@ def test_what_the_page_on_published_says_of_cost_is_what_estimate_says(tmp_path)
         encoder = params.models[name].encoder
         settings = config_json(encoder, cost.PUBLISHED_VOCABULARY, "ElectraModel")
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(settings))
+        write_json(tmp_path / name / "config.json", settings)
         there = {f"electra-{name}": PublishedConfig(folder=str(tmp_path / name))}
         with_it = dataclasses.replace(params, published={**params.published, **there})
         estimate = estimate_finetuning(f"electra-{name}", with_it)

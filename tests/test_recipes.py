@@ -11,7 +11,7 @@ import shutil
 import pytest
 
 from electra.config import merge
-from electra.files import write_jsonl
+from electra.files import read_json, write_jsonl
 from pipelines.config.settings_file import read
 from tests.conftest import ROOT, copy_project, read_text, run
 from tests.electra.made_up_models import write_base
@@ -84,7 +84,7 @@ def test_published_weights_to_a_model_that_goes_on(tmp_path):
     }
     follow(folder, "continue.md", smaller)
     for name in ("domain", "domain-before"):
-        results = json.loads((folder / f"build/glue/{name}/results.json").read_text())
+        results = read_json(folder / f"build/glue/{name}/results.json")
         assert 0 <= results["tasks"]["domain"]["pretrained"]["mean"] <= 100
 
 
@@ -122,10 +122,8 @@ def publish_small(folder):
 
 @pytest.mark.slow
 def test_own_task_to_predictions_and_a_model_that_answers(tmp_path):
-    folder, words = (
-        tmp_path / "project",
-        ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]],
-    )
+    folder = tmp_path / "project"
+    words = ["the", "day", "was", "and", "host", ".", *WORDS["good"], *WORDS["bad"]]
     write_base(tmp_path, words, 512, "encoder")
     smaller = {
         "published": {"own": {"folder": "../encoder"}},

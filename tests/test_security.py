@@ -103,7 +103,7 @@ def test_a_secret_in_the_environment_is_written_nowhere(project):
 def test_a_stage_needs_no_network(project):
     command = ["unshare", "-n", sys.executable, *"-m pipelines corpus smoke".split()]
     done = subprocess.run(
-        command, cwd=project, env=environment(project), capture_output=True, text=True, check=False
+        command, cwd=project, env=environment(project), capture_output=True, text=True
     )
     if "unshare failed" in done.stderr:
         pytest.skip("the kernel does not let us")

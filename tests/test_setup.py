@@ -63,7 +63,7 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports():
             declared |= {canonicalize_name(requirement.name)} if extra != "dev" else set()
     owners = packages_distributions()
     for path in [*(ROOT / "electra").rglob("*.py"), *(ROOT / "pipelines").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text())):
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             for module in {name.split(".")[0] for name in modules} - {"electra", "pipelines"}:
@@ -72,7 +72,7 @@ def test_dependencies_have_lower_bounds_and_cover_the_imports():
 
 
 @pytest.mark.parametrize(
-    ("schema", "file"),
+    "schema, file",
     [
         ("compose-spec", "compose.yaml"),
         ("github-workflows", ".github/workflows/test.yml"),

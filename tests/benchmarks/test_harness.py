@@ -1,7 +1,6 @@
 """What benchmarks share: turns, ratios, records; and the count of tokens."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,7 @@ from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+def test_arms_take_turns_and_ratios_are_of_one_round(capsys):
     order: list[str] = []
     arms = {arm: lambda arm=arm: (order.append(arm), float(len(order)))[1] for arm in ("a", "b")}
     found = in_turns(arms, 2)
@@ -25,16 +24,16 @@ def test_arms_take_turns_and_ratios_are_of_one_round(capsys: pytest.CaptureFixtu
     }
 
 
-def test_a_record_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_a_record_says_where_it_comes_from(tmp_path):
     write_record(tmp_path / "x.json", {"ratio": 2}, provenance("torch"))
     found = read_json(tmp_path / "x.json")
-    assert (
-        found["ratio"] == 2 and len(found["commit"].split()[0]) == 40 and found["versions"]["torch"]
-    )
+    assert found["ratio"] == 2
+    assert len(found["commit"].split()[0]) == 40
+    assert found["versions"]["torch"]
     assert {"command", "machine", "recorded"} <= found.keys()
 
 
-def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
+def test_a_process_that_fails_says_its_last_line(tmp_path):
     script = tmp_path / "one.py"
     script.write_text(
         "import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')"
@@ -44,7 +43,7 @@ def test_a_process_that_fails_says_its_last_line(tmp_path: Path) -> None:
         run_process(str(script), ["ill"])
 
 
-def test_count_tokens_leaves_out_comments_docstrings_and_blanks() -> None:
+def test_count_tokens_leaves_out_comments_docstrings_and_blanks():
     text = '"""Two\nlines."""\n\n# A comment.\nx = (1,\n     2)  # both\n'
     text += '\n\ndef f():\n    """One."""\n    return """a\nb"""\n'
     # x = (1, 2) has 7 tokens, def f(): has 5, return and its text 2
@@ -54,5 +53,5 @@ def test_count_tokens_leaves_out_comments_docstrings_and_blanks() -> None:
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.stem
 )
-def test_every_benchmark_can_be_imported(path: Path) -> None:
+def test_every_benchmark_can_be_imported(path):
     importlib.import_module(f"benchmarks.{path.stem}")

@@ -10,29 +10,26 @@ from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def record(name: str) -> dict[str, Any]:
+def record(name) -> dict[str, Any]:
     return dict(read_json(ROOT / f"benchmarks/results/{name}.json"))
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
-def test_regions_are_as_they_would_be_written(name: str) -> None:
+def test_regions_are_as_they_would_be_written(name):
     """If this fails, run `python benchmarks/pages.py`."""
-    text = (ROOT / name).read_text(encoding="utf-8")
+    text = (ROOT / name).read_text()
     assert "<!-- end -->" in text and pages.fill_regions(text) == text
 
 
-def test_the_table_of_scale_on_paper() -> None:
-    size, page = (
-        record("scale")["sizes"]["four times"],
-        (ROOT / "docs/scale.md").read_text(encoding="utf-8"),
-    )
-    text, rate = size["text_bytes"] / size["tokens"], size["tokens_per_cpu_second"]["both"]
-    rows, disk = (
-        size["row_bytes"] / size["tokens"],
-        size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"],
-    )
+def test_the_table_of_scale_on_paper():
+    size = record("scale")["sizes"]["four times"]
+    page = (ROOT / "docs/scale.md").read_text()
+    text = size["text_bytes"] / size["tokens"]
+    rate = size["tokens_per_cpu_second"]["both"]
+    rows = size["row_bytes"] / size["tokens"]
+    disk = size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"]
 
-    def written(count: float) -> str:
+    def written(count) -> str:
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"
 
     for column, tokens in enumerate((6.0e9, 3.3e10, 1e12)):

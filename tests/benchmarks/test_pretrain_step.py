@@ -22,16 +22,14 @@ SMALL = {
 CPU = torch.device("cpu")
 
 
-def turn(arm: str) -> dict[str, Any]:
+def turn(arm) -> dict[str, Any]:
     return pretrain_step.measure(
         arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60
     )
 
 
 @pytest.mark.slow
-def test_rounds_of_arms_give_ratios_utilisation_and_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_rounds_of_arms_give_ratios_utilisation_and_memory(monkeypatch):
     monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
     rounds = [{arm: turn(arm) for arm in ("ours-fp32", "peer-fp32", "peer-bf16")} for _ in range(2)]
     del rounds[1]["peer-bf16"]  # as after a deadline
@@ -42,7 +40,7 @@ def test_rounds_of_arms_give_ratios_utilisation_and_memory(
     assert 0 < ours["utilisation"] < 1 and ours["first step seconds"] > 0 and "peak bytes" in ours
 
 
-def test_arms_that_disagree_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arms_that_disagree_are_not_timed(monkeypatch):
     losses = pretrain_arms.equal_losses(config(**SMALL), CPU)
     assert losses.keys() == {"ours", "peer", "expert"} and losses["ours"] > 40
     monkeypatch.setattr(pretrain_arms.Peer, "loss", lambda *_: torch.tensor(41.0))
@@ -50,9 +48,7 @@ def test_arms_that_disagree_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> No
         pretrain_arms.equal_losses(config(**SMALL), CPU)
 
 
-def test_each_arm_has_processes_of_its_own_until_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
     started: list[str] = []
     turns = {
         "blocks": [(2.0, 2.0)],
@@ -61,7 +57,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(
         "peak bytes": 5,
     }
 
-    def child(options: argparse.Namespace, deadline: float, *more: str) -> dict[str, Any]:
+    def child(options, deadline, *more) -> dict[str, Any]:
         started.append(" ".join(more))
         return {"error": "CUDA out of memory"} if more[-1] == "peer-bf16" else dict(turns)
 
@@ -76,7 +72,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(
     assert pretrain_step.model("small", options, 0)["skipped"] == arms
 
 
-def test_batches_of_a_gpu_divide_the_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_a_gpu_divide_the_presets(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for name, rows in pretrain_step.GPU_ROWS.items():
         assert load().models[name].pretrain.batch % rows == 0

@@ -14,7 +14,7 @@ PATHS = [*FOLDERS[0].rglob("*.json"), *FOLDERS[1].glob("*.json")]
 SHALLOW = git(ROOT, "rev-parse", "--is-shallow-repository") == "true"
 
 
-def origins(values: Any) -> list[dict[str, Any]]:
+def origins(values) -> list[dict[str, Any]]:
     """Return every part of a record that names a commit, the whole one first."""
     found = []
     if isinstance(values, dict):
@@ -26,7 +26,7 @@ def origins(values: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_records_name_command_machine_and_date() -> None:
+def test_records_name_command_machine_and_date():
     for path in PATHS:
         record = read_json(path)
         origin = record.get("record", record)  # an ablation's is one level down
@@ -36,7 +36,7 @@ def test_records_name_command_machine_and_date() -> None:
 
 
 @pytest.mark.skipif(SHALLOW, reason="a shallow clone has no earlier commits")
-def test_records_name_commits_of_the_history() -> None:
+def test_records_name_commits_of_the_history():
     commits: dict[str, str] = {}
     for path in PATHS:
         found = origins(read_json(path))
@@ -49,10 +49,10 @@ def test_records_name_commits_of_the_history() -> None:
     assert not missing
 
 
-def test_every_record_is_used() -> None:
+def test_every_record_is_used():
     pages = [*(ROOT / "benchmarks").rglob("*.md"), *(ROOT / "docs").glob("*.md")]
     pages += [ROOT / "README.md", *(ROOT / "benchmarks").glob("*.py")]
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    text = "".join(page.read_text() for page in pages)
     names = {path.stem for path in PATHS} | {path.stem for path in FOLDERS[0].glob("*.svg")}
     names -= {path.stem for path in (FOLDERS[0] / "ablations").iterdir()}  # the report reads these
     short = {name: name.removeprefix("real-text-") for name in names}  # as benchmarks/pages.py does

@@ -1,8 +1,6 @@
 """The reliability campaign would see a fault, and a short one finds none."""
 
-import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +8,7 @@ from benchmarks.reliability import power
 from benchmarks.reliability.__main__ import count_by_kind
 from benchmarks.reliability.attacks import ATTACKS
 from benchmarks.reliability.world import Ended, Verdict, World
+from electra.files import read_json
 from tests.conftest import ROOT, files_of, run
 
 CREATE = ("create", "new", True)
@@ -19,7 +18,7 @@ UNSYNCED = {b"old", b"data", b"", b"da", bytes(4), b"da" + bytes(2)}  # with any
 
 
 @pytest.mark.parametrize(
-    ("changes", "possible"),
+    "changes, possible",
     [
         ([CREATE, WRITE, RENAME], UNSYNCED),
         ([CREATE, WRITE, ("fsync", "new", None), RENAME], {b"old", b"data"}),
@@ -27,9 +26,7 @@ UNSYNCED = {b"old", b"data", b"", b"da", bytes(4), b"da" + bytes(2)}  # with any
     ],
     ids=["without fsync", "file fsynced", "file and folder fsynced"],
 )
-def test_power_cut_states_follow_from_fsync(
-    tmp_path: Path, changes: list[tuple[str, str, object]], possible: set[bytes]
-) -> None:
+def test_power_cut_states_follow_from_fsync(tmp_path, changes, possible):
     root = tmp_path / "root"
     root.mkdir()
     (root / "file").write_bytes(b"old")
@@ -48,7 +45,7 @@ def test_power_cut_states_follow_from_fsync(
     assert states == possible or possible == UNSYNCED
 
 
-def test_refusal_needs_a_sentence_an_exit_code_and_no_traceback() -> None:
+def test_refusal_needs_a_sentence_an_exit_code_and_no_traceback():
     sentence = "error: a file: is damaged; run the stage again\n"
     assert Ended(74, sentence, 0.0).refused
     for code, output in (
@@ -60,7 +57,7 @@ def test_refusal_needs_a_sentence_an_exit_code_and_no_traceback() -> None:
         assert not Ended(code, output, 0.0).refused, (code, output)
 
 
-def test_other_bytes_are_a_bug_and_counted(tmp_path: Path) -> None:
+def test_other_bytes_are_a_bug_and_counted(tmp_path):
     world = World(tmp_path / "world", stages=())
     results = tmp_path / "build/corpus/micro/results.json"
     results.parent.mkdir(parents=True)
@@ -82,8 +79,8 @@ def test_other_bytes_are_a_bug_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_short_campaign_finds_nothing(tmp_path: Path) -> None:
+def test_short_campaign_finds_nothing(tmp_path):
     output = tmp_path / "reliability.json"
     run(ROOT, "-m", "benchmarks.reliability", "--rounds", "0.1", "--output", str(output))
-    counts = json.loads(output.read_text())
+    counts = read_json(output)
     assert counts["total"]["bugs"] == 0 and counts["total"]["tried"] >= len(ATTACKS)

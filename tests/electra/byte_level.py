@@ -2,13 +2,12 @@
 by transformers.
 """
 
-import json
-
 import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from electra.data.tokenizer import SPECIALS
+from electra.files import read_json, write_json
 
 TEXTS = [
     "The ship didn't sail; it's in the harbour.",
@@ -23,7 +22,8 @@ NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 def write_byte_level(folder, **changes):
     """Write the folder; `changes` are of its tokenizer.json."""
     raw = tokenizers.Tokenizer(models.BPE())
-    raw.normalizer, raw.decoder = normalizers.NFC(), decoders.ByteLevel()
+    raw.normalizer = normalizers.NFC()
+    raw.decoder = decoders.ByteLevel()
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
@@ -48,6 +48,6 @@ def write_byte_level(folder, **changes):
         model_input_names=["input_ids"],
     )
     peer.save_pretrained(folder)
-    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules = read_json(folder / "tokenizer.json")
     changes["model"] = rules["model"] | changes.get("model", {})
-    (folder / "tokenizer.json").write_text(json.dumps({**rules, **changes}))
+    write_json(folder / "tokenizer.json", {**rules, **changes})

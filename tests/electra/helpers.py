@@ -48,6 +48,8 @@ def data():
     return Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
 
 
+TWO_STAGES = {"objective__training": "two_stage", "objective__sharing": "none"}
+TWO_STAGES |= {"generator__width": 1.0}
 MODERN = {"kind": "modern", "layers": 3, "hidden": 32, "heads": 2, "ffn": 48, "embedding": 32}
 MODERN |= {"positions": 32, "window": 6}
 

@@ -42,14 +42,7 @@ SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=3)
 SEEN = 48  # positions that pre-training is said to have used
 
 
-def write_encoder(
-    config,
-    root,
-    tokenizer,
-    folder="encoder",
-    seed=7,
-    **fields,
-):
+def write_encoder(config, root, tokenizer, folder="encoder", seed=7, **fields):
     """Write a tokenizer and the folder of an untrained encoder."""
     tokenizers.save(tokenizer, root / "tokenizer")
     files = tokenizers.read_files(root / "tokenizer", config.positions)

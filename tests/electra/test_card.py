@@ -24,9 +24,7 @@ SAYS = {
 @pytest.mark.parametrize("name", SAYS)
 def test_the_card_runs(name, models, monkeypatch, capsys):
     monkeypatch.chdir(models / name)
-    (code,) = re.findall(
-        r"```python\n(.*?)```", Path("README.md").read_text(encoding="utf-8"), re.S
-    )
+    (code,) = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.S)
     exec(compile(code, f"{name}/README.md", "exec"), {})
     assert re.fullmatch(SAYS[name], capsys.readouterr().out)
 

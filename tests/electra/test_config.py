@@ -73,7 +73,7 @@ def test_build_makes_settings_of_plain_values():
         digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
-        network.name = "b"
+        network.name = "b"  # type: ignore[misc]
 
 
 FAULTS = [
@@ -95,7 +95,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "sentence"), FAULTS, ids=str)
+@pytest.mark.parametrize("changed, sentence", FAULTS, ids=str)
 def test_build_names_the_place_of_a_fault(changed, sentence):
     with pytest.raises(BadConfig) as error:
         build(Network, NETWORK | changed, "m")

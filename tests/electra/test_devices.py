@@ -43,11 +43,10 @@ def test_torchrun_names_the_gpu(gpus, monkeypatch):
             devices.default_device()
 
 
-@pytest.mark.parametrize(("worker", "gpu"), [((), 0), ((1,), 0), ((4,), 3), ((5,), 0)])
+@pytest.mark.parametrize("worker, gpu", [((), 0), ((1,), 0), ((4,), 3), ((5,), 0)])
 def test_a_worker_trains_on_the_gpu_that_it_took(gpus, monkeypatch, worker, gpu):
     monkeypatch.setattr(
-        devices.multiprocessing,
-        "current_process",
+        "multiprocessing.current_process",
         lambda: SimpleNamespace(_identity=worker, name="worker"),
     )
     devices.use_own_gpu()

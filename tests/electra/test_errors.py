@@ -8,7 +8,7 @@ from electra.errors import BadInput, counted, hidden
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    "text, shown",
     [
         ("https://me:p%40ss@host:5000/x", "https://***@host:5000/x"),
         (

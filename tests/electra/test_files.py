@@ -79,7 +79,8 @@ def test_two_writers_with_the_same_process_number_leave_whole_files(tmp_path):
 def test_a_write_is_durable_before_its_name_is(tmp_path, monkeypatch):
     """fsync the bytes, rename, fsync the folder: the order that survives a power cut."""
     events = []
-    fsync, rename = os.fsync, Path.rename
+    fsync = os.fsync
+    rename = Path.rename
     monkeypatch.setattr(os, "fsync", lambda handle: events.append(kind(handle)) or fsync(handle))
     monkeypatch.setattr(Path, "replace", lambda *paths: events.append("rename") or rename(*paths))
     monkeypatch.setattr(Path, "rename", lambda *paths: events.append("rename") or rename(*paths))
@@ -107,7 +108,7 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("owner", "call", "action"),
+    "owner, call, action",
     [
         (fcntl, "flock", lambda path: lock_folder(path).__enter__()),
         (os, "fsync", lambda path: rename(path, path.with_name("b"))),
@@ -135,7 +136,7 @@ def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
 
 
 def test_lines_of_json_end_at_line_feeds_alone(tmp_path):
-    (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n', encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n')
     assert read_jsonl(tmp_path / "a.jsonl") == ["a\u2028b", "c"]
     (tmp_path / "a.jsonl").write_text('"a"\n{\n')
     with pytest.raises(CorruptFile, match=r"a\.jsonl:2: is malformed .JSONDecodeError"):

@@ -52,7 +52,7 @@ WRITTEN = [  # the text's pieces, what they are replaced with, and the text that
 ]
 
 
-@pytest.mark.parametrize(("text", "pieces", "changes", "written"), WRITTEN)
+@pytest.mark.parametrize("text, pieces, changes, written", WRITTEN)
 def test_pieces_are_written_as_words(text, pieces, changes, written):
     offsets = []
     tokens = []

@@ -3,7 +3,6 @@ what it cannot.
 """
 
 import contextlib
-import json
 import random
 import resource
 import shutil
@@ -17,6 +16,7 @@ import transformers
 
 import electra
 from electra.errors import BadConfig, BadDevice, BadInput, CorruptFile, NonFinite
+from electra.files import read_json, write_json
 from electra.finetuning.tasks import GLUE
 from electra.inference import as_row, input_schema
 from electra.storage.tensors import read_tensors, write_tensors
@@ -163,8 +163,8 @@ def test_a_network_that_has_failed_answers_nothing(models, tmp_path, name):
     model = electra.load(models / name)
     ASKED[name](model)
     with torch.no_grad():
-        model.encoder.layers[-1].ffn_norm.bias.fill_(3e38)
-        model.encoder.layers[-1].ffn_norm.weight.fill_(3e38)
+        for parameter in model.encoder.layers[-1].ffn_norm.parameters():
+            parameter.fill_(3e38)
     with pytest.raises(
         NonFinite, match=r"(text 0|row 0|token 1): the model answers with NaN or in"
     ):
@@ -245,13 +245,13 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "changes"), HOSTILE, ids=str)
+@pytest.mark.parametrize("name, changes", HOSTILE, ids=str)
 def test_a_hostile_folder_is_a_sentence_before_it_costs_memory(models, tmp_path, name, changes):
     folder = shutil.copytree(models / "discriminator", tmp_path / "m")
     (folder / "MANIFEST.json").unlink()
-    values = json.loads((folder / name).read_text())
+    values = read_json(folder / name)
     (values["model"] if name == "tokenizer.json" else values).update(changes)
-    (folder / name).write_text(json.dumps(values))
+    write_json(folder / name, values)
     if name == "tokenizer_config.json":
         (folder / "tokenizer.json").unlink()
     with pytest.raises(BadInput, match=rf"^{folder}\S*: ") as caught, no_more_memory(1 << 29):

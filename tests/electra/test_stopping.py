@@ -56,7 +56,7 @@ def test_outside_of_the_main_thread_nothing_changes():
 
 
 @pytest.mark.parametrize(
-    ("module", "number"),
+    "module, number",
     [
         ("pipelines.cli.processes", signal.SIGTERM),
         ("pipelines.config.params", signal.SIGINT),

@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("who", "sentence"),
+    "who, sentence",
     [
         ("os.getpid()", "stopped by signal 15"),
         (

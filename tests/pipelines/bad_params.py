@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from electra.config import plain
 from electra.errors import UserError
-from pipelines.config.params import load, read
+from pipelines.config.params import load
+from pipelines.config.settings_file import read
 from tests.conftest import ROOT
 
 # what JSON cannot say

@@ -136,7 +136,8 @@ def settings(values):
 def ask(model, folder, file, piped):
     """Ask a model one file, by name or through standard input: `answered` or `refused`."""
     name, data = file
-    path, output = folder / name, folder / "answers.jsonl"
+    path = folder / name
+    output = folder / "answers.jsonl"
     path.write_bytes(data)
     output.unlink(missing_ok=True)
     said = io.StringIO()

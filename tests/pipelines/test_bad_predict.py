@@ -19,7 +19,7 @@ def models(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="module")
 def loaded_once():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predict, "load_model", functools.cache(predict.load_model))
+        patch.setattr(predict, "load_model", functools.cache(load_model))
         yield
 
 

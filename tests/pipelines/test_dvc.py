@@ -155,7 +155,8 @@ def killed(tmp_path_factory):
 @pytest.fixture
 def project(killed):
     """That copy with everything up to date; its own files are put back."""
-    folder, files = killed[0], ("params.yaml", "text/a.txt")
+    folder = killed[0]
+    files = ("params.yaml", "text/a.txt")
     before = {name: (folder / name).read_bytes() for name in files}
     dvc(folder, "repro", TARGET)
     yield folder
@@ -177,7 +178,7 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
     assert "resum" in said.lower() or "goes on" in said.lower(), said
-    lock = (folder / "pipelines/dvc.lock").read_text(encoding="utf-8")
+    lock = (folder / "pipelines/dvc.lock").read_text()
     assert merge(lock, lock, lock) == merge("", lock, lock) == lock
     resumed = files_of(folder / "build/models")
     dvc(folder, "repro --force --single-item", TARGET)
@@ -278,7 +279,8 @@ def test_inputs_that_dvc_links_are_read(project):
 
 @pytest.mark.slow
 def test_what_dvc_imports_from_a_web_server_is_read(tmp_path):
-    project, there = copy_project(tmp_path / "project"), tmp_path / "there"
+    project = copy_project(tmp_path / "project")
+    there = tmp_path / "there"
     there.mkdir()
     (project / "text/a.txt").rename(there / "a.txt")
     edit(project / "params.yaml", "text/*.txt", "data/*.txt")
@@ -317,7 +319,7 @@ def reported(tmp_path_factory):
 @pytest.mark.slow
 def test_curves_are_all_that_dvc_plots_shows(reported):
     dvc(reported, "plots show")
-    page = (reported / "dvc_plots/index.html").read_text(encoding="utf-8")
+    page = (reported / "dvc_plots/index.html").read_text()
     assert "results/curves/smoke.csv" in page and page.count('class="plot"') <= 1
     assert "results/summary" not in page and ".svg" not in page
     shown = dvc(reported, "metrics show")

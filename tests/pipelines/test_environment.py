@@ -39,9 +39,7 @@ def python(project, code, *before, **variables):
     and no others.
     """
     command = [*before, str(project / ".venv/bin/python"), "-c", code]
-    done = subprocess.run(
-        command, cwd="/", env=variables, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     return done.stdout.strip()
 
@@ -51,7 +49,7 @@ def variables_of(project, *before, **variables):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    "given, expected",
     [
         ({}, OURS),
         (OWN, OWN),
@@ -109,7 +107,6 @@ def repeat_and_sync(project, name, *before, **variables):
         env={"PATH": os.defpath, **variables},
         capture_output=True,
         text=True,
-        check=False,
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr

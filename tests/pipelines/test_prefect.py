@@ -327,9 +327,7 @@ def test_a_team_does_a_model_in_flow_runs_of_their_own(server, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_taken_for_dead_goes_on_and_cancelling_it_leaves_no_process(
-    server,
-):
+def test_a_run_that_was_taken_for_dead_goes_on_and_cancelling_it_leaves_no_process(server):
     run = server.start("pretrain/electra-smoke", steps=200_000)
     (stage,) = server.until(server.trains)
     # As after a night of a laptop: the server has not heard of the run for minutes, but it lives.

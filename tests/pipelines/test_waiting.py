@@ -12,15 +12,13 @@ import pytest
 
 from tests.conftest import ROOT, environment
 
-LIBRARY = next(
-    (Path(*find_spec("torch").submodule_search_locations) / "lib").glob("libgomp*"), None
-)
+LIBRARY = next(Path(find_spec("torch").origin).parent.glob("lib/libgomp*"), None)
 ASK = f"import ctypes, sys, pipelines.__main__; assert 'torch' not in sys.modules; ctypes.CDLL({str(LIBRARY)!r})"
 
 
 @pytest.mark.skipif(LIBRARY is None, reason="this torch does not use libgomp")
 @pytest.mark.parametrize(
-    ("own", "spins"),
+    "own, spins",
     [({}, 3000), ({"GOMP_SPINCOUNT": "7"}, 7), ({"OMP_WAIT_POLICY": "PASSIVE"}, 0)],
     ids=["nothing set", "a count", "a policy"],
 )

@@ -15,7 +15,6 @@ def test_every_epoch_visits_every_row_once_and_in_another_order():
 
 
 def test_a_step_is_a_function_of_seed_and_step():
-    assert (row_indices(1, 12345, 32, 1000) == row_indices(1, 12345, 32, 1000)).all()
     assert (row_indices(1, 5, 32, 1000) != row_indices(2, 5, 32, 1000)).any()
     # golden: a library's change must not reorder anybody's resumed run
     assert row_indices(1, 0, 5, 1000).tolist() == [698, 769, 917, 321, 313]

@@ -61,10 +61,12 @@ def sentence(draw, words):
 
 def glue_rows(task, count, seed):
     """Labels that follow from a word: learnable, and every class occurs."""
-    draw, facts = random.Random(seed), GLUE[task]
+    draw = random.Random(seed)
+    facts = GLUE[task]
     rows = []
     for number in range(count):
-        a, b = sentence(draw, draw.randint(3, 14)), sentence(draw, draw.randint(3, 14))
+        a = sentence(draw, draw.randint(3, 14))
+        b = sentence(draw, draw.randint(3, 14))
         if facts.regression:
             label = float(a.split().count("the") + number % 5) % 5
         else:

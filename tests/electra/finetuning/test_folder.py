@@ -3,7 +3,6 @@ is read again.
 """
 
 import dataclasses
-import json
 import re
 import shutil
 
@@ -13,7 +12,7 @@ import torch
 import transformers
 
 from electra.errors import BadConfig, BadInput, CorruptFile, UserError
-from electra.files import write_json
+from electra.files import read_json, write_json
 from electra.finetuning.classification import Classification
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
@@ -63,7 +62,7 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
     architectures = set()
     for name, network, task, config, examples in make_kinds(model, tokenizer):
         write_model(tmp_path / name, network, task, config, model)
-        settings = json.loads((tmp_path / name / "config.json").read_text())
+        settings = read_json(tmp_path / name / "config.json")
         peer = load_peer(getattr(transformers, settings["architectures"][0]), tmp_path / name)
         architectures.add(settings["architectures"][0])
         if isinstance(peer, transformers.ElectraModel):
@@ -92,7 +91,7 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("labels", "task"),
+    "labels, task",
     [
         ({}, True),
         ({"id2label": None}, True),
@@ -135,7 +134,7 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    "name, content, sentence",
     [
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b"{}", "is of a model of type None; expected electra"),
@@ -162,7 +161,7 @@ def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, senten
 def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
     network = Classifier(load_encoder(model), 2, 0.0, "max")
     write_model(tmp_path / "c", network, GLUE["cola"], CONFIG, model)
-    facts = json.loads((tmp_path / "c/task.json").read_text())
+    facts = read_json(tmp_path / "c/task.json")
     for folder in (answerer, tmp_path / "c"):
         (folder / "MANIFEST.json").unlink()
     span_head = answerer / "span_head.safetensors"

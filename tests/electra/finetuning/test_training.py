@@ -29,7 +29,8 @@ def classifier(model, classes=2):
 
 
 def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
-    whole, narrowed = classifier(model), classifier(model)
+    whole = classifier(model)
+    narrowed = classifier(model)
     (fewer,), widen = narrow(narrowed.encoder, [examples])
     assert (
         narrowed.encoder.embeddings.word.num_embeddings
@@ -39,10 +40,8 @@ def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     config = dataclasses.replace(CONFIG, weight_decay=0.01)
     train(whole, examples, config, seed=1, stream="t")
     train(narrowed, fewer, config, seed=1, stream="t")
-    expected, actual = (
-        read_outputs(whole, examples)["logits"],
-        read_outputs(narrowed, fewer)["logits"],
-    )
+    expected = read_outputs(whole, examples)["logits"]
+    actual = read_outputs(narrowed, fewer)["logits"]
     assert np.abs(expected - actual).max() < 1e-4
     widen()
     assert narrowed.encoder.embeddings.word.num_embeddings == whole.encoder.vocab_size
@@ -58,7 +57,7 @@ def test_steps_are_whole_epochs_of_rounded_up_batches():
 
 
 @pytest.mark.parametrize(
-    ("exponent", "tokens"), [("published", 1024), ("plain", 1024), ("published", 60)]
+    "exponent, tokens", [("published", 1024), ("plain", 1024), ("published", 60)]
 )
 def test_training_equals_the_published_rules_written_out(
     model, examples, exponent, tokens, monkeypatch
@@ -71,10 +70,12 @@ def test_training_equals_the_published_rules_written_out(
     limited = lambda rows, lengths, *_: batches.parts(rows, lengths, tokens, 1000)  # noqa: E731
     monkeypatch.setattr(training, "parts", limited)
     config = dataclasses.replace(CONFIG, layer_decay_exponent=exponent, weight_decay=0.01)
-    ours, theirs = classifier(model), classifier(model)
+    ours = classifier(model)
+    theirs = classifier(model)
     train(ours, examples, config, seed=1, stream="t")
     extra = 1 if exponent == "published" else 0
-    steps, layers = 8, 2
+    steps = 8
+    layers = 2
     moments = {}
     order = training_order(60, 16, 1, "t")
     for step in range(steps):

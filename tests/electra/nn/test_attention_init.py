@@ -1,6 +1,7 @@
 """Attention starts at a head's own word or at its neighbours; all else is as published."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -53,9 +54,9 @@ def beside(share_TT, head):
 def test_heads_of_neighbours_look_at_the_words_beside_their_own():
     encoder = fresh_encoder(BertConfig(**NARROW, init="neighbours", init_std=0.1), 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
-    query, key, _ = (
-        encoder.layers[0].attention.qkv(encoder.embeddings(ids, torch.zeros_like(ids))).chunk(3, -1)
-    )
+    query, key, _ = encoder.get_submodule("layers.0.attention.qkv")(
+        encoder.embeddings(ids, torch.zeros_like(ids))
+    ).chunk(3, -1)
     for head in range(4):
         one = slice(32 * head, 32 * head + 32)
         beside((query[..., one] @ key[..., one].mT / 32**0.5).softmax(-1).mean(0), head)
@@ -71,16 +72,15 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     encoder = fresh_encoder(config, 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     _, cos, sin = encoder.layer_inputs(None, ids)[0]
-    query, key, _ = encoder.layers[0].attention.heads_of(
-        encoder.embeddings(ids, torch.zeros_like(ids))
-    )
+    attention: Any = encoder.layers[0].attention
+    query, key, _ = attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
     query, key = rotate(query, cos, sin), rotate(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
 
 
 @pytest.mark.parametrize(
-    ("kind", "init", "layers", "tables"),
+    "kind, init, layers, tables",
     [
         (BertConfig, "mimetic", 2, set()),
         (BertConfig, "neighbours", 1, {"word", "position", "token_type"}),

@@ -23,7 +23,8 @@ SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 def networks(**changes):
     torch.manual_seed(0)
     config = BertConfig(**SHAPE | changes)
-    discriminator, generator = Discriminator(Encoder(config, 500)), Generator(Encoder(config, 500))
+    discriminator = Discriminator(Encoder(config, 500))
+    generator = Generator(Encoder(config, 500))
     for network in (discriminator, generator):
         initialise(network, config)
     return discriminator, generator
@@ -81,7 +82,8 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_activation_checkpointing_and_compile_work_on_layers(kind):
     """The same states and gradients, with another implementation of each layer's call."""
-    ids, lengths = torch.randint(0, 50, (2, 12)), torch.tensor([12, 7])
+    ids = torch.randint(0, 50, (2, 12))
+    lengths = torch.tensor([12, 7])
     results = []
     for change in ("none", "checkpoint", "compile"):
         encoder = fresh_encoder(KINDS[kind], 50, 1)
@@ -101,7 +103,8 @@ def test_activation_checkpointing_and_compile_work_on_layers(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_changes_no_hidden_state(kind):
     encoder = fresh_encoder(KINDS[kind], 50, 1).eval()
-    ids, segments = torch.randint(0, 50, (3, 30)), torch.randint(0, 2, (3, 30))
+    ids = torch.randint(0, 50, (3, 30))
+    segments = torch.randint(0, 2, (3, 30))
     lengths = torch.tensor([30, 3, 17])
     states = encoder(ids, segments, lengths)
     assert states.isfinite().all()  # also where padding is far from all words

@@ -2,8 +2,6 @@
 reason.
 """
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +10,7 @@ import transformers
 import electra
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput
+from electra.files import read_json, write_json
 from electra.nn.huggingface import load_encoder, load_networks
 from electra.pretraining.networks import Discriminator, Generator
 from tests.electra.byte_level import write_byte_level
@@ -48,7 +47,7 @@ MODERN = {
 def write_vocab(folder, **options):
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
     values = {"tokenizer_class": "ElectraTokenizer", **options}
-    (folder / "tokenizer_config.json").write_text(json.dumps(values))
+    write_json(folder / "tokenizer_config.json", values)
 
 
 def write_tokenizer(folder, **options):
@@ -87,9 +86,9 @@ def change(name, **values):
     """Return a function that changes a JSON file of a folder, or removes keys that are None."""
 
     def apply(folder):
-        content = {**json.loads((folder / name).read_text()), **values}
+        content = {**read_json(folder / name), **values}
         kept = {key: value for key, value in content.items() if value is not ...}
-        (folder / name).write_text(json.dumps(kept))
+        write_json(folder / name, kept)
 
     return apply
 
@@ -227,10 +226,10 @@ def test_tokens_outside_of_a_vocabulary_are_refused_by_name(tokenizer, tmp_path)
     added = tmp_path / "m/added_tokens.json"
     decoder = {str(len(PIECES)): {"content": "New York"}}
     change("tokenizer_config.json", added_tokens_decoder=decoder)(tmp_path / "m")
-    added.write_text(json.dumps({"[MASK]": 4, "covid-19": len(PIECES)}))
+    write_json(added, {"[MASK]": 4, "covid-19": len(PIECES)})
     with pytest.raises(BadInput, match="lacks the added tokens New York, covid-19; save"):
         electra.load(tmp_path / "m")
-    added.write_text(json.dumps({"[MASK]": 4}))
+    write_json(added, {"[MASK]": 4})
     change("tokenizer_config.json", added_tokens_decoder=...)(tmp_path / "m")
     electra.load(tmp_path / "m")
 
@@ -239,7 +238,7 @@ def test_tokens_outside_of_a_vocabulary_are_refused_by_name(tokenizer, tmp_path)
 def test_shards_are_files_of_their_folder(weight_map, tmp_path):
     write_published(tmp_path / "m", shard="10KB")
     index = tmp_path / "m/model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": weight_map}))
+    write_json(index, {"weight_map": weight_map})
     with pytest.raises(BadInput, match="weight_map should name safetensors files of this folder"):
         load_encoder(tmp_path / "m")
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from electra.nn.config import BertConfig, ModernBertConfig
+from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
@@ -16,7 +16,7 @@ from electra.pretraining.model import masked_token_loss
 from electra.pretraining.networks import Discriminator, Generator
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
-SHAPES = {
+SHAPES: dict[str, EncoderConfig] = {
     "small": BertConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
     "one width": BertConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
     "modern": ModernBertConfig(
@@ -33,7 +33,8 @@ CLASSES = {
     ("modern", "discriminator"): transformers.ModernBertForTokenClassification,
     ("modern", "generator"): transformers.ModernBertForMaskedLM,
 }
-VOCAB, LENGTH = 997, 40
+VOCAB = 997
+LENGTH = 40
 TIED = {"generator_lm_head.weight", "decoder.weight", "electra.embeddings.position_ids"}
 
 
@@ -86,7 +87,8 @@ def test_outputs_losses_and_gradients_equal_transformers(kind, shape, padded):
             3, LENGTH, -1
         )
     torch.testing.assert_close(logits[real], theirs[real], atol=1e-5, rtol=1e-5)
-    losses, targets = [], (ids * 3 + 5) % VOCAB
+    losses = []
+    targets = (ids * 3 + 5) % VOCAB
     for outputs in (logits[real], theirs[real]):
         if kind == "discriminator":
             losses.append(F.binary_cross_entropy_with_logits(outputs, (ids[real] % 7 == 0).float()))
@@ -111,10 +113,8 @@ def compare_gradients(network, peer):
             parameter.data = (
                 parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
             )
-    ours, words = (
-        network_tensors(network.encoder, network.head),
-        ("word_embeddings.weight", "tok_embeddings.weight"),
-    )
+    ours = network_tensors(network.encoder, network.head)
+    words = ("word_embeddings.weight", "tok_embeddings.weight")
     for name, expected in peer.named_parameters():
         if not (name.endswith(words) and block.factors()):
             first = int(name.endswith(words))
@@ -135,9 +135,11 @@ def test_gradients_of_a_long_row_equal_transformers():
         transformers.ModernBertConfig(**config_json(settings, VOCAB, "ElectraModel"))
     )
     peer.eval().load_state_dict(encoder_tensors(ours, ""))
-    ids, weight = torch.randint(5, VOCAB, (1, 1024)), torch.randn(1, 1024, 128)
+    ids = torch.randint(5, VOCAB, (1, 1024))
+    weight = torch.randn(1, 1024, 128)
     for states in (ours(ids, ids), peer(ids).last_hidden_state):
         (states * weight).sum().backward()
     for layer, theirs in zip(ours.layers, peer.layers, strict=True):
-        actual, expected = layer.attention.qkv.weight.grad, theirs.attn.Wqkv.weight.grad
+        actual = layer.attention.qkv.weight.grad
+        expected = theirs.attn.Wqkv.weight.grad
         assert (actual - expected).abs().max() <= 1e-5 * expected.abs().max()

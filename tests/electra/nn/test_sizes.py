@@ -20,7 +20,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(("size", "backbone", "joint"), SIZES)
+@pytest.mark.parametrize("size, backbone, joint", SIZES)
 def test_parameter_counts_are_the_published_ones(size, backbone, joint):
     with torch.device("meta"):
         model = Pretraining(load().models[size].electra(), 30522, SpecialIds(0, 101, 102, 103))

@@ -2,7 +2,6 @@
 here again.
 """
 
-import json
 import logging
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 import transformers
 
 from electra.errors import BadInput, CorruptFile
+from electra.files import read_json, write_json
 from electra.nn.huggingface import load_encoder, load_networks, verify_folder
 from electra.nn.token_heads import ReplacedTokenHead
 from electra.pretraining.model import Pretraining
@@ -134,7 +134,7 @@ def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, cha
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    "changes, sentence",
     [
         ({"hidden_size": 64}, "has shape"),
         ({"num_hidden_layers": 5}, r"has no tensor encoder\.layer\.2"),
@@ -146,7 +146,7 @@ def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, cha
 )
 def test_a_config_that_does_not_fit_its_weights_is_one_sentence(elsewhere, changes, sentence):
     path = elsewhere / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    write_json(path, read_json(path) | changes)
     with pytest.raises(BadInput, match=sentence):
         load_encoder(elsewhere)
 
@@ -221,7 +221,7 @@ def test_factors_of_a_word_table_must_be_those_of_the_folder(tmp_path):
         load_networks(model.networks(), tmp_path)
 
 
-@pytest.mark.parametrize(("layers", "every"), [(2, 3), (3, 3), (2, 1)])
+@pytest.mark.parametrize("layers, every", [(2, 3), (3, 3), (2, 1)])
 def test_pretraining_goes_on_from_a_folder_that_transformers_has_saved_again(
     tmp_path, layers, every
 ):

@@ -11,7 +11,8 @@ from electra.optim.schedule import learning_rate
 @pytest.mark.parametrize("correction", [False, True])
 def test_adamw_follows_the_formula(correction):
     torch.manual_seed(0)
-    weight, bias = nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(4))
+    weight = nn.Parameter(torch.randn(4, 3))
+    bias = nn.Parameter(torch.randn(4))
     optimizer = build_optimizer(
         [("weight", weight), ("bias", bias)], weight_decay=0.01, bias_correction=correction
     )
@@ -39,7 +40,7 @@ def test_adamw_follows_the_formula(correction):
 def test_what_is_not_finite_changes_nothing():
     weight = nn.Parameter(torch.ones(3, 3))
     optimizer = build_optimizer([("weight", weight)], weight_decay=0.01)
-    optimizer.found_inf = torch.ones(())
+    vars(optimizer)["found_inf"] = torch.ones(())
     weight.grad = torch.full((3, 3), torch.nan)
     before = {name: value.clone() for name, value in optimizer.state[weight].items()}
     set_rate(optimizer, 1e-2)
@@ -61,7 +62,8 @@ def test_biases_and_norms_are_not_decayed_but_embeddings_are():
 
 @pytest.mark.parametrize("rate_on_device", [False, True])
 def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(rate_on_device):
-    scaled, plain = nn.Parameter(torch.ones(3, 2)), nn.Parameter(torch.ones(3, 2))
+    scaled = nn.Parameter(torch.ones(3, 2))
+    plain = nn.Parameter(torch.ones(3, 2))
     optimizer = build_optimizer(
         [("scaled", scaled), ("plain", plain)],
         weight_decay=0.0,
@@ -70,7 +72,8 @@ def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(rate_on_device
     if rate_on_device:  # as on a GPU, where a captured update reads the rate
         for group in optimizer.param_groups:
             group["lr"] = torch.zeros(())
-    scaled.grad, plain.grad = torch.ones(3, 2), torch.ones(3, 2)
+    scaled.grad = torch.ones(3, 2)
+    plain.grad = torch.ones(3, 2)
     set_rate(optimizer, 1e-3)
     optimizer.step()
     assert not torch.equal(plain, torch.ones(3, 2))

@@ -24,7 +24,7 @@ def test_auto_takes_bf16_where_the_processor_multiplies_it(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", ["default", "auto"])
-@pytest.mark.parametrize(("major", "expected"), [(9, "bf16"), (8, "bf16"), (7, "fp32")])
+@pytest.mark.parametrize("major, expected", [(9, "bf16"), (8, "bf16"), (7, "fp32")])
 def test_gpus_take_bf16_if_they_multiply_it(monkeypatch, asked, major, expected):
     """Before Ampere torch has bf16 all the same, emulated: slower than fp32."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -34,7 +34,7 @@ def rows(count=400, length=32):
 
 
 def masked(config, ids, lengths, step=0):
-    noise = Noise.draw(torch_generator("cpu", 1, "noise", step), *ids.shape, config)
+    noise = Noise.draw(torch_generator("cpu", 1, "noise", step), len(ids), len(ids[0]), config)
     return mask(ids, lengths, SPECIAL, config, noise, VOCAB)
 
 
@@ -73,7 +73,7 @@ def test_a_row_without_candidates_stays_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("changes", "mask_share", "random_share"),
+    "changes, mask_share, random_share",
     [
         ({}, 0.85, 0.0),
         ({"name": "mlm"}, 0.8, 0.1),
@@ -114,10 +114,13 @@ def test_sampling_follows_the_softmax():
 
 
 def test_logits_that_are_not_finite_draw_some_id_of_the_vocabulary():
-    uniform, targets = torch.tensor([0.1, 0.5, 0.999]), torch.zeros(3, dtype=torch.long)
+    uniform = torch.tensor([0.1, 0.5, 0.999])
+    targets = torch.zeros(3, dtype=torch.long)
     for width in (12, 256, 700):
         logits = torch.zeros(3, width)
-        logits[0], logits[1, 4], logits[2, 5] = float("nan"), float("inf"), float("nan")
+        logits[0] = float("nan")
+        logits[1, 4] = float("inf")
+        logits[2, 5] = float("nan")
         drawn = sample(logits, uniform, ObjectiveConfig(), targets)
         assert ((drawn >= 0) & (drawn < width)).all()
 

@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
+from electra.optim.adamw import set_rate
 from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra import helpers
-from tests.electra.helpers import config
+from tests.electra.helpers import TWO_STAGES, config
 from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
@@ -51,7 +52,8 @@ def work(rank, size, port, run, settings, before):
 
 def train(run, size=1, before=None, **changes):
     """Train with `size` processes; returns the curve and the exit codes."""
-    settings, port = config(**SHORT | changes), str(free_port())
+    settings = config(**SHORT | changes)
+    port = str(free_port())
     arguments = (size, port, run, settings, before)
     processes = [FORK.Process(target=work, args=(rank, *arguments)) for rank in range(size)]
     for process in processes:
@@ -68,14 +70,14 @@ def train(run, size=1, before=None, **changes):
 
 def at_step(step, action):
     """Do something at the beginning of a step of this process."""
-    original, calls = trainer.set_rate, iter(range(1000))
+    calls = iter(range(1000))
 
     def counted(optimizer, rate):
         if next(calls) == step:
             action()
-        return original(optimizer, rate)
+        return set_rate(optimizer, rate)
 
-    trainer.set_rate = counted
+    pytest.MonkeyPatch().setattr(trainer, "set_rate", counted)
 
 
 def agree(curve, expected):
@@ -112,7 +114,10 @@ def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, 
     """
 
     def capture(rank):
-        trainer.Step = lambda *args, **options: Step(*args, **options | {"graphs": Rerun()})
+        def captured(*args, **options):
+            return Step(*args, **options | {"graphs": Rerun()})
+
+        pytest.MonkeyPatch().setattr(trainer, "Step", captured)
 
     expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
     curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
@@ -120,7 +125,7 @@ def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, 
     agree(curve, expected)
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize("before, after", [(2, 1), (1, 2)])
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before, after):
     def ask(rank):
         if rank == before - 1:  # one process is asked, all of them stop at the same step
@@ -138,11 +143,9 @@ def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
         worlds = [World(rank, size, torch.device("cpu")) for rank in range(size)]
         return [list(world.slices([32], accumulate)[1]) for world in worlds]
 
-    assert (
-        cut(1, 4) == [[0, 1, 2, 3]]
-        and cut(2, 4) == [[0, 1], [2, 3]]
-        and cut(4, 4) == [[0], [1], [2], [3]]
-    )
+    assert cut(1, 4) == [[0, 1, 2, 3]]
+    assert cut(2, 4) == [[0, 1], [2, 3]]
+    assert cut(4, 4) == [[0], [1], [2], [3]]
     assert cut(2, 1) == [[0], [1]]
     with pytest.raises(
         BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"
@@ -162,7 +165,8 @@ def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
 
 def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path, alone):
     def poison(rank):
-        original, calls = World.sum_in_place, iter(range(1000))
+        original = World.sum_in_place
+        calls = iter(range(1000))
 
         def poisoned(self, tensors):  # the loss alone: no gradient tells the others
             if rank == 1 and next(calls) == 4:  # the third step's
@@ -177,19 +181,14 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
 
 
 def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alone):
-    changes = {
-        "objective__training": "two_stage",
-        "objective__sharing": "none",
-        "generator__width": 1.0,
-    }
-    expected, _ = train(tmp_path / "one", 1, **changes)
-    curve, codes = train(tmp_path / "two", 2, **changes)
+    expected, _ = train(tmp_path / "one", 1, **TWO_STAGES)
+    curve, codes = train(tmp_path / "two", 2, **TWO_STAGES)
     assert codes == [0, 0]
     agree(curve, expected)
 
 
 @pytest.mark.parametrize(
-    ("device", "expected"), [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
+    "device, expected", [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
 )
 def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, expected):
     chosen = []

@@ -31,7 +31,7 @@ def config(size, steps=None, warmup=0, **objective):
 
 
 @pytest.mark.parametrize(
-    ("size", "changes", "expected"),
+    "size, changes, expected",
     [
         ("small", {}, 1.29e18),
         ("base", {}, 6.43e19),
@@ -43,7 +43,7 @@ def test_the_authors_convention_gives_the_authors_totals(size, changes, expected
     assert training_flops(config(size, **changes), VOCAB) == pytest.approx(expected, rel=5e-3)
 
 
-@pytest.mark.parametrize(("size", "megaflops"), [("small", 70.2), ("base", 668), ("large", 2169)])
+@pytest.mark.parametrize("size, megaflops", [("small", 70.2), ("base", 668), ("large", 2169)])
 def test_the_matmul_convention_counts_training_a_token(size, megaflops):
     row = row_flops(config(size), VOCAB, "matmul").train / config(size).pretrain.length / 1e6
     assert row == pytest.approx(megaflops, rel=0.02)

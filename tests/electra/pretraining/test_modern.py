@@ -12,7 +12,7 @@ from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
 from electra.pretraining.flops import binary_head_flops, encoder_flops, row_flops, token_head_flops
 from electra.pretraining.model import Pretraining
 from electra.seeds import derive
-from tests.electra.helpers import MODERN, SPECIAL, VOCAB, config, train
+from tests.electra.helpers import MODERN, SPECIAL, TWO_STAGES, VOCAB, config, train
 
 TOKENS = {"encoder": MODERN, "objective__sharing": "tokens"}
 TWIN = {"generator__width": 1.0}
@@ -25,12 +25,7 @@ CASES = {
     "embeddings": {**TOKENS, **TWIN, "objective__sharing": "embeddings"},
     "all": {**TOKENS, **TWIN, "objective__sharing": "all"},
     "gradient_disentangled": {**TOKENS, "objective__sharing": "gradient_disentangled"},
-    "two_stage": {
-        **TOKENS,
-        **TWIN,
-        "objective__sharing": "none",
-        "objective__training": "two_stage",
-    },
+    "two_stage": {**TOKENS, **TWO_STAGES},
     "adversarial": {**TOKENS, "objective__training": "adversarial"},
     "factorised": {**TOKENS, "encoder": {**MODERN, "embedding": 16}},
     "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
@@ -42,26 +37,21 @@ CASES = {
     },
     "neighbours": {**TOKENS, "encoder": {**MODERN, "heads": 1, "init": "neighbours"}},
 }
-FIVE = {
-    "steps": 6,
-    "warmup": 1,
-    "log_every": 1,
-    "eval_every": 6,
-    "save_every": 2,
-    "learning_rate": 2e-3,
+SHORT = {
+    "pretrain__steps": 20,
+    "pretrain__warmup": 1,
+    "pretrain__log_every": 1,
+    "pretrain__eval_every": 10,
+    "pretrain__save_every": 2,
+    "pretrain__learning_rate": 2e-3,
 }
-
-
-def train_case(run, name, **more):
-    values = {f"pretrain__{key}": value for key, value in {**FIVE, **more}.items()}
-    return train(run, config(**CASES[name], **values))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_and_every_parameter_has_a_part_in_it(name, tmp_path):
     torch.manual_seed(derive(1, "init"))
     before = dict(Pretraining(config(**CASES[name]), VOCAB, SPECIAL).named_parameters())
-    trained = train_case(tmp_path, name, steps=20, eval_every=10)
+    trained = train(tmp_path, config(**CASES[name], **SHORT))
     losses = [record["loss"] for record in trained.history]
     # which has two losses, one after the other
     assert name == "two_stage" or losses[-1] < losses[0]
@@ -94,7 +84,8 @@ class Counted(torch.utils._python_dispatch.TorchDispatchMode):
 @pytest.mark.parametrize("embedding", [32, 16])
 def test_matmul_flops_are_those_of_the_products_that_are_run(embedding):
     settings = build(ModernBertConfig, {**MODERN, "embedding": embedding}, "")
-    encoder, ids = make_encoder(settings, VOCAB).eval(), torch.randint(5, VOCAB, (1, 24))
+    encoder = make_encoder(settings, VOCAB).eval()
+    ids = torch.randint(5, VOCAB, (1, 24))
     with torch.no_grad(), Counted() as counted:
         states = encoder(ids, ids)
     assert counted.total == encoder_flops(settings, 24, VOCAB, "matmul")

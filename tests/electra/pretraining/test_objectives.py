@@ -12,15 +12,14 @@ from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.model import Pretraining, reinforce_losses
-from electra.pretraining.networks import Generator
-from electra.pretraining.phases import stage_of
 from electra.seeds import derive
-from tests.electra.helpers import SPECIAL, VOCAB, config, data, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, data, train
 
 
 def test_reinforce_pushes_samples_with_a_reward_above_the_baseline():
     logits = torch.zeros(2, 3, requires_grad=True)
-    rewards, baseline = torch.tensor([2.0, 0.1]), torch.tensor([0.0, 0.0], requires_grad=True)
+    rewards = torch.tensor([2.0, 0.1])
+    baseline = torch.tensor([0.0, 0.0], requires_grad=True)
     policy, regression = reinforce_losses(logits, torch.tensor([1, 1]), rewards, baseline)
     advantage = [2.0 - math.log(2), 0.1 - math.log(2)]
     assert policy.tolist() == pytest.approx([a * math.log(3) for a in advantage], rel=1e-5)
@@ -51,7 +50,8 @@ def test_no_gradient_passes_from_the_discriminator_through_the_samples():
 def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
     settings = config(objective__sharing="gradient_disentangled", objective__generator_weight=0.0)
     model, batch = model_and_batch(settings)
-    ours, theirs = model.discriminator.encoder.embeddings, model.generator.encoder.embeddings
+    ours = model.discriminator.encoder.embeddings
+    theirs = model.generator.encoder.embeddings
     assert torch.equal(ours.tables()[0], theirs.tables()[0])
     model(batch).loss.backward()
     assert ours.word.weight.grad.any() and (
@@ -94,7 +94,8 @@ def by_hand(settings):
 def test_each_objective_asks_what_the_paper_says_where_it_says(name):
     outputs, batch, chosen, mlm, verdicts, tokens, copies = by_hand(config(objective__name=name))
     real = [(r, p) for r, length in enumerate(batch.lengths_B.tolist()) for p in range(length)]
-    ids, fake = batch.ids_BT, outputs.corrupted_BT != batch.ids_BT
+    ids = batch.ids_BT
+    fake = outputs.corrupted_BT != batch.ids_BT
     assert (outputs.corrupted_BT == SPECIAL.mask).any() if name == "mlm" else fake.any()
 
     def right(r, p):
@@ -114,7 +115,9 @@ def test_each_objective_asks_what_the_paper_says_where_it_says(name):
 def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
     counts = torch.arange(1.0, VOCAB + 1)
     model = Pretraining(config(generator__kind="unigram"), VOCAB, SPECIAL, counts)
-    logits, _ = model.generator(None, None, None, torch.zeros(2, 3, dtype=torch.long))
+    logits, _ = model.get_submodule("generator")(
+        None, None, None, torch.zeros(2, 3, dtype=torch.long)
+    )
     torch.testing.assert_close(
         logits.softmax(-1), (counts / counts.sum()).expand(6, VOCAB), atol=1e-6, rtol=1e-5
     )
@@ -145,7 +148,7 @@ TWIN = {"generator__width": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("changes", "shared"),
+    "changes, shared",
     [
         ({"objective__sharing": "none"}, ()),
         ({"objective__sharing": "tokens"}, ("encoder.embeddings.word.",)),
@@ -153,12 +156,13 @@ TWIN = {"generator__width": 1.0}
         # the discriminator has deltas, the generator the tables
         ({"objective__sharing": "gradient_disentangled"}, ()),
         ({"objective__sharing": "all", **TWIN}, ("encoder.",)),
-        ({"objective__training": "two_stage", "objective__sharing": "none", **TWIN}, ()),
+        (TWO_STAGES, ()),
     ],
 )
 def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     model = Pretraining(config(**changes), VOCAB, SPECIAL)
-    own, given = model.own_to_generator(), dict(model.generator.named_parameters())
+    own = model.own_to_generator()
+    given = dict(model.generator.named_parameters())
     assert {name for name, parameter in given.items() if parameter not in own} == {
         name for name in given if shared and name.startswith(shared)
     }
@@ -166,17 +170,14 @@ def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
 
 
-STAGES = {"objective__training": "two_stage", "objective__sharing": "none", **TWIN}
-
-
 @pytest.mark.parametrize(
-    ("changes", "start"),
+    "changes, start",
     [
         ({}, "discriminator"),
         ({"objective__name": "mlm"}, "discriminator"),
         ({"objective__sharing": "all", **TWIN}, "discriminator"),
         ({"objective__sharing": "gradient_disentangled"}, "discriminator"),
-        (STAGES, "generator"),
+        (TWO_STAGES, "generator"),
     ],
 )
 def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(changes, start):
@@ -187,7 +188,7 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
             if name == "generator" != start and encoder is model.discriminator.encoder:
                 continue
             is_start = (name == "generator") == (start == "generator")
-            query, key, _ = encoder.layers[0].attention.qkv.weight.detach().chunk(3)
+            query, key, _ = encoder.get_parameter("layers.0.attention.qkv.weight").detach().chunk(3)
             if init == "mimetic":
                 products = (query.T @ key).diagonal().mean() / len(query) * encoder.config.heads
                 assert (products > 0.005) == is_start, name
@@ -199,9 +200,7 @@ def test_initial_attention_is_of_the_network_that_the_discriminator_begins_as(ch
 
 def test_two_stage_begins_the_discriminator_with_the_generators_weights():
     torch.manual_seed(0)
-    settings = config(**STAGES)
-    model = Pretraining(settings, VOCAB, SPECIAL)
-    assert isinstance(model.generator, Generator)
+    model = Pretraining(config(**TWO_STAGES), VOCAB, SPECIAL)
     learning = {"generator": model.generator, "discriminator": model.discriminator}
     for stage in learning:
         model.begin_stage(stage, copy=stage == "discriminator")
@@ -212,14 +211,12 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
         model.discriminator.encoder.parameters(), model.generator.encoder.parameters(), strict=True
     ):
         assert torch.equal(ours, theirs) and ours is not theirs
-    stages = [stage_of(settings, step, 20) for step in (0, 9, 10, 19, 20)]
-    assert stages == ["generator"] * 2 + ["discriminator"] * 3
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
     """Weight decay, too, moves what learns alone."""
-    settings = config(**STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
+    settings = config(**TWO_STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
     first = {
         name: value.clone()

@@ -15,9 +15,10 @@ from electra.pretraining.flops import phase_flops, step_flops, training_flops, t
 from electra.pretraining.phases import longest_row_read, phase_at, phases_of, stage_of
 from electra.storage import checkpoint
 from pipelines.stages.announce import announce
-from tests.electra.helpers import VOCAB, MadeUpRows, config, data, state, train
+from tests.electra.helpers import TWO_STAGES, VOCAB, MadeUpRows, config, data, state, train
 
-SHORT, LONG = {"length": 12, "steps": 7, "batch": 16}, {"length": 24, "steps": 5}
+SHORT = {"length": 12, "steps": 7, "batch": 16}
+LONG = {"length": 24, "steps": 5}
 
 
 def phased(*phases, steps=None, **changes):
@@ -111,7 +112,7 @@ def test_positions_are_those_that_were_read_so_far():
 
 
 @pytest.mark.parametrize(
-    ("phases", "changes", "sentence"),
+    "phases, changes, sentence",
     [
         ((SHORT, {"length": 24, "share": 0.5}), {}, "phases: should all have a share, or all have steps"),
         (({"length": 12},), {}, r"phases\[0\].share: should be set, or `steps` instead"),
@@ -122,7 +123,7 @@ def test_positions_are_those_that_were_read_so_far():
         ((SHORT, {**LONG, "length": 64}), {}, r"length: is 64, should be at most encoder.positions \(32\)"),
         ((SHORT, {**LONG, "batch": 6}), {"pretrain__accumulate": 4}, r"accumulate: is 4, should divide batch \(6\)"),
         (
-            (SHORT, LONG), {"objective__training": "two_stage", "objective__sharing": "none", "generator__width": 1.0},
+            (SHORT, LONG), TWO_STAGES,
             "objective.training: is two_stage, should be joint with pretrain.phases",
         ),
     ],
@@ -152,9 +153,6 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
 
 
 def test_the_generator_learns_in_the_first_half_of_two_stages():
-    two_stages = config(
-        objective__training="two_stage", objective__sharing="none", generator__width=1.0
-    )
-    stages = [stage_of(two_stages, step, 5) for step in range(6)]
+    stages = [stage_of(config(**TWO_STAGES), step, 5) for step in range(6)]
     assert stages == ["generator"] * 2 + ["discriminator"] * 4
     assert stage_of(config(), 0, 5) == "joint"

@@ -4,6 +4,7 @@ its end.
 
 import pytest
 
+from electra.optim.adamw import set_rate
 from electra.pretraining import trainer
 from electra.storage import checkpoint
 from tests.electra.helpers import config, train
@@ -13,19 +14,19 @@ from tests.electra.helpers import config, train
 def slow_steps(monkeypatch):
     now = [0.0]
 
-    def at_each_step(optimizer, rate, original=trainer.set_rate):
+    def at_each_step(optimizer, rate, original=set_rate):
         now[0] += 4.0  # a step takes four seconds
         original(optimizer, rate)
 
     monkeypatch.setattr(trainer, "set_rate", at_each_step)
-    monkeypatch.setattr(trainer.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
 
 
 def train_keeping_all(run, **settings):
     return train(run, config(pretrain__keep_checkpoints=10, **settings))
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
+@pytest.mark.parametrize("minutes, expected", [(0, [6, 12, 18, 20]), (0.75, [12, 20])])
 def test_checkpoints_are_minutes_apart(minutes, expected, tmp_path):
     train_keeping_all(tmp_path, pretrain__min_save_interval_minutes=minutes)
     assert checkpoint.steps(tmp_path) == expected

@@ -68,7 +68,8 @@ def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, caps
     """Each step sums gradients once: a second time would take another process's next step for this
     one.
     """
-    calls, add = [], World.sum_in_place
+    calls = []
+    add = World.sum_in_place
     monkeypatch.setattr(
         World, "sum_in_place", lambda *args, **named: calls.append(1) or add(*args, **named)
     )
@@ -83,7 +84,8 @@ def test_all_is_compiled_before_the_capture():
     """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same
     buffers.
     """
-    compiled, graphs = [], Rerun()
+    compiled = []
+    graphs = Rerun()
 
     def backend(graph, inputs):
         compiled.append(graphs.count)
@@ -100,7 +102,7 @@ def test_all_is_compiled_before_the_capture():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    ("slices", "changes"),
+    "slices, changes",
     [
         (2, {}),
         (4, {"objective__name": "replace_mlm"}),
@@ -188,7 +190,7 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("changes", "most"),
+    "changes, most",
     [
         # five functions, two heads, the embeddings, one layer of each network
         ({"encoder__layers": 5}, 10),
@@ -201,7 +203,8 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
     """
     settings = config(**{**QUIET, **changes})
     batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)
-    results, graphs = [], []
+    results = []
+    graphs = []
 
     def backend(graph, inputs):
         graphs.append(graph)
@@ -222,7 +225,7 @@ def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most)
 
 
 @pytest.mark.parametrize(
-    ("triton", "compiler", "headers", "lacking"),
+    "triton, compiler, headers, lacking",
     [
         (True, "gcc", True, ""),
         (True, "cc", True, "C compiler: gcc or clang"),  # Triton looks for no other
@@ -234,9 +237,9 @@ def test_what_the_compiler_lacks_is_known_before_the_first_step(
     triton, compiler, headers, lacking, monkeypatch, tmp_path
 ):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(compiling.importlib.util, "find_spec", lambda name: triton or None)
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: name if name == compiler else None)
-    monkeypatch.setattr(compiling.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: triton or None)
+    monkeypatch.setattr("shutil.which", lambda name: name if name == compiler else None)
+    monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": str(tmp_path)})
     if headers:
         (tmp_path / "Python.h").touch()
     assert compiling.lacks_to_compile() == lacking

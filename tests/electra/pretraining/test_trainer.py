@@ -15,11 +15,12 @@ from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
+from electra.pretraining.evaluation import add_sums
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, VOCAB, config, state, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, state, train
 
 FORK = multiprocessing.get_context("fork")
 
@@ -47,17 +48,16 @@ def expected(reference):
 def test_both_networks_learn(tmp_path):
     easy = {"generator__width": 1.0, "encoder__dropout": 0.0, "encoder__attention_dropout": 0.0}
     length = {
-        "batch": 32,
-        "steps": 160,
-        "warmup": 20,
-        "learning_rate": 3e-3,
-        "eval_every": 80,
-        "save_every": 160,
+        "pretrain__batch": 32,
+        "pretrain__steps": 160,
+        "pretrain__warmup": 20,
+        "pretrain__learning_rate": 3e-3,
+        "pretrain__eval_every": 80,
+        "pretrain__save_every": 160,
     }
-    trained = train(
-        tmp_path, config(**easy, **{f"pretrain__{key}": value for key, value in length.items()})
-    )
-    first, last = trained.history[0], trained.history[-1]
+    trained = train(tmp_path, config(**easy, **length))
+    first = trained.history[0]
+    last = trained.history[-1]
     assert last["mlm_loss"] < 0.5 * first["mlm_loss"]
     assert last["disc_loss"] < 0.5 * last["disc_baseline"]
     assert last["disc_auc"] > 0.9 and last["disc_recall"] > 0.5
@@ -85,7 +85,9 @@ def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):
 @pytest.mark.parametrize("most", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, reference, expected, most):
     seconds = reference[1]
-    chance, kills, attempts = random.Random(0), 0, 0
+    chance = random.Random(0)
+    kills = 0
+    attempts = 0
     while kills < most:
         run = tmp_path / f"run-{attempts}"
         attempts += 1
@@ -103,7 +105,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path, referenc
 
 
 @pytest.mark.parametrize(
-    ("file", "how"),
+    "file, how",
     each_with_some(
         ["model.safetensors", "optimizer.safetensors", "progress.json", "MANIFEST.json"],
         ["cut", "empty", "zero", "flipped", "missing", "swapped"],
@@ -134,13 +136,13 @@ def test_with_every_checkpoint_bad_nothing_restarts_by_itself(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "when"), [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)]
+    "number, when", [(signal.SIGTERM, 10), (signal.SIGINT, 10), (signal.SIGTERM, 11)]
 )
 def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, number, when):
-    original, calls = trainer.add_sums, iter(range(1000))
+    calls = iter(range(1000))
 
     def interrupt(total, part):
-        original(total, part)
+        add_sums(total, part)
         if next(calls) == 2 * when - 1:  # the last of the two calls of a step
             os.kill(os.getpid(), number)
             os.kill(os.getpid(), number)  # impatience changes nothing
@@ -213,7 +215,8 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
-    norms, logged = [], []
+    norms = []
+    logged = []
 
     def clip(parameters, limit):
         norms.append(clip_gradients(parameters, limit).item())
@@ -227,7 +230,7 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("steps", "form", "expected"),
+    "steps, form, expected",
     [
         (8, "product", [0, 0.375, 0.5, 0.25] * 2),
         (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
@@ -235,11 +238,11 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
     ],
 )
 def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
-    stages = {
-        "objective__training": "two_stage",
-        "objective__sharing": "none",
-        "generator__width": 1.0,
-    }
-    length = {"steps": steps, "warmup": 2, "learning_rate": 1.0, "schedule": form}
-    settings = config(**stages, **{f"pretrain__{key}": value for key, value in length.items()})
+    settings = config(
+        **TWO_STAGES,
+        pretrain__steps=steps,
+        pretrain__warmup=2,
+        pretrain__learning_rate=1.0,
+        pretrain__schedule=form,
+    )
     assert [rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)

@@ -7,11 +7,12 @@ from electra.storage.fingerprint import describe, differences
 from tests.electra.helpers import config
 
 # Adding a setting means deciding here, or in NOT_IN_FINGERPRINT, whether it bears on the result.
-BEARING = """
+BEARING = set(
+    """
 length batch steps phases learning_rate generator_lr_scale warmup weight_decay beta1 beta2 eps bias_correction schedule
 decay_share max_grad_norm accumulate seed precision eval_every eval_batches
-"""
-BEARING = set(BEARING.split())
+""".split()
+)
 
 
 def test_every_setting_of_pre_training_is_classified():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput, CorruptFile, Unreadable
-from electra.files import read_json, read_jsonl, remove, write_json
+from electra.files import read_json, read_jsonl, remove, sha256_file, write_json
 from electra.storage import manifest as manifests
 from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
 from tests.conftest import harm
@@ -48,7 +48,8 @@ def test_a_card_may_be_edited(folder):
 
 def test_no_bit_of_the_manifest_can_change_what_it_says(folder):
     path = folder / MANIFEST
-    good, text = verify_manifest(folder), path.read_bytes()
+    good = verify_manifest(folder)
+    text = path.read_bytes()
     for bit in range(8 * len(text)):
         data = bytearray(text)
         data[bit // 8] ^= 1 << bit % 8
@@ -114,13 +115,15 @@ def test_a_manifest_of_nonsense_is_refused(folder):
 
 
 def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeypatch):
-    path, hashed = folder / "weights", []
+    path = folder / "weights"
+    hashed = []
     monkeypatch.setattr(manifests, "_SETTLED", -1)
-    real = manifests.sha256_file
-    monkeypatch.setattr(manifests, "sha256_file", lambda path: hashed.append(path) or real(path))
+    monkeypatch.setattr(
+        manifests, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)
+    )
     assert sha256_once(path) == sha256_once(path) and hashed == [path]
     path.write_bytes(b"0")
-    assert sha256_once(path) == real(path) and hashed == [path, path]
+    assert sha256_once(path) == sha256_file(path) and hashed == [path, path]
     # times that may be those of a change to come are not trusted
     monkeypatch.setattr(manifests, "_SETTLED", 10**12)
     path.write_bytes(b"1")
@@ -128,7 +131,7 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeyp
 
 
 def test_a_manifest_without_its_own_hash_is_damaged(folder):
-    values = json.loads((folder / MANIFEST).read_text())
+    values = read_json(folder / MANIFEST)
     del values["sha256"]
     write_json(folder / MANIFEST, values)
     with pytest.raises(CorruptFile, match="its own sha256"):

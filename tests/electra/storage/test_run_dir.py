@@ -17,7 +17,8 @@ from tests.conftest import files_of
 from tests.electra import helpers
 from tests.electra.helpers import config, data
 
-CODE, OTHER = "12", "34"
+CODE = "12"
+OTHER = "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
@@ -55,13 +56,13 @@ def run(made_runs, tmp_path):
 def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
     before = bytes_of(run)
     changes = {
-        "log_every": 3,
-        "keep_checkpoints": 5,
-        "save_every": 1,
-        "threads": 2,
-        "compile": "off",
+        "pretrain__log_every": 3,
+        "pretrain__keep_checkpoints": 5,
+        "pretrain__save_every": 1,
+        "pretrain__threads": 2,
+        "pretrain__compile": "off",
     }
-    train(run, **{f"pretrain__{key}": value for key, value in changes.items()})
+    train(run, **changes)
     assert bytes_of(run) == before and names(run.parent) == ["run"]
     assert "resuming at step 4 of 4" in capsys.readouterr().err
 
@@ -116,7 +117,8 @@ def test_a_launch_that_names_no_code_changes_none(run, capsys):
 
 
 def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path, capsys):
-    new, before = tmp_path / "new", bytes_of(run)
+    new = tmp_path / "new"
+    before = bytes_of(run)
     more = {"pretrain__steps": 6, "pretrain__batch": 16, "pretrain__save_every": 1}
     done = train(new, run, **more)
     assert (
@@ -153,7 +155,7 @@ def test_a_continued_run_begins_its_means_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "of", "error"),
+    "changes, of, error",
     [
         ({"encoder__hidden": 64, "pretrain__steps": 6}, {}, "has no tensor generator"),
         ({"pretrain__steps": 3}, {}, r"cannot go on at step 4 \(joint\) of 3"),

@@ -1,19 +1,15 @@
 """Commands run in this process."""
 
-from collections.abc import Callable
-
 import pytest
 
 from pipelines.cli import main
 
-Command = Callable[..., str]
-
 
 @pytest.fixture
-def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
+def run_command(capsys):
     """A function that runs a command, which has to succeed, and returns what it prints."""
 
-    def run_command(*words: object) -> str:
+    def run_command(*words) -> str:
         assert main([*map(str, words)]) == 0
         return capsys.readouterr().out
 
@@ -21,10 +17,10 @@ def run_command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
-def refuse(capsys: pytest.CaptureFixture[str]) -> Command:
+def refuse(capsys):
     """A function that runs a command, which has to end with a code, and returns its sentence."""
 
-    def refuse(code: int, *words: object) -> str:
+    def refuse(code, *words) -> str:
         assert main([*map(str, words)]) == code
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1

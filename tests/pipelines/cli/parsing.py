@@ -7,7 +7,7 @@ import typer
 from pipelines.cli import app
 
 
-def parse(words: list[str]) -> dict[str, Any]:
+def parse(words) -> dict[str, Any]:
     """The arguments and options of a command; a TyperException for words that it refuses."""
     command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
     return command.make_context(words[0], list(words[1:])).params

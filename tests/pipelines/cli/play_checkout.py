@@ -1,7 +1,6 @@
 """A checkout after the demo, as far as models go."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ CONTEXT = "The home of Mopol is Dornwick. Mopol does eat corn each day."
 
 
 @pytest.fixture(scope="session")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(tmp_path_factory):
     """params.yaml with the model smoke; all that its stages leave; `made` has a fine-tuned model of
     each kind.
     """

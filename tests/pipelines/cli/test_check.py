@@ -12,14 +12,13 @@ import pytest
 from pipelines import preflight
 from pipelines.cli import main
 from tests.conftest import SMOKE
-from tests.pipelines.cli.conftest import Command
 
 TEXT = "\n\n".join(f"Text number {number} of the smoke corpus." for number in range(60))
 ROWS = "".join(json.dumps({"sentence": f"row {n}", "label": n % 2 == 0}) + "\n" for n in range(20))
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").mkdir()
     (tmp_path / "text/a.txt").write_text(TEXT)
@@ -32,22 +31,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def change(old: str, new: str) -> None:
+def change(old, new):
     text = Path("params.yaml").read_text()
     assert old in text
     Path("params.yaml").write_text(text.replace(old, new))
 
 
-def test_what_is_right_passes_without_a_hint(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_right_passes_without_a_hint(here, capsys):
     assert main(["check", "smoke"]) == 0
     sentence = "smoke: every data source is there, and its beginning can be read"
     assert capsys.readouterr() == (f"{sentence} (1 of 1 files looked at)\n", "")
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "settings", "code", "sentence"),
+    "file, content, settings, code, sentence",
     [
         ("text/a.txt", "one document", {}, 65, "has 1 document, none for valid"),
         ("text/a.txt", TEXT, {"vocab_size: 200": "vocab_size: 20"}, 65, "letters of the text alone need"),
@@ -61,10 +58,7 @@ def test_what_is_right_passes_without_a_hint(
         ("dev.jsonl", "", {}, 65, "has no rows in mood dev"),
     ],
 )  # fmt: skip
-def test_what_a_later_stage_refuses(
-    here: Path, file: str, content: str, settings: dict[str, str], code: int, sentence: str,
-    refuse: Command,
-) -> None:  # fmt: skip
+def test_what_a_later_stage_refuses(here, file, content, settings, code, sentence, refuse):  # fmt: skip
     (here / file).write_text(content)
     for old, new in settings.items():
         change(old, new)
@@ -74,7 +68,7 @@ def test_what_a_later_stage_refuses(
 GOOD = "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
 
 
-def write_unreadable(here: Path) -> None:
+def write_unreadable(here):
     """Write files that cannot be read, between and behind more good rows than `check` reads for
     its hints.
     """
@@ -90,9 +84,7 @@ def write_unreadable(here: Path) -> None:
     change("text/*.txt", "text/*")
 
 
-def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
-    here: Path, refuse: Command
-) -> None:
+def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(here, refuse):
     write_unreadable(here)
     error = refuse(65, "check", "smoke")
     assert "corpora.smoke: 6 files cannot be read" in error and "text/a." not in error
@@ -112,9 +104,7 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
     assert main(["check", "smoke"]) == 0
 
 
-def test_few_bad_rows_are_left_to_the_quarantine(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_few_bad_rows_are_left_to_the_quarantine(here, capsys):
     (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 5)
     change("text/*.txt", "text/*")
     assert main(["check", "smoke"]) == 0
@@ -124,9 +114,7 @@ def test_few_bad_rows_are_left_to_the_quarantine(
     assert "2 files cannot be read" in capsys.readouterr().err
 
 
-def test_a_part_of_very_many_files_is_looked_at(
-    here: Path, monkeypatch: pytest.MonkeyPatch, run_command: Command
-) -> None:
+def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):
     monkeypatch.setattr(preflight, "FILES", 4)
     for n in range(11):
         (here / f"text/{n}.txt").write_text(TEXT)
@@ -134,7 +122,7 @@ def test_a_part_of_very_many_files_is_looked_at(
 
 
 @pytest.mark.parametrize(
-    ("content", "settings", "hint"),
+    "content, settings, hint",
     [
         ("A line of text.\n" * 10_000, {", documents: blank_lines": ""}, "one document of 159,999 characters"),
         ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),
@@ -144,14 +132,8 @@ def test_a_part_of_very_many_files_is_looked_at(
         (TEXT, {"labels: [true, false]": "labels: [true, false, maybe]"}, "no row of train.jsonl has the label maybe"),
     ],
 )  # fmt: skip
-def test_what_is_hardly_meant(
-    here: Path,
-    content: str,
-    settings: dict[str, str],
-    hint: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (here / "text/a.txt").write_text(content, encoding="utf-8")
+def test_what_is_hardly_meant(here, content, settings, hint, capsys):
+    (here / "text/a.txt").write_text(content)
     (here / "text/b.txt").write_text("\n\n".join(f"Another text, {n}." for n in range(60)))
     for old, new in {**settings, "valid_fraction: 0.2": "valid_fraction: 0.4"}.items():
         change(old, new)

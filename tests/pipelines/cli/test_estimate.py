@@ -2,32 +2,30 @@
 files.
 """
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from electra.files import write_jsonl
+from electra.files import write_json, write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate
 from pipelines.cli.cost import CARDS, UTILISATION, span
-from pipelines.config.params import Params, load
+from pipelines.config.params import load
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
-from tests.pipelines.cli.conftest import Command
 
 ROWS = 30
 
 
 @pytest.fixture
-def shipped() -> Params:
+def shipped():
     return load(ROOT / "params.yaml")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """The smoke model with an ablation, a custom task, and a published folder that is not there."""
     monkeypatch.chdir(tmp_path)
     copy_text(tmp_path)
@@ -46,13 +44,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arms = {"same": {}, "other": {"objective.name": "mlm"}}
     entry = {"title": "t", "base": base, "protocol": few, "arms": arms}
     values["ablations"]["objectives"] = entry
-    Path("params.yaml").write_text(json.dumps(values))
+    write_json(Path("params.yaml"), values)
     rows = ({"sentence": f"row {n}", "label": n % 2} for n in range(ROWS))
     write_jsonl(Path("t.jsonl"), rows)
     return tmp_path
 
 
-def test_time_is_operations_by_the_published_range_of_utilisation(shipped: Params) -> None:
+def test_time_is_operations_by_the_published_range_of_utilisation(shipped):
     config = shipped.models["base"].electra()
     flops = training_flops(config, 30_522, "matmul")
     low, high = (flops / (989e12 * share) / 3600 for share in UTILISATION)
@@ -62,24 +60,24 @@ def test_time_is_operations_by_the_published_range_of_utilisation(shipped: Param
     assert "12,000 steps read at most 25 M tokens" in estimate.pretraining("mini", shipped)
 
 
-def test_small_cards_are_given_slices(shipped: Params) -> None:
+def test_small_cards_are_given_slices(shipped):
     report = estimate.pretraining("base", shipped)
     assert re.search(r"\n  RTX 4090: .*, pretrain.accumulate: 4\n", report)
     assert re.search(r"\n  H100: [^,]*\n", report), "it holds the whole batch"
 
 
-def test_time_here_is_that_of_the_cores(shipped: Params) -> None:
+def test_time_here_is_that_of_the_cores(shipped):
     last = estimate.pretraining("base", shipped).splitlines()[-1]
     assert re.fullmatch(
         r"on this machine's (.* GPU|\d+ CPU cores|.*): [\d.]+( \w+)? to [\d.]+ \w+", last
     )
 
 
-def test_a_span_names_its_unit_once() -> None:
+def test_a_span_names_its_unit_once():
     assert span(3e16, CARDS["h100"], 768) == "1 to 2 minutes"
 
 
-def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) -> None:
+def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):
     params = load()
     flops = (
         3 * ROWS * 2 * 2 * 2 * 3 * encoder_flops(params.models["smoke"].encoder, 16, 200, "matmul")
@@ -92,9 +90,7 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here: Path) 
     assert estimate.text_bytes(params, "absent") == 0
 
 
-def test_a_name_says_all_of_its_trainings_and_what_is_not_there(
-    here: Path, run_command: Command, refuse: Command
-) -> None:
+def test_a_name_says_all_of_its_trainings_and_what_is_not_there(here, run_command, refuse):
     report = run_command("estimate", "smoke")
     assert "20 steps read at most 0 M tokens" in report and "H100: 1 minute" in report
     assert "disk: 0.0 GB" in report and "on this machine's " in report
@@ -104,7 +100,7 @@ def test_a_name_says_all_of_its_trainings_and_what_is_not_there(
     refuse(64, "estimate", "absent")
 
 
-def test_an_ablation_is_a_line_with_all_of_its_runs(here: Path, run_command: Command) -> None:
+def test_an_ablation_is_a_line_with_all_of_its_runs(here, run_command):
     params = load()
     arms = plan_arms("objectives", params, 200)
     flops = sum(training_flops(arm.config, 200, "matmul") for arm in arms)

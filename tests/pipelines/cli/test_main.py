@@ -10,25 +10,23 @@ import sys
 import time
 import tomllib
 import types
-from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
 import electra
 from electra.errors import BadConfig, BadInput, Stopped
-from pipelines import tracking
+from electra.files import read_json
 from pipelines.cli import main, run_stage
 from pipelines.stages import Stage
 from tests.conftest import ROOT, SMOKE, environment
-from tests.pipelines.cli.conftest import Command
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 MODULE = [sys.executable, "-m", "pipelines"]
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> list[str]:
+def installed(tmp_path):
     """The script that pip would write."""
     module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")
     script = tmp_path / "bin" / "electra"
@@ -39,24 +37,21 @@ def installed(tmp_path: Path) -> list[str]:
     return [sys.executable, str(script)]
 
 
-def run(
-    words: list[str], folder: Path = ROOT, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(words, folder=ROOT, **variables) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         words,
         cwd=folder,
         env=environment(ROOT, **variables),
         capture_output=True,
         encoding="utf-8",
-        check=False,
     )
 
 
-def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def stage_that(error, monkeypatch) -> list[str]:
     """Replace every stage by one that notes its name and raises."""
     ran: list[str] = []
 
-    def run(name: str, params: object, tracker: tracking.Tracker) -> None:
+    def run(name, params, tracker):
         ran.append(name)
         tracker.metrics(0, {"valid/loss": 2.5})
         if error is not None:
@@ -66,7 +61,7 @@ def stage_that(error: BaseException | None, monkeypatch: pytest.MonkeyPatch) -> 
     return ran
 
 
-def test_help_imports_nothing_heavy_and_lists_commands_by_group() -> None:
+def test_help_imports_nothing_heavy_and_lists_commands_by_group():
     heavy = ("torch", "mlflow", "datasets", "prefect", "matplotlib", "numpy", "dvc", "gradio")
     code = (
         "import sys\nfrom pipelines.cli import main\nmain(['--help'])\n"
@@ -82,7 +77,7 @@ def test_help_imports_nothing_heavy_and_lists_commands_by_group() -> None:
     )
 
 
-def test_stages_on_text_do_without_torch() -> None:
+def test_stages_on_text_do_without_torch():
     modules = "pipelines.cli.run_stage, pipelines.stages.corpus, pipelines.stages.tasks, pipelines.stages.tokens"
     assert (
         run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout
@@ -90,12 +85,12 @@ def test_stages_on_text_do_without_torch() -> None:
     )
 
 
-def test_a_bare_call_is_help(run_command: Command) -> None:
+def test_a_bare_call_is_help(run_command):
     assert "electra new mine" in run_command() == run_command("--help")
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    "words, sentence",
     [
         (["train", "smoke"], "No such command 'train'. Did you mean 'pretrain'?"),
         (["pretrain"], "Missing argument 'name'"),
@@ -103,21 +98,17 @@ def test_a_bare_call_is_help(run_command: Command) -> None:
         (["flow", "train", "smoke"], "Invalid value for 'flow': 'train' is not one of"),
     ],
 )
-def test_bad_usage_is_one_sentence_and_code_64(
-    words: list[str], sentence: str, refuse: Command
-) -> None:
+def test_bad_usage_is_one_sentence_and_code_64(words, sentence, refuse):
     assert sentence in refuse(64, *words)
 
 
-def test_finetune_runs_glue_then_squad(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finetune_runs_glue_then_squad(here, monkeypatch):
     ran: list[str] = []
     monkeypatch.setattr(run_stage, "run", lambda stage, *_: ran.append(stage) or 0)
     assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
 
 
-def test_the_script_is_the_command_line_under_its_own_name(
-    installed: list[str], here: Path
-) -> None:
+def test_the_script_is_the_command_line_under_its_own_name(installed, here):
     assert run([*installed, "--version"]).stdout == f"electra {electra.__version__}\n"
     assert "Usage: electra params " in run([*installed, "params", "--help"]).stdout
     assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
@@ -125,20 +116,18 @@ def test_the_script_is_the_command_line_under_its_own_name(
     assert ours.returncode == 0 and ours.stdout == same.stdout != ""
 
 
-def test_a_stage_runs_and_its_duration_is_noted(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_runs_and_its_duration_is_noted(here, monkeypatch):
     ran = stage_that(None, monkeypatch)
     assert main(["tasks", "smoke"]) == 0
     assert ran == ["smoke"]
-    noted = json.loads((here / "runs" / "timings.json").read_text())["tasks-smoke"]
+    noted = read_json(here / "runs" / "timings.json")["tasks-smoke"]
     assert noted["seconds"] >= noted["clock"]["0"] >= 0
     (here / "runs" / "timings.json").write_text("broken")
     assert main(["tasks", "smoke"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "sentence"),
+    "error, code, sentence",
     [
         (BadConfig("a.b: is 1"), 64, "a.b: is 1"),
         (BadInput("file: is empty"), 65, "file: is empty"),
@@ -161,7 +150,7 @@ def test_a_mistake_is_one_line_and_its_code(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_python_without_our_packages_is_told_what_to_do(here: Path) -> None:
+def test_a_python_without_our_packages_is_told_what_to_do(here):
     """As of `.venv/bin/dvc repro` without the environment: DVC starts whatever `python` is on the
     path.
     """
@@ -170,27 +159,25 @@ def test_a_python_without_our_packages_is_told_what_to_do(here: Path) -> None:
     assert "source .venv/bin/activate" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_bug_keeps_its_traceback(here: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_a_bug_keeps_its_traceback(here, monkeypatch, capsys):
     stage_that(ZeroDivisionError("x"), monkeypatch)
     assert main(["tasks", "smoke"]) == 70
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    "words, code, sentence",
     [
         (["flow", "pretrain", "smoky"], 64, "no models entry 'smoky'; did you mean smoke?"),
         (["runs", "remove", "x" * 300], 65, "there is no such run"),
         (["check", "base"], 69, "nowhere/*.jsonl"),
     ],
 )
-def test_a_wrong_name_is_one_line(
-    words: list[str], code: int, sentence: str, here: Path, refuse: Command
-) -> None:
+def test_a_wrong_name_is_one_line(words, code, sentence, here, refuse):
     assert sentence in refuse(code, *words)
 
 
-def test_params_shows_what_a_run_would_use(here: Path, run_command: Command) -> None:
+def test_params_shows_what_a_run_would_use(here, run_command):
     settings = json.loads(run_command("params", "smoke"))
     assert settings["objective"]["discriminator_weight"] == 50.0
     assert set(json.loads(run_command("params"))["models"]) == {"smoke", "base"}
@@ -216,9 +203,7 @@ def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypa
     assert "models.mine.pretrain.bach: no such setting; did you mean batch?" in error
 
 
-def test_signals_are_left_to_others_once_the_command_is_no_stage(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
+def test_signals_are_left_to_others_once_the_command_is_no_stage(here, monkeypatch, capsys):
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         monkeypatch.setattr(sys, "argv", ["electra", "runs"])
@@ -234,9 +219,7 @@ def test_signals_are_left_to_others_once_the_command_is_no_stage(
 
 
 @pytest.mark.parametrize("module", [False, True], ids=["electra", "python -m pipelines"])
-def test_a_stop_while_it_is_loaded_is_a_sentence(
-    module: bool, installed: list[str], here: Path
-) -> None:
+def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
     (here / "slow" / "ruamel").mkdir(parents=True)
     slow = "import time\nprint('here', flush=True)\ntime.sleep(60)\n"
     (here / "slow" / "ruamel" / "__init__.py").write_text(slow)
@@ -255,7 +238,7 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(
     )
 
 
-def offered(folder: Path, words: str) -> set[str]:
+def offered(folder, words) -> set[str]:
     """What bash would offer for the last of the words, asked of the completion as Typer's script
     asks it.
     """
@@ -266,7 +249,7 @@ def offered(folder: Path, words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    "words, expected",
     [
         ("electra pre", {"pretrain", "predict"}),
         ("electra pretrain ", {"smoke", "base"}),
@@ -274,9 +257,7 @@ def offered(folder: Path, words: str) -> set[str]:
         ("electra corpus a", {"absent"}),
     ],
 )
-def test_completion_offers_commands_options_and_names(
-    words: str, expected: set[str], here: Path
-) -> None:
+def test_completion_offers_commands_options_and_names(words, expected, here):
     (here / "params.yaml").write_text(
         SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}")
     )
@@ -296,8 +277,8 @@ def test_completion_offers_commands_options_and_names(
     ],
     ids=str,
 )
-def test_help_and_errors_survive_any_terminal(more: dict[str, str], here: Path) -> None:
-    (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"), encoding="utf-8")
+def test_help_and_errors_survive_any_terminal(more, here):
+    (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"))
     for words, code in (
         (["--help"], 0),
         (["pretrain", "--help"], 0),
@@ -312,13 +293,13 @@ def test_help_and_errors_survive_any_terminal(more: dict[str, str], here: Path) 
 @pytest.mark.parametrize(
     "more", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}], ids=str
 )
-def test_output_for_programs_is_utf8(more: dict[str, str], here: Path) -> None:
-    (here / "params.yaml").write_text(SMOKE.replace("text/*.txt", "größe/*.txt"), encoding="utf-8")
+def test_output_for_programs_is_utf8(more, here):
+    (here / "params.yaml").write_text(SMOKE.replace("text/*.txt", "größe/*.txt"))
     done = run([*MODULE, "params"], here, **more)
     assert json.loads(done.stdout)["corpora"]["smoke"]["sources"][0]["files"] == ["größe/*.txt"]
 
 
-def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_an_option_takes_all_words_up_to_the_next(monkeypatch, capsys):
     from pipelines.cli import new
 
     given: list[object] = []
@@ -328,7 +309,7 @@ def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("words", "origin"),
+    "words, origin",
     [
         (["--continue"], ""),
         (["--continue", "1a2b"], "1a2b"),
@@ -336,9 +317,7 @@ def test_an_option_takes_all_words_up_to_the_next(monkeypatch: pytest.MonkeyPatc
         ([], None),
     ],
 )
-def test_continue_takes_a_run_or_nothing(
-    words: list[str], origin: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_continue_takes_a_run_or_nothing(words, origin, monkeypatch):
     given: list[dict[str, object]] = []
     monkeypatch.setattr(run_stage, "run", lambda *_, **options: given.append(options) or 0)
     assert main(["pretrain", "smoke", *words]) == 0

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from electra.data import tokenizer as wordpiece
+from electra.files import write_jsonl
 from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
 from pipelines.config.params import load
@@ -23,7 +24,6 @@ from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Skipped
 from tests.conftest import ROOT
-from tests.pipelines.cli.conftest import Command
 from tests.pipelines.stages.test_corpus import delivered
 
 ENGLISH = "Text number {} of the many that there are."
@@ -31,7 +31,7 @@ TASK = ["--task", "data/train.jsonl", "data/train.jsonl"]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     card = cost.Card("this machine's 2 CPU cores", 2e11, 0)
     monkeypatch.setattr(cost, "this_machine", lambda: card)
@@ -40,25 +40,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_rows(name: str, *records: dict) -> str:
+def write_rows(name, *records) -> str:
     path = Path("data") / name
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_jsonl(path, records)
     return str(path)
 
 
-def write_labelled() -> None:
+def write_labelled():
     """Write `data/train.jsonl`, thirty rows of two classes."""
     write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
 
 
-def write_texts(name: str, text: str = ENGLISH, count: int = 99, encoding: str = "utf-8") -> None:
+def write_texts(name, text=ENGLISH, count=99, encoding="utf-8"):
     texts = "\n\n".join(text.format(n) for n in range(count))
     (Path("data") / name).write_text(texts, encoding=encoding)
 
 
-def test_new_text_and_task_pass_the_check(
-    here: Path, capsys: pytest.CaptureFixture[str], refuse: Command
-) -> None:
+def test_new_text_and_task_pass_the_check(here, capsys, refuse):
     write_rows("a.jsonl", *({"url": "x" * 99, "body": ENGLISH.format(n)} for n in range(200)))
     write_rows("train.jsonl", *({"review": f"row {n}", "label": n % 2 == 0} for n in range(30)))
     before = Path("params.yaml").read_text()
@@ -91,9 +89,7 @@ def test_new_text_and_task_pass_the_check(
     assert Path("params.yaml").read_text() == before
 
 
-def test_new_shows_what_a_task_scores_without_a_network(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_shows_what_a_task_scores_without_a_network(here, capsys):
     rows = [{"text": f"{'dull' if n % 2 else 'fine'} day {n}", "label": n % 2} for n in range(99)]
     write_rows("train.jsonl", *rows)
     write_rows("dev.jsonl", *rows[:20], {"text": "no label", "label": None})
@@ -118,7 +114,7 @@ def test_new_shows_what_a_task_scores_without_a_network(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "code", "sentence"),
+    "name, content, code, sentence",
     [
         ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
         ("a.tsv", "## id 1\tRan.\nRan\tB-A\n.\tO\n\n## 2\tAt\nAt\tO\n\n", 0, "18 rows; a = words"),
@@ -133,14 +129,7 @@ def test_new_shows_what_a_task_scores_without_a_network(
         ("b.csv", "premise,hypothesis,gold_label\na,b,-\na,b,yes\na,c,no\n", 0, "gold_label (2 cl"),
     ],
 )
-def test_new_knows_labelled_files_by_their_content(
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    content: str,
-    code: int,
-    sentence: str,
-) -> None:
+def test_new_knows_labelled_files_by_their_content(here, capsys, name, content, code, sentence):
     (here / "data" / name).write_bytes(
         content.encode("cp1251") * (1 if name.endswith(".csv") else 9)
     )
@@ -150,7 +139,7 @@ def test_new_knows_labelled_files_by_their_content(
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_new_keeps_line_ends_and_writes_through_a_link(here: Path, end: str) -> None:
+def test_new_keeps_line_ends_and_writes_through_a_link(here, end):
     text = Path("params.yaml").read_text().replace("\n", end)
     Path("params.yaml").rename(shared := here / "data/shared.yaml")
     shared.write_bytes(text.encode())
@@ -164,11 +153,11 @@ def test_new_keeps_line_ends_and_writes_through_a_link(here: Path, end: str) -> 
     assert shared.read_bytes() == text.encode()
 
 
-def add(name: str) -> None:
+def add(name):
     assert main(["new", name, *TASK]) == 0
 
 
-def test_new_twice_at_once_loses_nothing(here: Path) -> None:
+def test_new_twice_at_once_loses_nothing(here):
     write_labelled()
     names = ["one", "two", "three"]
     context = multiprocessing.get_context("fork")
@@ -181,14 +170,14 @@ def test_new_twice_at_once_loses_nothing(here: Path) -> None:
     assert set(names) <= load().tasks.keys()
 
 
-def test_new_remove_keeps_what_another_entry_names(here: Path, refuse: Command) -> None:
+def test_new_remove_keeps_what_another_entry_names(here, refuse):
     before = Path("params.yaml").read_text()
     assert "no models entry 'tiny'" in refuse(64, "new", "--remove", "tiny")
     refuse(64, "new", "--remove", "absent")
     assert Path("params.yaml").read_text() == before
 
 
-def test_new_writes_what_plain_text_shows(here: Path) -> None:
+def test_new_writes_what_plain_text_shows(here):
     write_texts("a.txt", " = Title {0} = \n\n Text &amp; more, {0}.")
     (here / "data/b.txt").write_text("A line of text.\n" * 10_000)
     assert main(["new", "wiki", "--text", "data/a.txt"]) == 0
@@ -199,9 +188,7 @@ def test_new_writes_what_plain_text_shows(here: Path) -> None:
     assert corpora["wiki"].cleaning.markup and not corpora["lines"].cleaning.markup
 
 
-def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(
-    here: Path, run_command: Command
-) -> None:
+def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, run_command):
     for n in range(2):
         write_rows(f"text{n}.jsonl", *({"text": ENGLISH.format(n)} for n in range(99)))
         write_texts(f"{n}.txt")
@@ -234,9 +221,7 @@ def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(
     assert source.files == ("data/text0.jsonl", "data/text1.jsonl")
 
 
-def test_new_knows_the_kinds_of_delivered_files(
-    here: Path, monkeypatch: pytest.MonkeyPatch, run_command: Command, refuse: Command
-) -> None:
+def test_new_knows_the_kinds_of_delivered_files(here, monkeypatch, run_command, refuse):
     delivered(here / "data/all")
     run_command("new", "mine", "--text", "data/all")
     assert "(6 of 6 files looked at)" in run_command("check", "mine")
@@ -250,16 +235,14 @@ def test_new_knows_the_kinds_of_delivered_files(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text", "guessed"),
+    "encoding, text, guessed",
     [
         ("latin-1", "Früh übt sich {}, wer ein Meister werden will.", "latin-1"),
         ("iso-8859-9", "Bu şehirde {} güzel köprü açıldı.", ""),
         ("gbk", "他在{}点回家睡觉，她去了北京大学。", ""),
     ],
 )
-def test_new_guesses_encodings_only_when_sure(
-    here: Path, encoding: str, text: str, guessed: str, refuse: Command
-) -> None:
+def test_new_guesses_encodings_only_when_sure(here, encoding, text, guessed, refuse):
     write_texts("a.txt", text, encoding=encoding)
     command = ["new", "mine", "--text", "data/a.txt"]
     if not guessed:
@@ -269,12 +252,12 @@ def test_new_guesses_encodings_only_when_sure(
     assert load().corpora["mine"].sources[0].encoding == (guessed or encoding)
 
 
-def ideographs(n: int) -> str:
+def ideographs(n) -> str:
     return "".join(chr(0x4E00 + (n * 37 + k * k) % 3000) for k in range(200))
 
 
 @pytest.mark.parametrize(
-    ("texts", "lowercase", "alphabet"),
+    "texts, lowercase, alphabet",
     [
         ([ENGLISH.format(n) for n in range(99)], True, 1000),
         ([f"Der {n}. schöne Tag war schon da." for n in range(99)], False, 1000),
@@ -282,10 +265,7 @@ def ideographs(n: int) -> str:
         ([ideographs(n) for n in range(300)], False, 2900),
     ],
 )
-def test_new_suits_the_tokenizer_to_the_language(
-    here: Path, texts: list[str], lowercase: bool, alphabet: int,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+def test_new_suits_the_tokenizer_to_the_language(here, texts, lowercase, alphabet, capsys):  # fmt: skip
     write_rows("a.jsonl", *({"text": text} for text in texts))
     assert main(["new", "mine", "--text", "data/a.jsonl"]) == 0
     settings = load().tokens["mine"].tokenizer
@@ -298,14 +278,14 @@ def test_new_suits_the_tokenizer_to_the_language(
     assert capsys.readouterr().err == ""
 
 
-def test_new_refuses_text_without_spaces(here: Path, refuse: Command) -> None:
+def test_new_refuses_text_without_spaces(here, refuse):
     thai = "".join(chr(0xE01 + n * 7 % 40) for n in range(300))
     write_texts("a.txt", thai + " {}")
     error = refuse(65, "new", "mine", "--text", "data/a.txt")
     assert "in words of over 100 characters" in error
 
 
-def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path) -> None:
+def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here):
     from dvc.utils.hydra import apply_overrides
 
     records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
@@ -321,7 +301,7 @@ def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here: Path)
     assert Path("params.yaml").read_text() == text  # as DVC writes it
 
 
-def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
+def test_new_suits_settings_to_text_machine_and_network(here):
     write_rows("text.jsonl", *({"text": ENGLISH[:23].format(n)} for n in range(100_000)))
     write_rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
     for name, more in {
@@ -345,7 +325,7 @@ def test_new_suits_settings_to_text_machine_and_network(here: Path) -> None:
     assert chosen == [(1e-3, 1.0, "align", 20), (1e-4, 0.8, "cls", 20)]
 
 
-def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) -> None:
+def test_new_task_never_takes_tiny_in_silence(here, run_command):
     write_labelled()
     assert "warning: this fine-tunes tiny" in run_command("new", "one", *TASK)
     assert load().finetunings["one"].model == "tiny"
@@ -357,7 +337,7 @@ def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) 
 
 
 @pytest.mark.parametrize(
-    ("records", "settings"),
+    "records, settings",
     [
         ([{"text": "a", "score": n / 7} for n in range(9)], {"kind": "regression", "a": "text"}),
         ([{"text": "a", "label": n} for n in range(3)], {"labels": ("0", "1", "2")}),
@@ -375,14 +355,19 @@ def test_new_task_never_takes_tiny_in_silence(here: Path, run_command: Command) 
          {"kind": "tagging", "a": "tokens"}),
     ],
 )  # fmt: skip
-def test_new_infers_a_task_from_its_rows(
-    here: Path, records: list[dict], settings: dict[str, Any], run_command: Command
-) -> None:
+def test_new_infers_a_task_from_its_rows(here, records, settings, run_command):
     write_rows("train.jsonl", *records)
     report = run_command("new", "t", *TASK)
     task = load().tasks["t"].tasks["t"]
     assert {key: getattr(task, key) for key in settings} == settings
     assert ("not read: idx" in report) == ("idx" in records[0])
+
+
+def test_new_reads_one_text_of_a_pair_where_it_is_named(here, run_command):
+    write_rows("train.jsonl", *({"premise": "a", "hypothesis": "b", "label": n} for n in range(2)))
+    run_command("new", "t", *TASK, "--a", "hypothesis")
+    task = load().tasks["t"].tasks["t"]
+    assert (task.a, task.b) == ("hypothesis", None)
 
 
 @pytest.mark.parametrize(
@@ -397,9 +382,11 @@ def test_new_infers_a_task_from_its_rows(
     ],
 )
 def test_new_counts_rows_without_a_label_as_the_stage_does(
-    here: Path, given: list[Any], classes: list[str], left_out: int, run_command: Command
-) -> None:
-    path = Path(write_rows("train.jsonl", *({"text": "a", "label": label} for label in given)))
+    here, given, classes, left_out, run_command
+):
+    path = Path("data/train.jsonl")
+    lines = [json.dumps({"text": "a", "label": label}) for label in given]  # NaN is no JSON
+    path.write_text("\n".join(lines))
     report = run_command("new", "t", *TASK)
     task = load().tasks["t"].tasks["t"]
     assert list(map(str, task.labels)) == classes
@@ -410,7 +397,7 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
 
 
 @pytest.mark.parametrize(
-    ("record", "sentence"),
+    "record, sentence",
     [
         (
             {"tokens": ["EU"], "ner_tags": [3]},
@@ -428,9 +415,7 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
         ({"": "a"}, "has no row with a text and a label"),
     ],
 )
-def test_new_refuses_rows_that_are_no_task(
-    here: Path, record: dict, sentence: str, refuse: Command
-) -> None:
+def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
     write_rows("train.jsonl", record, record)
     before = Path("params.yaml").read_text()
     assert sentence in refuse(65, "new", "t", *TASK)
@@ -438,7 +423,7 @@ def test_new_refuses_rows_that_are_no_task(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "sentence"),
+    "words, code, sentence",
     [
         (["x y", "--text", "data/*.txt"], 64, "'x y' cannot be a name"),
         (["x"], 64, "give --text or --task"),
@@ -464,9 +449,7 @@ SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hi
 }
 
 
-def write_network(
-    folder: Path, part: str, architecture: str, shape: tuple[int, ...] = (1, 16, 2, 32, 16)
-) -> Any:
+def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)) -> Any:
     """Save a network as transformers does, with its tokenizer."""
     import transformers
 
@@ -483,7 +466,7 @@ def write_network(
 @pytest.mark.parametrize(
     "size", ["", "small", *(pytest.param(s, marks=pytest.mark.slow) for s in ("base", "large"))]
 )
-def test_new_continues_published_weights(here: Path, size: str, run_command: Command) -> None:
+def test_new_continues_published_weights(here, size, run_command):
     shape, generator = SIZES[size]
     discriminator = write_network(Path("pub"), "discriminator", "ElectraForPreTraining", shape)
     write_rows("a.jsonl", *({"text": ENGLISH.format(n)} for n in range(200)))
@@ -517,15 +500,13 @@ def test_new_continues_published_weights(here: Path, size: str, run_command: Com
 
 
 @pytest.mark.parametrize(
-    ("shape", "sentence"),
+    "shape, sentence",
     [
         ((1, 16, 2, 32, 16), "generator.width gives its shapes"),
         ((2, 48, 1, 192, 32), "with embeddings of its own"),
     ],
 )
-def test_new_compares_a_generator_with_its_discriminator(
-    here: Path, shape: tuple[int, ...], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_new_compares_a_generator_with_its_discriminator(here, shape, sentence, capsys):
     write_network(Path("pub"), "discriminator", "ElectraForPreTraining", SIZES[""][0])
     write_network(Path("pub"), "generator", "ElectraForMaskedLM", shape)
     write_texts("a.txt")

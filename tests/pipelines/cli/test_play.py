@@ -12,7 +12,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 
-def judge(text: str, *suspected: str, length: int = 99) -> ReplacedTokens:
+def judge(text, *suspected, length=99) -> ReplacedTokens:
     """Return a text as a discriminator with some length would that suspects some words."""
     places = [word.span() for word in re.finditer(r"\w+|[^\w\s]+", text)][:length]
     words = [text[start:end] for start, end in places]
@@ -36,7 +35,7 @@ def judge(text: str, *suspected: str, length: int = 99) -> ReplacedTokens:
     return ReplacedTokens(text, words, np.array(places, int).reshape(-1, 2), shares)
 
 
-def test_words_are_caught_missed_or_false_alarms() -> None:
+def test_words_are_caught_missed_or_false_alarms():
     marked = play_page.mark_words(
         judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)])
     )
@@ -53,14 +52,14 @@ def test_words_are_caught_missed_or_false_alarms() -> None:
 
 
 @pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
-def test_marked_parts_are_the_whole_text(text: str) -> None:
+def test_marked_parts_are_the_whole_text(text):
     marked = play_page.mark_words(judge(text, "Привет", "naïve"))
     assert "".join(part for part, _ in marked) == text
     assert [part for part, mark in marked if mark] == (["Привет", "naïve"] if text == EMOJI else [])
 
 
 @pytest.mark.parametrize(
-    ("task", "answer", "row", "mark"),
+    "task, answer, row, mark",
     [
         (
             "squad2",
@@ -76,15 +75,13 @@ def test_marked_parts_are_the_whole_text(text: str) -> None:
         ("cola", {"prediction": "1"}, None, "answer"),
     ],
 )
-def test_an_answer_is_marked_right_or_wrong(
-    task: str, answer: dict, row: dict | None, mark: str
-) -> None:
+def test_an_answer_is_marked_right_or_wrong(task, answer, row, mark):
     if row is not None:
         row = {"a": "", "b": None, "question": "", "context": ""} | row
     assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
 
 
-def test_an_answer_is_shown_in_its_context() -> None:
+def test_an_answer_is_shown_in_its_context():
     context = "🙂 a corn b"
     answer = {"prediction": "corn", "start": context.index("corn"), "n_best": [{}]}
     marked = play_page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
@@ -92,11 +89,13 @@ def test_an_answer_is_shown_in_its_context() -> None:
 
 
 @contextlib.contextmanager
-def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def playing(folder, *words) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment(ROOT), **streams) as process:
+    out = error = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(ROOT), stdout=out, stderr=error, text=True
+    ) as process:
         try:
             assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()
@@ -107,7 +106,7 @@ def playing(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
             process.kill()
 
 
-def test_it_listens_to_this_machine_and_ends_clean(checkout: Path) -> None:  # noqa: F811
+def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
     with playing(checkout, "smoke") as (process, address):
         assert address.startswith("http://127.0.0.1:")
         rebound = urllib.request.Request(address, headers={"Host": "evil.example"})
@@ -118,7 +117,7 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout: Path) -> None:  # n
         assert process.stderr is not None and process.stderr.read() == ""
 
 
-def test_what_cannot_be_served(checkout: Path, monkeypatch, refuse) -> None:  # noqa: F811
+def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811
     monkeypatch.chdir(checkout)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -136,7 +135,7 @@ def test_what_cannot_be_served(checkout: Path, monkeypatch, refuse) -> None:  # 
 
 @needs_browser
 @pytest.mark.slow
-def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_page_in_a_browser_without_a_network(checkout, tmp_path):  # noqa: F811
     with playing(checkout, "made") as (_, address), browser(tmp_path) as tab:
         for size, dark in ((PHONE, True), (DESKTOP, False)):
             tab.open(address, size, dark=dark)
@@ -168,9 +167,9 @@ def test_the_page_in_a_browser_without_a_network(checkout: Path, tmp_path: Path)
 @needs_browser
 @pytest.mark.slow
 def test_a_task_opens_with_an_example_that_is_answered_correctly(
-    checkout: Path,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+    checkout,  # noqa: F811
+    tmp_path,
+):
     rows = checkout / "build/tasks/smoke/rte/dev.jsonl"
     (row,) = read_jsonl(rows)
     other = {**row, "id": "2", "label": "entailment", "a": "the cat is red too."}

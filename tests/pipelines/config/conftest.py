@@ -1,38 +1,32 @@
 """What the tests of params.yaml share."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from electra.errors import BadConfig
 from pipelines.config.params import Params, load
 from tests.conftest import SMOKE
 
-Load = Callable[..., Params]
-Refuse = Callable[..., str]
-
 
 @pytest.fixture
-def load_text(tmp_path: Path) -> Load:
+def load_text(tmp_path):
     """A function that loads a params.yaml of a text, each (old, new) replaced in it once."""
 
-    def load_text(*changes: tuple[str, str], text: str = SMOKE) -> Params:
+    def load_text(*changes, text=SMOKE) -> Params:
         for old, new in changes:
             assert old in text
             text = text.replace(old, new, 1)
         path = tmp_path / "params.yaml"
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text)
         return load(path)
 
     return load_text
 
 
 @pytest.fixture
-def refuse(load_text: Load) -> Refuse:
+def refuse(load_text):
     """The same for a text that must be refused: a function that returns the sentence."""
 
-    def refuse(*changes: tuple[str, str], text: str = SMOKE) -> str:
+    def refuse(*changes, text=SMOKE) -> str:
         with pytest.raises(BadConfig) as caught:
             load_text(*changes, text=text)
         sentence = str(caught.value)

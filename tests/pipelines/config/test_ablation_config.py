@@ -8,8 +8,7 @@ from electra.config import build
 from electra.errors import BadConfig
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import load
-from tests.conftest import ROOT, SMOKE
-from tests.pipelines.config.conftest import Load, Refuse
+from tests.conftest import ROOT, SMOKE, read_text
 
 BASE = {"model": "m", "tokens": "t", "data": "d", "recipe": "r"}
 ABLATION = SMOKE.replace(
@@ -29,7 +28,7 @@ def make(**values) -> AblationConfig:
     return build(AblationConfig, values, "ablations.a")
 
 
-def test_grid_combines_every_value_of_each_axis() -> None:
+def test_grid_combines_every_value_of_each_axis():
     grid = {
         "objective": {"electra": {}, "mlm": {"label": "BERT", "objective.name": "mlm"}},
         "generator.width": [0.25, 1.0],
@@ -47,14 +46,14 @@ def test_grid_combines_every_value_of_each_axis() -> None:
     assert config.compared == "electra-width0.25"
 
 
-def test_arm_wins_over_common_settings_and_stands_beside_a_grid() -> None:
+def test_arm_wins_over_common_settings_and_stands_beside_a_grid():
     config = make(arms={"one": {"a.b": 2}}, grid={"a.b": [3, 4]}, common={"a.b": 1}, reference="b4")
     assert config.settings == {"one": {"a.b": 2}, "b3": {"a.b": 3}, "b4": {"a.b": 4}}
     assert (config.label("one"), config.values("one"), config.compared) == ("one", (), "b4")
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    "values, expected",
     [
         ({"grid": {"axis": {}}}, "grid.axis"),
         ({"grid": {"a": [*range(40)], "b": [*range(40)]}}, "grid: makes 1,600 arms"),
@@ -69,7 +68,7 @@ def test_arm_wins_over_common_settings_and_stands_beside_a_grid() -> None:
         ),
     ],
 )
-def test_mistake_names_its_key(values, expected) -> None:
+def test_mistake_names_its_key(values, expected):
     with pytest.raises(BadConfig) as caught:
         make(**values)
     assert expected in str(caught.value)
@@ -77,7 +76,7 @@ def test_mistake_names_its_key(values, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    "old, new, expected",
     [
         ("objective.name: mlm", "objective.nam: mlm", "ablations.a.arms.two.objective.nam"),
         ("objective.name: mlm", "encoder.heads: 5", "ablations.a.arms.two.encoder.heads"),
@@ -114,13 +113,11 @@ def test_mistake_names_its_key(values, expected) -> None:
         ),
     ],
 )
-def test_mistake_in_params_names_the_place_where_it_stands(
-    old: str, new: str, expected: str, refuse: Refuse
-) -> None:
+def test_mistake_in_params_names_the_place_where_it_stands(old, new, expected, refuse):
     assert expected in refuse((old, new), text=ABLATION)
 
 
-def test_ablation_takes_the_protocol_of_its_model(load_text: Load) -> None:
+def test_ablation_takes_the_protocol_of_its_model(load_text):
     shared = "protocols: {smoke: {tasks: [cola], seeds: 3, common: {pretrain.eval_batches: 1}}}"
     changes = "protocol: {seeds: 2, common: {encoder.layers: 2}}"
     params = load_text((PROTOCOLS, shared), ("protocol: {}", changes), text=ABLATION)
@@ -131,18 +128,20 @@ def test_ablation_takes_the_protocol_of_its_model(load_text: Load) -> None:
     assert (ablation.label("one"), ablation.label("two")) == ("one", "BERT")
 
 
-def test_arm_is_the_model_with_its_settings(load_text: Load) -> None:
+def test_arm_is_the_model_with_its_settings(load_text):
     params = load_text(text=ABLATION)
     assert params.arm("a", "one") == params.models["smoke"]
     assert params.arm("a", "two").objective.name == "mlm"
     assert params.arm("a", "two").pretrain == params.models["smoke"].pretrain
 
 
-def test_documentation_holds_every_experiment_and_a_valid_example(load_text: Load) -> None:
-    page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
-    assert [name for name in load(ROOT / "params.yaml").ablations if f"`{name}`" not in page] == []
+def test_documentation_holds_every_experiment_and_a_valid_example(load_text):
+    page = read_text("docs/ablations.md")
+    pages = page + read_text("docs/reproduce.md")
+    names = load(ROOT / "params.yaml").ablations
+    assert [name for name in names if not re.search(f"[`@]{name}`", pages)] == []
     example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
-    params = load_text(text=(ROOT / "params.yaml").read_text(encoding="utf-8") + example)
+    params = load_text(text=(ROOT / "params.yaml").read_text() + example)
     ablation = params.ablations["my_grid"]
     rates = [f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")]
     assert list(ablation.settings) == rates

@@ -1,19 +1,18 @@
 """Named groups: what is written once stands wherever it is named."""
 
 from pipelines.config.groups import with_groups
-from tests.pipelines.config.conftest import Load, Refuse
 
 LISTED = 'sources: [{kind: local, files: ["text/*.txt"], documents: blank_lines}]'
 NAMED = 'sources: {mine: {kind: local, files: ["text/*.txt"], documents: blank_lines}}'
 
 
-def test_group_stands_wherever_it_is_named(load_text: Load) -> None:
+def test_group_stands_wherever_it_is_named(load_text):
     params = load_text()
     assert params.tokens["smoke"].tokenizer == params.tokenizers["smoke"]
     assert params.models["smoke"].encoder == params.encoders["smoke"]
 
 
-def test_entries_of_a_list_may_have_names(load_text: Load, refuse: Refuse) -> None:
+def test_entries_of_a_list_may_have_names(load_text, refuse):
     """So that `dvc exp run -S` reaches them."""
     assert load_text((LISTED, NAMED)).corpora == load_text().corpora
     sentence = refuse((LISTED, NAMED.replace("local", "lokal")))
@@ -22,7 +21,7 @@ def test_entries_of_a_list_may_have_names(load_text: Load, refuse: Refuse) -> No
     assert "tokens.smoke.lengths: is" in sentence and "should be a valid array" in sentence
 
 
-def test_entries_that_share_a_yaml_anchor_both_get_the_group() -> None:
+def test_entries_that_share_a_yaml_anchor_both_get_the_group():
     entry = {"encoder": "small"}
     values = {"encoders": {"small": {"layers": 1}}, "models": {"one": entry, "two": entry}}
     resolved = with_groups(values)["models"]

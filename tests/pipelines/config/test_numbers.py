@@ -31,7 +31,7 @@ NOTHING = {  # settings for which 0 makes sense
 FACTS = {"train_rows", "scale", "new_layers"}
 
 
-def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+def numbers(schema, key="") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the key and the schema of every number within a schema."""
     if isinstance(schema, dict):
         if schema.get("type") in {"integer", "number"}:
@@ -47,7 +47,7 @@ def numbers(schema: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             yield from numbers(inner, key)
 
 
-def test_every_number_has_an_interval() -> None:
+def test_every_number_has_an_interval():
     tried = 0
     for kind in (Params, FinetuneConfig, SquadConfig):
         for key, schema in numbers(TypeAdapter(kind).json_schema()):
@@ -60,5 +60,5 @@ def test_every_number_has_an_interval() -> None:
     assert tried > 60
 
 
-def test_settings_take_neither_infinity_nor_nan() -> None:
+def test_settings_take_neither_infinity_nor_nan():
     assert Settings.__pydantic_config__["allow_inf_nan"] is False  # type: ignore[attr-defined]

@@ -49,7 +49,7 @@ def test_squad_has_its_own_section():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
+    "values, sentence",
     [
         ({"tasks": {"colla": {}}}, r"finetune\.tasks\.colla: no such task; did you mean cola"),
         (
@@ -77,7 +77,7 @@ def test_windows_that_would_skip_text_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "sentence"),
+    "overrides, sentence",
     [
         (
             {"learning_rate": 1e-3},
@@ -122,7 +122,7 @@ def test_a_task_that_starts_from_another_has_its_layers():
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "kept"), [("pooling", "max", "cls"), ("head_layers", "all", "last")]
+    "key, value, kept", [("pooling", "max", "cls"), ("head_layers", "all", "last")]
 )
 def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, kept):
     finetune = section(defaults={key: value})

@@ -1,32 +1,32 @@
 """params.schema.json, by which editors check params.yaml."""
 
 import copy
-import json
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+from electra.files import read_json
 from pipelines.config.schema import params_schema
 from tests.conftest import ROOT
 
-SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-SCHEMA = json.loads((ROOT / "params.schema.json").read_text(encoding="utf-8"))
+SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+SCHEMA = read_json(ROOT / "params.schema.json")
 
 
 @pytest.mark.lock
-def test_the_schema_is_what_the_settings_give() -> None:
+def test_the_schema_is_what_the_settings_give():
     """Run `python -m pipelines.config.schema > params.schema.json` where this fails."""
     assert params_schema() == SCHEMA
 
 
-def test_the_shipped_settings_are_valid() -> None:
+def test_the_shipped_settings_are_valid():
     Draft202012Validator.check_schema(SCHEMA)
     assert not [error.message for error in Draft202012Validator(SCHEMA).iter_errors(SHIPPED)]
 
 
-def test_a_misspelt_key_is_not_valid() -> None:
+def test_a_misspelt_key_is_not_valid():
     values = copy.deepcopy(SHIPPED)
     values["models"]["tiny"]["pretrain"]["step"] = 3
     (error,) = Draft202012Validator(SCHEMA).iter_errors(values)

@@ -1,7 +1,6 @@
 """A params.yaml that is not settings at all is refused in one sentence."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,7 +16,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    "content, expected",
     [
         (None, "there is no such file"),
         (b"run: \xff", "is not UTF-8"),
@@ -34,9 +33,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         (b"a: " + b"{a: " * 100_000 + b"}" * 100_000, "is nested too deeply"),
     ],
 )
-def test_yaml_that_cannot_be_settings_is_one_sentence(
-    content: bytes | None, expected: str, tmp_path: Path
-) -> None:
+def test_yaml_that_cannot_be_settings_is_one_sentence(content, expected, tmp_path):
     if content is not None:
         (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(BadConfig) as caught:
@@ -46,7 +43,7 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(
 
 
 @pytest.mark.parametrize("url", ["s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"])
-def test_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Path) -> None:
+def test_url_with_a_secret_is_refused_without_showing_it(url, tmp_path):
     (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
     expected = r"files\.0: holds the URL '.*\*\*\*.*dvc import-url"
     with pytest.raises(BadConfig, match=expected) as caught:
@@ -54,7 +51,7 @@ def test_url_with_a_secret_is_refused_without_showing_it(url: str, tmp_path: Pat
     assert "s3cret" not in str(caught.value)
 
 
-def test_long_list_of_names_is_cut_in_a_message(tmp_path: Path) -> None:
+def test_long_list_of_names_is_cut_in_a_message(tmp_path):
     corpora = {f"c{number}": {"sources": [{"kind": "sample"}]} for number in range(1_000)}
     values = json.loads(bad_params.whole()) | {"corpora": corpora}
     (tmp_path / "params.yaml").write_text(json.dumps(values))

@@ -3,14 +3,12 @@ run -S` leaves be.
 """
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from ruamel.yaml import YAML
 
+from electra.files import write_json
 from electra.nn.config import ModernBertConfig
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.model import Pretraining
@@ -29,7 +27,7 @@ PRETRAIN |= {"warmup": 10_000, "bias_correction": False, "schedule": "product"}
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "width", "mask_rate", "recipe"),
+    "name, size, width, mask_rate, recipe",
     [
         ("small", (12, 256, 4, 1024, 128), 0.25, 0.15, (128, 128, 1_000_000, 5e-4)),
         ("small_plus", (12, 256, 4, 1024, 128), 1.0, 0.15, (512, 128, 4_000_000, 5e-4)),
@@ -38,8 +36,8 @@ PRETRAIN |= {"warmup": 10_000, "bias_correction": False, "schedule": "product"}
     ],
 )
 def test_published_models_carry_all_of_their_published_settings(
-    name: str, size: tuple, width: float, mask_rate: float, recipe: tuple
-) -> None:
+    name, size, width, mask_rate, recipe
+):
     """Paper, Table 6, and the released small (small_plus): never only the size."""
     model = load(SHIPPED).models[name]
     sizes = dict(zip(("layers", "hidden", "heads", "ffn", "embedding"), size, strict=True))
@@ -53,7 +51,7 @@ def test_published_models_carry_all_of_their_published_settings(
         assert {key: getattr(section, key) for key in expected} == expected
 
 
-def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone() -> None:
+def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alone():
     models = load(SHIPPED).models
     for paper in ("small", "base"):
         counts = []
@@ -65,7 +63,8 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
                 [sum(p.numel() for p in part.parameters()) for part in (encoder, networks)]
             )
         assert counts[1] == pytest.approx(counts[0], rel=0.02)
-        ours, theirs = models[f"modern-{paper}"], models[paper]
+        ours = models[f"modern-{paper}"]
+        theirs = models[paper]
         pretrain = dataclasses.replace(ours.pretrain, accumulate=1)  # how it is computed, not what
         assert (pretrain, ours.generator, ours.tokens) == (
             theirs.pretrain,
@@ -78,20 +77,21 @@ def test_modern_presets_are_as_large_as_the_papers_and_differ_in_the_encoder_alo
         assert dataclasses.replace(ours.electra(), pretrain=longer).encoder.positions == 1024
 
 
-def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -> None:
+def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
     """What an ablation says of fine-tuning or takes from its recipe is one; what none sees, and a
     title, is none.
     """
 
-    def digest_of(ablation: dict[str, Any], title: str = "One", **recipe: Any) -> str:
-        values = YAML(typ="safe").load(SHIPPED.read_text(encoding="utf-8"))
+    def digest_of(ablation, title="One", **recipe) -> str:
+        values = YAML(typ="safe").load(SHIPPED.read_text())
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
         values["protocols"]["tiny"]["finetune"] = ablation
         values["ablations"]["table5"]["title"] = title
-        (tmp_path / "params.yaml").write_text(json.dumps(values))
+        write_json(tmp_path / "params.yaml", values)
         return settings_digest("table5", load(tmp_path / "params.yaml"))
 
-    stsb, three = {"stsb": {"epochs": 10}}, {"defaults": {"epochs": 3}}
+    stsb = {"stsb": {"epochs": 10}}
+    three = {"defaults": {"epochs": 3}}
     written_out = digest_of(three | {"tasks": stsb})
     assert (
         written_out
@@ -102,27 +102,27 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path: Path) -
     assert written_out != digest_of({}, tasks=stsb)
 
 
-def overridden(text: str, override: str, tmp_path: Path) -> str:
+def overridden(text, override, tmp_path) -> str:
     """What `dvc exp run -S` makes of a file."""
     from dvc.utils.hydra import apply_overrides
 
-    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "params.yaml").write_text(text)
     apply_overrides(tmp_path / "params.yaml", [override])
-    return (tmp_path / "params.yaml").read_text(encoding="utf-8")
+    return (tmp_path / "params.yaml").read_text()
 
 
-def changed(before: str, after: str) -> list[str]:
+def changed(before, after) -> list[str]:
     """The lines that are others now."""
     return [
         new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new
     ]
 
 
-def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) -> None:
+def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path):
     """DVC rewrites all lists, so one that it would format differently shows up with every setting
     that is tried.
     """
-    text = SHIPPED.read_text(encoding="utf-8")
+    text = SHIPPED.read_text()
     assert overridden(text, "tracking=mlflow", tmp_path) == text
     (line,) = changed(text, overridden(text, "models.tiny.pretrain.steps=600", tmp_path))
     assert "steps: 600" in line
@@ -130,9 +130,9 @@ def test_an_override_changes_the_line_of_its_key_and_no_other(tmp_path: Path) ->
     assert "batch: 32" in line
 
 
-def test_the_shipped_file_has_no_anchors() -> None:
+def test_the_shipped_file_has_no_anchors():
     """`dvc exp run -S` does not change a section that another one is merged from, and says nothing."""
     from ruamel.yaml.tokens import AliasToken, AnchorToken
 
-    tokens = YAML(typ="safe", pure=True).scan(SHIPPED.read_text(encoding="utf-8"))
+    tokens = YAML(typ="safe", pure=True).scan(SHIPPED.read_text())
     assert not [token for token in tokens if isinstance(token, AliasToken | AnchorToken)]

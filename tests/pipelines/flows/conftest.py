@@ -1,10 +1,8 @@
 """Flows in a folder of their own, on one temporary server. DVC is played by a list."""
 
-import json
-from typing import Any
-
 import pytest
 
+from electra.files import write_json
 from pipelines import tracking
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import Outcome, StageFailed
@@ -24,21 +22,16 @@ class Dvc:
     failures.
     """
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[str] = []
         self.parents: list[str | None] = []
-        self.processes: list[dict[str, str]] = []
         self.failures: dict[str, list[StageFailed]] = {}
         self.would_run: list[str] = []
 
-    def repro(self, target: str, place: Any, log: Any, seconds: float | None) -> Outcome:
-        environment = place.variables
+    def repro(self, target, place, log, seconds) -> Outcome:
         name = target.rpartition(":")[2]
         self.calls.append(name)
-        self.parents.append(environment.get(tracking.PARENT))
-        self.processes.append(
-            {key: value for key, value in environment.items() if key.startswith("PET_")}
-        )
+        self.parents.append(place.variables.get(tracking.PARENT))
         log(f"Running stage '{name}':")
         if left := self.failures.get(name):
             raise left.pop(0)
@@ -46,7 +39,7 @@ class Dvc:
 
 
 @pytest.fixture
-def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
+def dvc(prefect_server, tmp_path, monkeypatch):
     """Flows in a folder of their own, on one temporary server."""
     from pipelines.flows import steps
 
@@ -62,7 +55,7 @@ def dvc(prefect_server: None, tmp_path, monkeypatch) -> Dvc:
             "mlm_accuracy": 0.625,
             "tasks": {"cola": {"mean": 0.5, "scores": [0.4, 0.6]}},
         }
-        (tmp_path / "build" / path / "results.json").write_text(json.dumps(numbers))
+        write_json(tmp_path / "build" / path / "results.json", numbers)
     monkeypatch.chdir(tmp_path)
     for module in (steps, workspace):
         monkeypatch.setattr(module, "ROOT", tmp_path)

@@ -12,7 +12,7 @@ from pipelines.flows import artifacts
 def test_progress_lines_move_bars(is_gone, monkeypatch):
     moves: list[Any] = []
 
-    def create(**values: Any) -> str:
+    def create(**values) -> str:
         if is_gone:
             raise httpx.ConnectError("refused")
         moves.append((values["key"], values["progress"]))

@@ -13,7 +13,7 @@ from tests.conftest import ROOT, run
 
 
 @pytest.fixture(autouse=True)
-def clone(monkeypatch) -> None:
+def clone(monkeypatch):
     """A clone's id is written where tests may write."""
     monkeypatch.setattr(deployments, "clone_tag", lambda: "clone:1")
 

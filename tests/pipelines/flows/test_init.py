@@ -17,17 +17,15 @@ from tests.conftest import git_project
 def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
     from prefect.settings import PREFECT_API_URL
 
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise ConnectionRefusedError
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     url = PREFECT_API_URL.value()
-    monkeypatch.setattr(
-        flows.socket, "create_connection", lambda *_, **__: contextlib.nullcontext()
-    )
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: contextlib.nullcontext())
     with flows.chosen_server():
         assert PREFECT_API_URL.value() == url
-    monkeypatch.setattr(flows.socket, "create_connection", refuse)
+    monkeypatch.setattr("socket.create_connection", refuse)
     with flows.chosen_server():
         assert PREFECT_API_URL.value() is None, "Prefect starts a temporary server"
 
@@ -65,11 +63,10 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path)
         "PYTHONPATH": str(folder),
     }
 
-    def run_flow(name: str) -> tuple[int, str]:
+    def run_flow(name) -> tuple[int, str]:
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done = subprocess.run(command, cwd=folder, env=values, check=False, **output)
-        return done.returncode, done.stdout
+        done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
 
     code, text = run_flow("smoke")
     assert code == 0, text

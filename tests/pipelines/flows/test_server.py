@@ -29,7 +29,7 @@ def test_only_a_server_out_of_reach_is_one():
 
 
 def test_a_page_that_no_server_takes_is_let_go_and_its_own_errors_are_raised():
-    def create(error: Exception) -> None:
+    def create(error):
         raise error
 
     server.send(create, httpx.ConnectError("refused"))
@@ -73,25 +73,25 @@ def test_a_process_that_is_done_ends_whatever_threads_are_stuck_and_whoever_read
 
 def test_a_process_whose_server_answers_is_never_ended():
     class Healthy(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"true")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as healthy:
         threading.Thread(target=healthy.serve_forever, daemon=True).start()
         values = environment(ROOT, PREFECT_API_URL=f"http://127.0.0.1:{healthy.server_port}/api")
         command = [sys.executable, "-c", STUCK.format(answers=True)]
-        assert subprocess.run(command, env=values, timeout=120, check=False).returncode == 0
+        assert subprocess.run(command, env=values, timeout=120).returncode == 0
         healthy.shutdown()
 
 
 def test_a_deleted_run_is_not_a_server_out_of_reach():
-    def client(answer: object) -> object:
-        def read_flow_run(_: str) -> object:
+    def client(answer) -> object:
+        def read_flow_run(_) -> object:
             if isinstance(answer, Exception):
                 raise answer
             return SimpleNamespace(state=answer)
@@ -112,10 +112,10 @@ def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):
     class Ended(Exception):
         pass
 
-    def end(code: int) -> None:
+    def end(code):
         raise Ended(code)
 
-    def flow(*_: object, **__: object) -> None:
+    def flow(*_, **__):
         assert server.alone
         raise httpx.ConnectError("refused")
 

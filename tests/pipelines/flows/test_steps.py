@@ -4,13 +4,12 @@ import contextlib
 import logging
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from electra.errors import Refused
 from pipelines import tracking
-from pipelines.flows import steps
+from pipelines.flows import server, steps
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION
@@ -27,7 +26,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     closed: list[tuple[str, str]] = []
     opened: list[dict[str, str]] = []
 
-    def open_parent(name: str, params: Any, key: str, facts: dict[str, str]) -> str:
+    def open_parent(name, params, key, facts) -> str:
         opened.append(facts)
         return f"parent of {name}"
 
@@ -47,7 +46,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
         ("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")
     ]
 
-    def dead(*_: Any, **__: Any) -> str:
+    def dead(*_, **__) -> str:
         raise OSError("no store")
 
     monkeypatch.setattr(recorder, "open_parent", dead)
@@ -58,12 +57,13 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
 def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     from pipelines.tracking import recorder
 
-    def end(*_: Any) -> None:
+    def end(*_):
         raise ValueError("dvc.lock is half written")
 
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(tracking, "end_workflow", end)
-    request, place = workspace.Request("tiny", "", {}), dvc_runner.Place(tmp_path)
+    request = workspace.Request("tiny", "", {})
+    place = dvc_runner.Place(tmp_path)
     running = steps.Run(request, place, {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
@@ -112,14 +112,14 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
 
 
 def test_a_run_whose_process_died_too_often_is_refused(monkeypatch):
-    def opened(*_: Any) -> None:
+    def opened(*_):
         raise LookupError("it begins")
 
     log = logging.getLogger("a run")
     monkeypatch.setattr(steps, "get_run_logger", lambda: log)
     monkeypatch.setattr(workspace, "opened", opened)
-    monkeypatch.setattr(steps.server, "stopped_when_unwanted", contextlib.nullcontext)
-    monkeypatch.setattr(steps.server, "end_if_unreachable", lambda: None)
+    monkeypatch.setattr(server, "stopped_when_unwanted", contextlib.nullcontext)
+    monkeypatch.setattr(server, "end_if_unreachable", lambda: None)
     request = workspace.Request("tiny", "", {})
     for count, error, words in ((5, LookupError, "it begins"), (6, Refused, "has died 5 times")):
         monkeypatch.setattr(steps, "flow_run", SimpleNamespace(run_count=count))

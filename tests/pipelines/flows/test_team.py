@@ -4,7 +4,6 @@ import contextlib
 import uuid
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +12,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from prefect.states import Completed, Crashed, Failed, Running, Scheduled
 from prefect.types._datetime import now
 
+from pipelines.flows import server
 from pipelines.flows import team as module
 from pipelines.versioning import workspace
 from pipelines.versioning.dvc_runner import StageFailed
@@ -26,9 +26,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     keys: set[str] = set()
     bad: set[str] = set()
 
-    def elsewhere(
-        name: str, *, parameters: Any, work_queue_name: str, idempotency_key: str, **more: Any
-    ) -> FlowRun:
+    def elsewhere(name, *, parameters, work_queue_name, idempotency_key, **more) -> FlowRun:
         assert name == "part/electra" and parameters["model"] == "smoke"
         assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
         handed_out.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
@@ -65,7 +63,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in handed_out}
 
 
-@pytest.mark.parametrize(("code", "waits"), [(500, True), (404, False)])
+@pytest.mark.parametrize("code, waits", [(500, True), (404, False)])
 def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     """Prefect's server says 500 when its database is slow; the part is being done meanwhile."""
     request = httpx.Request("GET", "http://127.0.0.1:4200/api/flow_runs/1")
@@ -76,7 +74,7 @@ def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     assert module.is_server_gone(None, None, state) is waits
 
 
-def run_in(state: Any, count: int = 1) -> FlowRun:
+def run_in(state, count=1) -> FlowRun:
     return FlowRun(flow_id=uuid.uuid4(), state=state, run_count=count)
 
 
@@ -86,7 +84,7 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
     client = SimpleNamespace(read_flow_run=lambda _: run_in(next(states)))
     monkeypatch.setattr(module, "get_client", lambda **_: contextlib.nullcontext(client))
     monkeypatch.setattr(module, "run_deployment", lambda *_, **__: run_in(Running()))
-    monkeypatch.setattr(module.server, "POLL", 0.0)
+    monkeypatch.setattr(server, "POLL", 0.0)
     monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="x", tags=[]))
     given = {"commit": "", "settings": {}}
     module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)

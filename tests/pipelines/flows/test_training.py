@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig
+from pipelines.tracking import lineage
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import artifacts
@@ -59,14 +60,14 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeyp
         "time_here",
         lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
     )
-    monkeypatch.setattr(steps.lineage, "gpus", list)
+    monkeypatch.setattr(lineage, "gpus", list)
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     dvc.would_run = ["pretrain@smoke"]
     with pytest.raises(
         StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
     ):
         pretrain("smoke", commit="")
-    monkeypatch.setattr(steps.lineage, "gpus", lambda: ["H100"])
+    monkeypatch.setattr(lineage, "gpus", lambda: ["H100"])
     assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
         pretrain("base", commit="")

@@ -42,7 +42,7 @@ def write(model: str = "tiny", *, lift: float = 1.0, seeds: int = 3) -> None:
     shutil.copytree(ROOT / "results/tiny", results, dirs_exist_ok=True)
     Path("results/curves").mkdir(exist_ok=True)
     shutil.copy(ROOT / "results/curves/tiny.csv", f"results/curves/{model}.csv")
-    tasks = {}
+    tasks: dict[str, Any] = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]
         tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500}

@@ -121,7 +121,7 @@ def test_points_and_lines_are_drawn():
     ((name, _, figure),) = figures.draw_ablation(flat)
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_xticklabels()] == ["ELECTRA", "BERT"]
-    assert [pytest.approx(list(of.lines[0].get_ydata())) for of in axes.containers] == [
+    assert [pytest.approx(list(of[0].get_ydata())) for of in axes.containers] == [
         [50.2, 40.1],
         [52.1, 52.2],
     ]

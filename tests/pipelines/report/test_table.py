@@ -3,7 +3,7 @@ import pytest
 from pipelines.report.page import environment
 from pipelines.report.table import Column, Mark, Spread, Table, flops, signed
 
-html = environment().get_template("table.html").module.table
+html = environment().get_template("table.html").module.__dict__["table"]
 TASK, METRIC = Column("task", align="left"), Column("metric", under="task", align="left")
 SCORE, READING = Column("score", 1), Column("reading", align="left")
 TABLE = Table(

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,13 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.streams import FileRange, Skipped, mark_of
 from pipelines.text.cleaning import Document, Rejected
 
-COMPRESS = {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress}
-COMPRESS[".zst"] = zstandard.ZstdCompressor(write_checksum=True).compress
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".bz2": bz2.compress,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
 LIST = "not a JSON object but a list; write one object a line (jq -c '.[]')"
 BAD_LINES = [
     (b"\xff\xfe{}", "invalid UTF-8"),

@@ -39,17 +39,17 @@ finetunings:
 ROWS = Path("build/tasks/made_up")
 
 
-def change(*pairs: tuple[str, str]) -> None:
+def change(*pairs):
     """Replace texts in params.yaml."""
-    text = Path("params.yaml").read_text(encoding="utf-8")
+    text = Path("params.yaml").read_text()
     for old, new in pairs:
         assert old in text
         text = text.replace(old, new)
-    Path("params.yaml").write_text(text, encoding="utf-8")
+    Path("params.yaml").write_text(text)
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small(tmp_path, monkeypatch):
     """The project, in which the test runs."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS)

@@ -5,7 +5,6 @@ resumption, points.
 import contextlib
 import errno
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import phases_of
 from electra.storage.manifest import write_manifest, write_sealed
 from pipelines import tracking
-from pipelines.config.params import Params, load
+from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import digest_of
@@ -46,7 +45,7 @@ ablations:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """A folder with the rows of a small corpus and of one task, made once."""
     folder = tmp_path_factory.mktemp("ablation")
     text = SMOKE.replace("ablations: {}\n", "").replace("steps: 20", "steps: 4")
@@ -69,7 +68,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+def params(built, tmp_path, monkeypatch):
     """Those rows in a fresh folder without any arm, one process."""
     monkeypatch.chdir(tmp_path)
     Path("build").mkdir()
@@ -79,7 +78,7 @@ def params(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Para
     return load()
 
 
-def before_training(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], object]) -> None:
+def before_training(monkeypatch, action):
     """Call `action` with the title of each arm before it is trained."""
     train = ModelRows.train
 
@@ -91,24 +90,24 @@ def before_training(monkeypatch: pytest.MonkeyPatch, action: Callable[[str], obj
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def trained(monkeypatch):
     """The titles of the arms that are trained."""
     titles: list[str] = []
     before_training(monkeypatch, titles.append)
     return titles
 
 
-def run(name: str, params: Params) -> dict[str, Any]:
+def run(name, params) -> dict[str, Any]:
     ablation.run(name, params, tracking.Tracker(None))
     record: dict[str, Any] = read_json(Path(f"build/ablation/{name}/results.json"))
     return record
 
 
-def results(name: str) -> list[bytes]:
+def results(name) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
-def plan(name: str, params: Params, vocab_size: int = 100) -> dict[str, ablation.Arm]:
+def plan(name, params, vocab_size=100) -> dict[str, ablation.Arm]:
     return {arm.title: arm for arm in ablation.plan_arms(name, params, vocab_size)}
 
 
@@ -121,7 +120,7 @@ def test_budget_equal_flops(params):
 
 
 @pytest.mark.parametrize(
-    ("budget", "changed", "steps"),
+    "budget, changed, steps",
     [("equal_steps", {"objective.name": "mlm"}, 4), ("own", {"pretrain.steps": 5}, 5)],
 )
 def test_budget_of_steps(params, budget, changed, steps):
@@ -191,7 +190,7 @@ def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params):
 
 
 def test_failure_outside_an_arm_ends_the_stage(params, monkeypatch):
-    def fail(title: str) -> None:
+    def fail(title):
         raise error
 
     before_training(monkeypatch, fail)
@@ -202,7 +201,7 @@ def test_failure_outside_an_arm_ends_the_stage(params, monkeypatch):
 
 
 def test_failed_arm_stops_no_other(params, monkeypatch):
-    def fail(title: str) -> None:
+    def fail(title):
         if title == "mlm-seed2":
             raise NonFinite("step 3: loss nan")
         if title.startswith("electra"):
@@ -216,7 +215,7 @@ def test_failed_arm_stops_no_other(params, monkeypatch):
 
 
 def test_stopped_ablation_resumes(params, trained, monkeypatch):
-    def stop(title: str) -> None:
+    def stop(title):
         if title == "electra-seed2":
             raise Stopped(f"{title}: stopped by signal 15")
 

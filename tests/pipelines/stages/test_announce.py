@@ -28,7 +28,7 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
 def step_done(*, world=None, captured=True, done=0, **changes):
     return StepDone(
         title="demo",
-        settings=config(**{f"pretrain__{key}": value for key, value in changes.items()}).pretrain,
+        settings=config(**changes).pretrain,
         world=world or World(0, 1, GPU),
         precision="bf16",
         captured=captured,
@@ -50,13 +50,13 @@ def gpu(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes, said",
     [
         ({}, r"^demo: NVIDIA H100 80GB HBM3 \(driver 580\.65\.06\), torch \S+, bf16, compiled, CUDA graphs$"),
-        ({"compile": "off", "captured": False}, r"not compiled \(pretrain\.compile: off\), no CUDA graphs \(pretrain\.compile: off\)"),
+        ({"pretrain__compile": "off", "captured": False}, r"not compiled \(pretrain\.compile: off\), no CUDA graphs \(pretrain\.compile: off\)"),
         ({"captured": False}, r"compiled, no CUDA graphs \(the capture failed\)"),
         ({"world": World(0, 8, GPU)}, r"8 × NVIDIA"),
-        ({"deterministic": True}, r"graphs, deterministic"),
+        ({"pretrain__deterministic": True}, r"graphs, deterministic"),
     ],
 )  # fmt: skip
 def test_a_gpu_run_says_what_it_does_and_what_it_does_not(gpu, changes, said):
@@ -65,7 +65,8 @@ def test_a_gpu_run_says_what_it_does_and_what_it_does_not(gpu, changes, said):
 
 def test_a_missing_compiler_and_a_phase_of_several_are_named(gpu, monkeypatch):
     monkeypatch.setattr(module, "lacks_to_compile", lambda: "C compiler")
-    short, long = replace(PHASE, last=100), replace(PHASE, first=100, length=48)
+    short = replace(PHASE, last=100)
+    long = replace(PHASE, first=100, length=48)
     line = describe(replace(step_done(), phases=(short, long), phase=short))
     assert line.startswith("demo, phase 1 of 2 (rows of 24): NVIDIA")
     assert "not compiled (no C compiler)" in line

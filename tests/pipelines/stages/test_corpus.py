@@ -18,6 +18,7 @@ from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest
 from electra.workers import VARIABLE
 from pipelines.sources import CorpusConfig
+from pipelines.sources.documents import WorkUnit
 from pipelines.stages import corpus
 from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
@@ -27,15 +28,15 @@ from tests.pipelines.sources.delivered import STORY, answer, doc, html, multistr
 
 
 @pytest.fixture(autouse=True)
-def every_file_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+def every_file_a_unit(monkeypatch):
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
-def documents(folder: Path) -> list[dict[str, str]]:
+def documents(folder) -> list[dict[str, str]]:
     return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
 
 
-def write(folder: Path, files: int = 5, rows: int = 40) -> None:
+def write(folder, files=5, rows=40):
     folder.mkdir(exist_ok=True)
     for number in range(files):
         lines = [
@@ -45,12 +46,12 @@ def write(folder: Path, files: int = 5, rows: int = 40) -> None:
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
 
 
-def config(tmp_path: Path, **settings: Any) -> CorpusConfig:
+def config(tmp_path, **settings) -> CorpusConfig:
     sources = settings.pop("sources", [{"kind": "local", "files": [f"{tmp_path}/text/*"]}])
     return build(CorpusConfig, {"sources": sources, **settings}, "corpora.x")
 
 
-def run(tmp_path: Path, settings: CorpusConfig, name: str = "out") -> dict[str, Any]:
+def run(tmp_path, settings, name="out") -> dict[str, Any]:
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
@@ -95,7 +96,7 @@ def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
     assert calls[2] < 2.2 * calls[1], calls
 
 
-def delivered(folder: Path) -> list[dict[str, Any]]:
+def delivered(folder) -> list[dict[str, Any]]:
     """Sources of files as they are delivered: two of each kind."""
     folder.mkdir()
     for number in range(2):
@@ -123,9 +124,9 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path, monkeypatch):
     assert run(tmp_path, settings, "workers") == whole
     assert files_of(tmp_path / "workers") == files_of(tmp_path / "whole")
     monkeypatch.setenv(VARIABLE, "1")
-    for module, name in ((corpus, "PART_BYTES"), (corpus.documents, "RANGE_BYTES")):
+    for name in ("stages.corpus.PART_BYTES", "sources.documents.RANGE_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, 1000)
+            patch.setattr(f"pipelines.{name}", 1000)
             parts = run(tmp_path, settings, name)
         assert documents(tmp_path / name) == documents(tmp_path / "whole")
         assert whole["shards"] == 10 and parts["shards"] > 20 and {**parts, "shards": 10} == whole
@@ -177,7 +178,8 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path, monkeypatch
     cleaning = {"duplicate_paragraphs": "drop", "duplicate_documents": "drop"}
     cleaning |= {"shortest_paragraph": 10}
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
-    seen, expected = set(), []
+    seen = set()
+    expected = []
     for text in texts[:-1]:
         left = [line for line in text if len(line) < 10 or line not in seen]
         seen.update(text)
@@ -202,15 +204,15 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
     calls: list[str] = []
-    read = corpus.documents.WorkUnit.read
+    read = WorkUnit.read
 
-    def stopping(unit: Any) -> Any:
+    def stopping(unit) -> Any:
         calls.append(unit.pieces[0].path.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
         return read(unit)
 
-    monkeypatch.setattr(corpus.documents.WorkUnit, "read", stopping)
+    monkeypatch.setattr(WorkUnit, "read", stopping)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, config(tmp_path))
     assert not (tmp_path / "out").exists()
@@ -231,7 +233,7 @@ def test_a_changed_file_is_another_run(tmp_path, monkeypatch):
     assert set(tmp_path.rglob("unit-*")) == finished, "nothing is deleted because something changed"
 
 
-@pytest.mark.parametrize(("content", "settings", "sentence"), [
+@pytest.mark.parametrize("content, settings, sentence", [
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
     (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),
@@ -249,7 +251,7 @@ def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, setti
 
 def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "HOPELESS", 20)
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 1000)
     (tmp_path / "text").mkdir()
     for number in range(3):
         (tmp_path / f"text/{number}.jsonl").write_bytes(b"[]\n" * 500)
@@ -258,7 +260,7 @@ def test_hopeless_input_ends_with_its_unit(tmp_path, monkeypatch):
 
 
 def test_all_damaged_files_are_named_and_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 1000)
+    monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 1000)
     write(tmp_path / "text")
     for number in (1, 2, 4):
         path = tmp_path / f"text/{number}.jsonl"
@@ -280,7 +282,7 @@ def test_source_or_room_that_is_not_there_is_a_sentence_at_once(tmp_path, monkey
     with pytest.raises(SourceUnreachable, match=sentence):
         run(tmp_path, config(tmp_path))
     write(tmp_path / "text", files=1)
-    monkeypatch.setattr(corpus.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**9))
     with pytest.raises(OutOfRoom, match=r"has 1 GB free; corpora\.x needs 2 GB"):
         run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 2}))
     assert run(tmp_path, config(tmp_path, expected={"tokens": 1e9, "gigabytes": 0.5}))["documents"]

@@ -4,7 +4,6 @@ trained or written.
 
 import dataclasses
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ ROWS = ["MANIFEST.json", "train-00000.ids", "train-00000.bounds", "valid-00000.i
 HOW = ["flipped", "cut", "folder", "missing"]
 
 
-def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(arguments, path, capsys) -> str:
     """The one sentence; the exit code is that of damage, and nothing is left behind."""
     assert main(arguments) == CorruptFile.exit_code
     said = capsys.readouterr().err
@@ -36,7 +35,7 @@ def refused(arguments: list[str], path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
+    "name, how",
     each_with_some(
         [f"models/small/encoder/{name}" for name in MODEL]
         + [f"tasks/made_up/{name}" for name in TASKS],
@@ -51,7 +50,7 @@ def test_fine_tuning_takes_no_damaged_model_or_rows(small, name, how, capsys):
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def rows(tmp_path_factory):
     """A corpus and its rows."""
     folder = tmp_path_factory.mktemp("rows")
     with pytest.MonkeyPatch.context() as patch:
@@ -64,14 +63,14 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def copied(rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def copied(rows, tmp_path, monkeypatch):
     for name in ("build", "params.yaml"):
         (shutil.copytree if (rows / name).is_dir() else shutil.copy)(rows / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), each_with_some([*TOKENIZER, *(f"rows-16/{name}" for name in ROWS)], HOW)
+    "name, how", each_with_some([*TOKENIZER, *(f"rows-16/{name}" for name in ROWS)], HOW)
 )
 def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsys):
     path = Path("build/tokens/smoke") / name
@@ -81,7 +80,7 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
 
 
 @pytest.mark.parametrize(
-    ("name", "how"), each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
+    "name, how", each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
 )
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys):
     shutil.rmtree("build/tokens")

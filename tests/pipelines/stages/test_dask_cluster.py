@@ -1,12 +1,10 @@
 """Units on a Dask cluster: the same bytes as on one machine, whoever is lost on the way."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import pytest
 
 from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
-from electra.files import lock_folder
+from electra.files import lock_folder, read_json
+from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
 from pipelines.stages.work_units import MadeOf
 from tests.conftest import ROOT, environment, files_of, until
@@ -24,14 +23,14 @@ read_unit = corpus.read_unit
 DEAD = "a worker has died"
 
 
-def make(job: int, folder: Path) -> dict[str, Any]:
+def make(job, folder) -> dict[str, Any]:
     if job == 99:
         raise BadInput("file:99: is bad")
     (folder / "file").write_text(f"unit {job}")
     return {"made": 1, "job": job}
 
 
-def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
+def read_or_die(job, folder) -> dict[str, Any]:
     """One worker is killed in the middle of a unit."""
     try:
         Path(DEAD).touch(exist_ok=False)
@@ -42,13 +41,13 @@ def read_or_die(job: corpus.ReadJob, folder: Path) -> dict[str, Any]:
     raise AssertionError
 
 
-def finish(work: Path, jobs: list[int]) -> list[dict[str, Any]]:
+def finish(work, jobs) -> list[dict[str, Any]]:
     with lock_folder(work):
         return work_units.finish_units(work, MadeOf("f", "c"), make, jobs, "x", "made")
 
 
 @pytest.fixture
-def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
+def processes():
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -56,7 +55,7 @@ def processes() -> Iterator[list["subprocess.Popen[bytes]"]]:
         process.wait()
 
 
-def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int) -> str:
+def start(processes, folder, workers) -> str:
     """A scheduler and workers of their own, as on several machines; returns the scheduler's
     address.
     """
@@ -73,14 +72,14 @@ def start(processes: list["subprocess.Popen[bytes]"], folder: Path, workers: int
                 subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log)
             )
     until(lambda: known.exists() and known.read_text().strip(), tell=(folder / "log").read_text)
-    return json.loads(known.read_text())["address"]
+    return read_json(known)["address"]
 
 
 @pytest.mark.slow
 def test_two_workers_of_which_one_is_killed_make_the_bytes_of_one_machine(
     tmp_path, processes, monkeypatch, capsys
 ):
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setattr(documents, "GROUP_BYTES", 0)
     made = []
     for folder in ("alone", "cluster"):
         here = tmp_path / folder
@@ -117,7 +116,8 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
 
 @pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
-    address, mark = start(processes, tmp_path, workers=1), tmp_path / "mark"
+    address = start(processes, tmp_path, workers=1)
+    mark = tmp_path / "mark"
     mark.write_text("here")
     made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
     assert next(made) == (0, None)
@@ -142,7 +142,7 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    "wrong, said",
     [
         ("threads", "has 2 threads; start it with --nthreads 1"),
         ("code", "runs other code"),

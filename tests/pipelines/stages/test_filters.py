@@ -14,9 +14,8 @@ from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, CustomTasks
+from pipelines.sources import CorpusConfig, CustomTasks, documents
 from pipelines.sources.quality import RULES
-from pipelines.stages import corpus
 from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from tests.conftest import files_of
@@ -32,21 +31,14 @@ NOISE = ["eo", "ha", "jv", "pcm"]  # what such words are taken for
 Texts = dict[str, str]
 
 
-def prose(chance: random.Random, count: int = 120) -> list[str]:
+def prose(chance, count=120) -> list[str]:
     return [
         chance.choice(WORDS) if chance.random() < 0.9 else chance.choice(["the", "of", "and"])
         for _ in range(count)
     ]
 
 
-def run(
-    tmp_path: Path,
-    texts: Texts,
-    name: str = "out",
-    tasks: Any = None,
-    files: int = 4,
-    **cleaning: Any,
-) -> Any:
+def run(tmp_path, texts, name="out", tasks=None, files=4, **cleaning) -> Any:
     """(metrics, the ids that stay) of texts by id, dealt over some files in their order."""
     rows = [{"id": id, "text": text} for id, text in texts.items()]
     each = -(-len(rows) // files)
@@ -65,7 +57,7 @@ def run(
     return metrics, [row["id"] for row in kept]
 
 
-def jaccard(one: str, other: str) -> float:
+def jaccard(one, other) -> float:
     first, second = (
         {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
         for words in (one.split(), other.split())
@@ -74,7 +66,7 @@ def jaccard(one: str, other: str) -> float:
 
 
 @pytest.fixture
-def near_copies() -> Texts:
+def near_copies():
     """Texts, some with a word or two changed and in another place, one with half of its words
     changed.
     """
@@ -94,7 +86,8 @@ def near_copies() -> Texts:
 
 def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypatch):
     plain = {id: text.lower().rstrip("!") for id, text in near_copies.items()}
-    expected, seen = [], list[str]()
+    expected = []
+    seen = list[str]()
     for id, text in plain.items():
         similar = [jaccard(text, other) for other in seen]
         assert not [each for each in similar if 0.4 < each < 0.9], "the test has clear cases alone"
@@ -110,7 +103,7 @@ def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypat
     assert [row["id"] for row in samples] == [id for id in near_copies if id not in expected]
     assert {row["reason"] for row in samples} == {"near_duplicates"}
     monkeypatch.setattr(duplicates, "BUCKET", 40)
-    monkeypatch.setattr(corpus.documents, "GROUP_BYTES", 0)
+    monkeypatch.setattr(documents, "GROUP_BYTES", 0)
     for workers in ("1", "2"):  # many units, and buckets of few keys
         monkeypatch.setenv(VARIABLE, workers)
         again, same = run(tmp_path, near_copies, workers, files=9, near_duplicates="drop")
@@ -120,10 +113,8 @@ def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypat
 
 def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_path):
     chance = random.Random(1)
-    first, shared = (
-        " ".join(prose(chance)),
-        "This paragraph is in a near copy that goes, and later once more.",
-    )
+    first = " ".join(prose(chance))
+    shared = "This paragraph is in a near copy that goes, and later once more."
     texts = {
         "a": first,
         "exact": first,
@@ -180,11 +171,11 @@ def test_documents_in_another_language_go(tmp_path, monkeypatch):
         run(tmp_path, LANGUAGES, "absent", language="en")
 
 
-def spam(chance: random.Random) -> Texts:
+def spam(chance) -> Texts:
     """A page against each of Gopher's rules, by its name, and prose."""
     words = prose(chance)
 
-    def lines(count: int, begin: str = "", end: str = "") -> str:
+    def lines(count, begin="", end="") -> str:
         return "\n".join(begin + " ".join(prose(chance, 20)) + end for _ in range(count))
 
     long = prose(chance, 300)
@@ -219,7 +210,7 @@ def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path):
     assert kept == ["prose", "other"], "English words are asked of English alone"
 
 
-def mood(folder: Path, *splits: list[list[str]]) -> CustomTasks:
+def mood(folder, *splits) -> CustomTasks:
     """A task with the texts of train, dev and test."""
     files = {name: str(folder / f"{name}.jsonl") for name in ("train", "dev", "test")}
     for file, texts in zip(files.values(), splits, strict=True):
@@ -236,7 +227,7 @@ def test_documents_with_benchmark_texts_go(tmp_path):
     dev, test, train, pair = (prose(chance, SIZE + more) for more in (0, 9, 9, 3))
     tasks = mood(tmp_path, [train], [dev, pair[:5]], [test])
 
-    def around(words: list[str]) -> str:
+    def around(words) -> str:
         return f"{' '.join(prose(chance, 40))} {' '.join(words)} {' '.join(prose(chance, 40))}"
 
     texts = {
@@ -249,10 +240,8 @@ def test_documents_with_benchmark_texts_go(tmp_path):
         "short": around(pair[:5]),
     }
     metrics, kept = run(tmp_path, texts, tasks=tasks, decontaminate={"tasks": "mine"})
-    assert (
-        kept == ["dev less one", "another word", "train", "short"]
-        and metrics["dropped"]["contaminated"] == 3
-    )
+    assert kept == ["dev less one", "another word", "train", "short"]
+    assert metrics["dropped"]["contaminated"] == 3
     counted, kept = run(
         tmp_path, texts, "counted", tasks=tasks, decontaminate={"tasks": "mine", "action": "count"}
     )

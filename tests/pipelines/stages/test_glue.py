@@ -2,7 +2,6 @@
 resumption, test sets, ensembles, kept models, own tasks.
 """
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.finetuning_runs import plan, summary
+from pipelines.finetuning_runs.job import solve
 from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
@@ -25,7 +25,7 @@ from tests.pipelines.stages.conftest import ROWS, change
 OUT = Path("build/glue/small")
 
 
-def run(name: str = "small") -> dict[str, Any]:
+def run(name="small") -> dict[str, Any]:
     glue.run(name, load(), Tracker(None))
     return read_json(Path("build/glue") / name / "results.json")
 
@@ -33,7 +33,7 @@ def run(name: str = "small") -> dict[str, Any]:
 def test_stage_leaves_predictions_a_summary_and_a_record(small):
     events: list[dict] = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
-    result = json.loads((OUT / "results.json").read_text())
+    result = read_json(OUT / "results.json")
     assert result["source"] == "made_up" and result["label"] == "sample world"
     assert list(result["tasks"]) == ["cola", "mnli", "mrpc", "stsb"]
     mnli = result["tasks"]["mnli"]
@@ -114,7 +114,6 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
     for folder in ("build/glue", "runs"):
         Path(folder).rename(f"{folder}-before")
     solved: list[str] = []
-    solve = plan.solve
 
     def stop_at_fifth(job):
         solved.append(job.name)
@@ -131,7 +130,7 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
         assert len(solved) == 5 + 14 - 4 and files_of("build/glue") == whole
 
 
-def summarize(task: str, rows: int, score: float = 80.0, seeds: tuple[int, ...] = (1, 2)) -> dict:
+def summarize(task, rows, score=80.0, seeds=(1, 2)) -> dict:
     record = {"failed": None, "train_rows": rows, "dev_rows": 9, "steps": 3}
     runs = []
     for arm in ("pretrained", "scratch"):
@@ -184,7 +183,7 @@ def test_gpu_that_cannot_be_used_is_no_reason_to_fine_tune_on_the_cpu(monkeypatc
 
 
 @pytest.fixture
-def unlabelled(small: Path) -> None:
+def unlabelled(small):
     """Test sets without labels; STS-B's and CoLA's have one file, MNLI's have three."""
     for name in ("cola", "mnli", "stsb"):
         rows = [{**row, "label": None} for row in read_jsonl(ROWS / name / "dev.jsonl")[:7]]

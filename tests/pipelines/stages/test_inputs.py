@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import SourceUnreachable
-from electra.files import read_json
+from electra.files import read_json, sha256_file
 from electra.finetuning.tasks import GLUE
 from pipelines.cli import main
 from pipelines.config.params import load
@@ -25,7 +25,7 @@ OFFICIAL = SMOKE.replace(SAMPLE, "smoke: {kind: local, glue: glue, squad: squad}
 WITHOUT_TASKS = ("blank_lines}]", "blank_lines}], cleaning: {decontaminate: {tasks: smoke}}")
 
 
-def write(**texts: str) -> None:
+def write(**texts):
     """Write files of the user; `text_a` stands for text/a.txt, `t` for t.tsv."""
     for name, text in texts.items():
         folder, _, stem = name.rpartition("_")
@@ -34,7 +34,7 @@ def write(**texts: str) -> None:
         path.write_text(text)
 
 
-def record(settings: str) -> dict[str, list]:
+def record(settings) -> dict[str, list]:
     """Record the hashes of every entry, and return them."""
     Path("params.yaml").write_text(settings)
     params = load()
@@ -45,7 +45,7 @@ def record(settings: str) -> dict[str, list]:
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in files}
 
 
-def changed(before: dict[str, list], after: dict[str, list]) -> set[str]:
+def changed(before, after) -> set[str]:
     return {key for key in after if after[key] != before[key]}
 
 
@@ -55,8 +55,9 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"]
     assert before["corpora/absent"] == [] and before["tasks/smoke"][1] == ["d.tsv", None]
     hashed: list[Path] = []
-    hash_file = inputs.sha256_file
-    monkeypatch.setattr(inputs, "sha256_file", lambda path: hashed.append(path) or hash_file(path))
+    monkeypatch.setattr(
+        inputs, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)
+    )
     assert record(OWN) == before and hashed == []
     write(text_b="two")
     after = record(OWN)
@@ -105,12 +106,12 @@ def test_changed_vocabulary_changes_its_tokenizer_alone(here):
     assert present | {"vocabularies": absent["vocabularies"]} == absent
 
 
-def write_project(recipe: str = "{}", text: str = OFFICIAL) -> None:
+def write_project(recipe="{}", text=OFFICIAL):
     text = text.replace("recipe: paper", "recipe: smoke")
     Path("params.yaml").write_text(text.replace("  smoke: {}", f"  smoke: {recipe}"))
 
 
-def write_official(*names: str) -> None:
+def write_official(*names):
     for task in names or GLUE:
         layout = LAYOUTS[task]
         header = layout.headerless or tuple(filter(None, (layout.a, layout.b, layout.label)))

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -21,13 +19,13 @@ from electra.storage.run_dir import archive
 from pipelines.stages import mirror
 from pipelines.stages.mirror import mirrored
 from tests.conftest import SMOKE, copy_project, environment, files_of, until
-from tests.s3_server import S3, forget
+from tests.s3_server import forget
 
 PRINT = {"config": {"steps": 9}}
 URL = "s3://team/electra"
 
 
-def save(run: Path, step: int, continued: Sequence[object] = ()) -> None:
+def save(run, step, continued=()):
     progress = {"step": step, "fingerprint": PRINT, "continued": list(continued)}
     checkpoint.save(
         run, step, {"model": {"weight": torch.full((1000,), float(step))}}, progress, keep=2
@@ -41,25 +39,25 @@ def there() -> list[str]:
     )
 
 
-def whole(*steps: int) -> list[str]:
+def whole(*steps) -> list[str]:
     files = ("MANIFEST.json", "model.safetensors", "progress.json")
     return sorted(f"step-{step}/{file}" for step in steps for file in files)
 
 
 @pytest.fixture
-def run(tmp_path: Path, s3: S3, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(tmp_path, s3, monkeypatch):
     """The folder of a run whose checkpoints are mirrored."""
     monkeypatch.setenv(mirror.VARIABLE, f"{URL}/")
     return tmp_path / "runs/x"
 
 
-def bring(folder: Path) -> list[int]:
+def bring(folder) -> list[int]:
     """The steps that another machine finds."""
     mirror.bring_newest(folder / "runs/x")
     return checkpoint.steps(folder / "runs/x")
 
 
-def save_and_send(run: Path, *steps: int, continued: Sequence[object] = ()) -> None:
+def save_and_send(run, *steps, continued=()):
     for step in steps:
         save(run, step, continued=continued)
         mirror.send(run, step)
@@ -70,10 +68,8 @@ def test_the_newest_two_are_kept_and_the_newest_is_brought(tmp_path, run):
     assert there() == whole(20, 30)
     assert bring(tmp_path / "another") == [30]
     _, groups, progress = checkpoint.load(tmp_path / "another/runs/x/step-30")
-    assert (
-        torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0))
-        and progress["fingerprint"] == PRINT
-    )
+    assert torch.equal(groups["model"]["weight"], torch.full((1000,), 30.0))
+    assert progress["fingerprint"] == PRINT
     assert bring(tmp_path / "another") == [30]
     mirror.bring_newest(tmp_path / "third/runs/y")
     assert not (tmp_path / "third").exists()
@@ -135,11 +131,9 @@ def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
     s3.faults[f"/{path}"] = fault
     assert bring(tmp_path / "another") == [20]
     printed = capsys.readouterr().err
-    assert (
-        printed.count("warning:") == 1
-        and "step-30" in printed
-        and "the one before is taken" in printed
-    )
+    assert printed.count("warning:") == 1
+    assert "step-30" in printed
+    assert "the one before is taken" in printed
     assert not list((tmp_path / "another").rglob(".*tmp*"))
 
 
@@ -173,17 +167,15 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
                 time.sleep(0.5)
     printed = capsys.readouterr().err
     assert printed.count("cannot be used") == 2  # at the beginning, and when it is to be sent
-    assert (
-        "training goes on from what is here" in printed
-        and "are sent when the mirror answers" in printed
-    )
+    assert "training goes on from what is here" in printed
+    assert "are sent when the mirror answers" in printed
     forget()
     with mirrored(run):
         pass
     assert there() == whole(20)
 
 
-def train(folder: Path, **more: str) -> "subprocess.Popen[str]":
+def train(folder, **more) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
     # the test's own server
     more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}

@@ -64,10 +64,8 @@ def project(tmp_path_factory):
 
 def test_it_is_asked_as_transformers_is(project):
     folder = Path("theirs/masked_lm")
-    pieces, network = (
-        transformers.AutoTokenizer.from_pretrained(folder),
-        transformers.AutoModelForMaskedLM,
-    )
+    pieces = transformers.AutoTokenizer.from_pretrained(folder)
+    network = transformers.AutoModelForMaskedLM
     batch = pieces(TEXT.replace(" sail", " [MASK]"), return_tensors="pt")
     with torch.no_grad():
         share_V = network.from_pretrained(folder).eval()(**batch).logits[0].softmax(-1)

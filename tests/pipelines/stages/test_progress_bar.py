@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from pipelines.stages import progress_bar
 from pipelines.stages.progress_bar import ProgressBar, print_left_out
 
 
@@ -16,13 +15,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     return now
 
 
-def use_terminal(monkeypatch: pytest.MonkeyPatch, kind: str) -> Terminal:
+def use_terminal(monkeypatch, kind) -> Terminal:
     """Put a terminal in the place of standard error (here, since pytest does after fixtures)."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
@@ -81,7 +80,7 @@ def test_an_unknown_total_shows_the_count():
 
 
 @pytest.mark.parametrize(
-    ("lost", "line"),
+    "lost, line",
     [
         (0, ""),
         (5, "corpora.x: 5 of 100 rows (5.00%) cannot be read; see q.jsonl\n"),

@@ -23,7 +23,7 @@ VERSIONS = {"1.1": "squad1", "2.0": "squad2"}
 
 
 @pytest.fixture
-def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def answering(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS)
     squad_settings = "stride: 6, question_length: 6, null_threshold: 0.0"
@@ -55,7 +55,7 @@ def run() -> dict[str, Any]:
     return read_json(OUT / "results.json")
 
 
-def mean_scores(version: str, name: str) -> tuple[float, float]:
+def mean_scores(version, name) -> tuple[float, float]:
     """Return exact match and F1 of an answers file by the official rules."""
     rows = read_jsonl(ROWS / VERSIONS[version] / "dev.jsonl")
     scores = question_scores(rows, read_json(OUT / version / f"{name}.json"), version)

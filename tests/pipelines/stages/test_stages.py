@@ -18,17 +18,17 @@ from tests.conftest import ROOT
 SOURCES = [path for room in ("electra", "pipelines") for path in (ROOT / room).rglob("*.py")]
 
 
-def name_of(path: Path) -> str:
+def name_of(path) -> str:
     """`electra/data/shards.py` as it is imported: `electra.data.shards`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def tree(path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
-def imported(node: ast.AST) -> set[str]:
+def imported(node) -> set[str]:
     """Everything that is imported when code runs; `from a import b` counts as a and a.b."""
     names: set[str] = set()
     for child in ast.iter_child_nodes(node):
@@ -87,23 +87,23 @@ def test_a_stage_sweeps_what_killed_writers_left_next_to_its_folder(here, monkey
     assert not left.exists()
 
 
-def inside(path: str, among: tuple[str, ...]) -> bool:
+def inside(path, among) -> bool:
     return any(path == room or path.startswith(f"{room}/") for room in among)
 
 
-def keeps(path: str) -> bool:
+def keeps(path) -> bool:
     """Whether a file only keeps, tells or reads settings, by where it stands."""
     top = path.count("/") == 1 or inside(path, ("pipelines/sources/__init__.py", *TELLERS))
     return (top and path != "electra/seeds.py") or inside(path, KEEPERS)
 
 
-def is_empty(module: str) -> bool:
+def is_empty(module) -> bool:
     """Whether a module holds a docstring and nothing that is executed."""
     body = tree(MODULES[module]).body
     return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
 
 
-def followed(stage: str) -> dict[str, str]:
+def followed(stage) -> dict[str, str]:
     """The modules that a stage imports, directly or not, and what imports each; what only keeps
     ends the walk.
     """

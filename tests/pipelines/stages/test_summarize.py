@@ -4,7 +4,6 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,7 +76,7 @@ def test_an_arm_that_failed_has_no_number():
     assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
-def leave(stage: str, values: Any) -> Path:
+def leave(stage, values) -> Path:
     """What a stage leaves of `smoke`."""
     folder = Path("build") / FOLDERS[stage] / "smoke"
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +88,7 @@ def leave(stage: str, values: Any) -> Path:
 
 
 @pytest.fixture
-def made(here: Path) -> None:
+def made(here):
     for stage, values in (("pretrain", PRETRAIN), ("glue", GLUE), ("squad", SQUAD)):
         leave(stage, values)
     for stage in ("corpus", "tokens", "tasks"):

@@ -17,7 +17,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 ROW = "{}\tA man sleeps.\tA man rests.\tentailment\n"
 
 
-def rte(folder: Path, *, rows: int = 40, bad: int = 0, split: str = "train") -> LocalTasks:
+def rte(folder, *, rows=40, bad=0, split="train") -> LocalTasks:
     (folder / "RTE").mkdir(parents=True, exist_ok=True)
     lines = [ROW.format(i) for i in range(rows)] + ["9\tA.\tB.\tmaybe\n"] * bad
     (folder / "RTE" / f"{split}.tsv").write_text(HEADER + "".join(lines))
@@ -58,10 +58,8 @@ def test_the_sample_world_goes_through_its_official_files(tmp_path):
 
 def test_a_handful_of_bad_rows_is_quarantined_and_counted_and_more_stop(tmp_path):
     metrics = gather(rte(tmp_path / "glue", bad=5), "tasks.x", tmp_path / "out")
-    assert (
-        metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5}
-        and metrics["quarantined"] == 5
-    )
+    assert metrics["tasks"]["rte"]["train"] == {"rows": 40, "quarantined": 5}
+    assert metrics["quarantined"] == 5
     entries = read_jsonl(tmp_path / "out/quarantine.jsonl")
     assert len(entries) == 5 and entries[0]["where"].endswith("train.tsv:42")
     assert entries[0]["reason"] == "unknown label 'maybe', not one of entailment, not_entailment"
@@ -112,7 +110,5 @@ def test_the_diagnostic_set_is_a_test_split_of_mnli(tmp_path):
         split: {"rows": 2, "quarantined": 0} for split in ("test", "test_diagnostic")
     }
     rows = read_jsonl(tmp_path / "out/mnli/test_diagnostic.jsonl")
-    assert (
-        rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None}
-        and rows[1]["id"] == "1"
-    )
+    assert rows[0] == {"id": "0", "a": 'The "cat" sat.', "b": "A cat sat.", "label": None}
+    assert rows[1]["id"] == "1"

@@ -33,14 +33,12 @@ SHARDS = (range(20), range(20, 40))
 TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
 
 
-def params_of(settings: TokensConfig) -> SimpleNamespace:
+def params_of(settings) -> SimpleNamespace:
     corpus = SimpleNamespace(cleaning=CleaningConfig())
     return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
 
 
-def write_corpus(
-    folder: Path, shards: int = 4, documents: int = 30, weights: list[float | None] | None = None
-) -> Path:
+def write_corpus(folder, shards=4, documents=30, weights=None) -> Path:
     folder.mkdir(parents=True)
     numbers = np.random.default_rng(0)
     sources = len(weights or [None])
@@ -58,12 +56,12 @@ def write_corpus(
     return folder
 
 
-def config(**settings: Any) -> TokensConfig:
+def config(**settings) -> TokensConfig:
     base = {"corpus": "x", "tokenizer": {"kind": "train", "vocab_size": 150}, "lengths": [32, 64]}
     return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
 
 
-def run(tmp_path: Path, corpus: Path, name: str = "out", **settings: Any) -> dict[str, Any]:
+def run(tmp_path, corpus, name="out", **settings) -> dict[str, Any]:
     return make_rows(
         config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}"
     )
@@ -150,7 +148,7 @@ def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
     made: list[int] = []
     pack = tokens.pack_shard
 
-    def stopping(job: tokens.PackJob, folder: Path) -> dict[str, Any]:
+    def stopping(job, folder) -> dict[str, Any]:
         made.append(job.number)
         if made == [0, 1, 2]:
             raise KeyboardInterrupt
@@ -207,15 +205,6 @@ def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path):
     assert len(first) + len(second) == 20 and first != second
 
 
-def test_a_published_vocabulary(tmp_path):
-    corpus = write_corpus(tmp_path / "corpus")
-    published = tmp_path / "published/vocab.txt"
-    wordpiece.save(TOKENIZER, published.parent)
-    metrics = run(tmp_path, corpus, tokenizer={"kind": "vocab", "file": str(published)})
-    assert metrics["tokenizer"] == TOKENIZER.identity
-    assert (tmp_path / "out/vocab.txt").read_bytes() == published.read_bytes()
-
-
 def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     wordpiece.save(wordpiece.train_wordpiece(["日本語"], 30), tmp_path / "other")
@@ -246,6 +235,7 @@ def test_a_vocabulary_beyond_two_bytes(tmp_path):
     metrics = run(tmp_path, corpus, tokenizer=vocabulary, lengths=[32])
     rows = Rows.open(tmp_path / "out/rows-32", "train")
     assert metrics["vocab_size"] == len(pieces) > 66_000 and rows.ids.dtype == np.dtype("<u4")
+    assert (tmp_path / "out/vocab.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
     tokenizer = wordpiece.load(tmp_path / "out")
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
     first = next(text for text in texts if split_of(text, 1, 0.1) == "train")

@@ -1,18 +1,17 @@
 """Units that survive a kill and a copy: only what is missing or damaged is made again."""
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 from pipelines.stages import work_units
 
 
-def make(job: int, folder: Path) -> dict[str, Any]:
+def make(job, folder) -> dict[str, Any]:
     (folder / "file").write_text(f"unit {job}")
     return {"made": 1, "job": job}
 
 
-def finish(work: Path, code: str = "c") -> list[dict[str, Any]]:
+def finish(work, code="c") -> list[dict[str, Any]]:
     made = work_units.MadeOf("f", code)
     return work_units.finish_units(work, made, make, range(5), "x", "made")
 

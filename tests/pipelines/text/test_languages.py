@@ -64,7 +64,7 @@ def document(script: str, seed: int) -> str:
 def discarded_share(script: str) -> float:
     """Return the share of tokens (words) that ELECTRA's packing discards."""
     tokenizer = SimpleNamespace(dtype=np.dtype("<u2"), cls_id=1, sep_id=2, pad_id=0)
-    packer = Packer(128, tokenizer, PackingConfig(), seed=1)  # type: ignore[arg-type]
+    packer = Packer(128, tokenizer, PackingConfig(), seed=1)
     for seed in range(100):
         for sentence in sentences(document(script, seed)):
             letters = sum(map(str.isalpha, sentence))

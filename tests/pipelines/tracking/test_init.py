@@ -28,10 +28,10 @@ def test_without_tracking_everything_is_a_no_op(tmp_path):
 
 def test_a_tracker_reports_what_happened():
     events: list[dict[str, Any]] = []
-    tracker = Tracker(SimpleNamespace(send=events.append))  # type: ignore[arg-type]
+    tracker = Tracker(SimpleNamespace(send=events.append))
     settings = {"rate": {"peak": 1e-3, "phases": {}}, "d": [1, 2], "e": "x", "f": None}
     with tracker.child("cola", settings) as child, child.child("seed1", {}) as seed:
-        seed.metrics(3, {"loss": 1, "text": "dropped"})  # type: ignore[dict-item]
+        seed.metrics(3, {"loss": 1, "text": "dropped"})
     order = ["open cola", "open cola/seed1", "metrics cola/seed1", "close cola/seed1", "close cola"]
     assert [f"{event['what']} {event['run']}" for event in events] == order
     params = {"rate.peak": "0.001", "rate.phases": "{}", "d": "[1, 2]", "e": "x", "f": "null"}

@@ -20,7 +20,8 @@ def test_a_run_of_dvc_says_what_it_depends_on(store, tmp_path):
     run(folder, "-m", "dvc", "repro", "pipelines/dvc.yaml:pretrain@smoke", **values)
     uploader.sync(folder / "runs" / tracking.FOLDER)  # what a busy machine had no time for
     by_name = runs(store)
-    stage, above = by_name["pretrain@smoke"], by_name["dvc repro pretrain@smoke"]
+    stage = by_name["pretrain@smoke"]
+    above = by_name["dvc repro pretrain@smoke"]
     lock = lineage.dvc_hashes(folder)
     tags = stage.data.tags
     assert tags["data"] == "smoke" and tags["mlflow.user"] == "anna"

@@ -47,7 +47,9 @@ def test_runs_are_nested_and_complete(store, tmp_path):
     )
     by_name = runs(store)
     assert set(by_name) == {"dvc repro", "pretrain@tiny", "cola"}
-    stage, child, above = by_name["pretrain@tiny"], by_name["cola"], by_name["dvc repro"]
+    stage = by_name["pretrain@tiny"]
+    child = by_name["cola"]
+    above = by_name["dvc repro"]
     assert stage.data.tags["mlflow.parentRunId"] == above.info.run_id
     assert child.data.tags["mlflow.parentRunId"] == stage.info.run_id
     assert {run.info.status for run in by_name.values()} == {"FINISHED"}

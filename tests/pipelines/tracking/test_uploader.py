@@ -27,7 +27,9 @@ class Flaky:
     """A client of MLflow that nobody answers while it is `down`."""
 
     def __init__(self, client):
-        self.client, self.down, self.calls = client, False, 0
+        self.client = client
+        self.down = False
+        self.calls = 0
 
     def __getattr__(self, name):
         self.calls += 1
@@ -58,7 +60,9 @@ class Stage:
     """A stage, and the uploader behind it in a thread."""
 
     def __init__(self, folder, live=False):
-        self.log, self.ended, self.answer = EventLog(folder), threading.Event(), []
+        self.log = EventLog(folder)
+        self.ended = threading.Event()
+        self.answer = []
         self.thread = threading.Thread(target=self.upload, args=(folder, live), daemon=True)
         self.thread.start()
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 import pytest
@@ -23,7 +22,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
 
 
-def python(code: str) -> list[str]:
+def python(code) -> list[str]:
     return [sys.executable, "-c", code]
 
 
@@ -134,7 +133,7 @@ def test_a_process_that_does_not_stop_when_asked_is_ended():
         assert process.wait(20) == -signal.SIGKILL
 
 
-def running(code: str) -> list[int]:
+def running(code) -> list[int]:
     """Return the processes that run this code."""
     pids = []
     for process in psutil.process_iter():
@@ -148,7 +147,7 @@ def running(code: str) -> list[int]:
 
 
 @pytest.fixture
-def small(tmp_path) -> Path:
+def small(tmp_path):
     """A folder with two DVC stages, one of which fails."""
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")

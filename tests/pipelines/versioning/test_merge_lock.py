@@ -16,7 +16,7 @@ def entry(name, number):
 
 
 @pytest.mark.parametrize(
-    ("base", "ours", "theirs", "merged"),
+    "base, ours, theirs, merged",
     [
         ({"a": 1}, {"a": 1, "b": 2}, {"a": 1, "c": 3}, {"a": 1, "b": 2, "c": 3}),
         ({"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}),

@@ -143,7 +143,7 @@ def test_settings_are_written_as_they_are(tmp_path):
         workspace.write_settings(path, {"a.b.d": 1})
 
 
-@pytest.mark.parametrize(("key", "value"), [("stepz", 10), ("learning_rate", "1e-3")])
+@pytest.mark.parametrize("key, value", [("stepz", 10), ("learning_rate", "1e-3")])
 def test_a_wrong_setting_is_refused_before_anything_starts(machines, on, key, value):
     on(machines[0])
     request = Request.read("smoke", "HEAD", {"models": {"smoke": {"pretrain": {key: value}}}})

@@ -82,7 +82,7 @@ def test_a_span_without_a_score_is_no_answer(reading, score):
 
 
 @pytest.mark.parametrize(
-    ("start", "end"),
+    "start, end",
     [
         (0, 0),  # [CLS]
         (1, 2),  # the question
@@ -121,7 +121,7 @@ def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("config", "null", "difference"),
+    "config, null, difference",
     [(CONFIG, -3.0, -3.0), (CONFIG, -2.0, -2.0), (BERT, -3.0, -1.0)],
 )
 def test_training_and_predict_leave_the_same_questions_unanswered(

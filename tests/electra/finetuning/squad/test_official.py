@@ -22,7 +22,7 @@ def row(key, *answers):
 
 
 @pytest.mark.parametrize(
-    ("text", "normal"),
+    "text, normal",
     [
         ("The  Cat.", "cat"),
         ("an apple, a pear; the plum!", "apple pear plum"),
@@ -74,15 +74,14 @@ def test_threshold_search_by_hand():
     at_threshold = evaluate(rows, spans, null, "2.0", null_threshold=-1.0)
     assert at_threshold["exact"] == 50.0  # late, whose null score is the threshold, is answered
     assert evaluate(rows, spans, null, "2.0", null_threshold=-3)["exact"] == 50.0  # right and none
-    assert (
-        figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5) and figures["NoAns_exact"] == 0
-    )
+    assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5)
+    assert figures["NoAns_exact"] == 0
     assert figures["best_exact"] == 50.0 and figures["best_exact_threshold"] == -4.0
 
 
 @pytest.mark.parametrize(
     # worked out from the official rules by hand
-    ("answers", "span", "blank", "exact_2", "f1_2", "exact_1", "f1_1"),
+    "answers, span, blank, exact_2, f1_2, exact_1, f1_1",
     [
         (["the"], "cat", True, 0, 0, 0, 0),  # 2.0: it has an answer, and was left blank
         (["the", "..."], "cat", True, 0, 0, 0, 0),
@@ -99,7 +98,8 @@ def test_threshold_search_by_hand():
     ],
 )
 def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, exact_1, f1_1):
-    rows, null = [row("q", *answers)], {"q": 1.0 if blank else -1.0}
+    rows = [row("q", *answers)]
+    null = {"q": 1.0 if blank else -1.0}
     figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
     assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
     assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2

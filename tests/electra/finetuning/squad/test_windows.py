@@ -20,7 +20,7 @@ def row(**values):
 
 
 @pytest.mark.parametrize(
-    ("rows", "sentence"),
+    "rows, sentence",
     [
         ([], "holds no rows"),
         (
@@ -52,7 +52,7 @@ def text_of(reading, number, start, end):
     ]
 
 
-@pytest.mark.parametrize(("length", "stride"), [(64, 32), (14, 4), (12, 3), (11, 7)])
+@pytest.mark.parametrize("length, stride", [(64, 32), (14, 4), (12, 3), (11, 7)])
 def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stride):
     reading = encode(
         [row()], tokenizer, SquadConfig(length=length, stride=stride, question_length=8)
@@ -74,7 +74,8 @@ def test_every_window_that_holds_the_answer_points_at_it(tokenizer, length, stri
 def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
     reading = encode([row()], tokenizer, SquadConfig(length=14, stride=4, question_length=2))
     ids = reading.examples.ids_S[: reading.examples.length_N[0]]
-    the, cat = tokenizer.raw.token_to_id("the"), tokenizer.raw.token_to_id("cat")
+    the = tokenizer.raw.token_to_id("the")
+    cat = tokenizer.raw.token_to_id("cat")
     # the question is cut to two pieces
     assert ids[:4].tolist() == [tokenizer.cls_id, the, cat, tokenizer.sep_id]
     assert ids[reading.examples.length_N[0] - 1] == tokenizer.sep_id
@@ -82,7 +83,7 @@ def test_a_window_reads_cls_question_sep_part_sep(tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("context", "answer", "touched"),
+    "context, answer, touched",
     [
         (CONTEXT, "leeps in", "sleeps in"),
         ("The Café: RED cat.", "Café", "Café"),
