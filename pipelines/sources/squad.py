@@ -109,7 +109,11 @@ def _make_rows(
             flag = question.get("is_impossible") if answered else True
             if flag is None:
                 flag = is_v2 and not answers and "answer" not in question
-            yield _make_row(question, answers, flag, known, where)
+            row = _make_row(question, answers, flag, known, where)
+            yield row
+            if isinstance(row, dict) and len(row["answers"]) < len(answers):
+                fault = "an answer that does not stand in the context where it says"
+                yield Rejected(where, fault, row["question"][:EXCERPT])
         else:
             yield Rejected(where, "not a JSON object")
 

@@ -39,10 +39,12 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
     ]
     common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
     santa = {"text": "Santa Clara", "start": 28}
+    place = f"{tmp_path}/train.json: data[0].paragraphs[0].qas[1]"
+    fault = "an answer that does not stand in the context where it says"
     assert read(tmp_path, *questions, encoding=encoding) == [
         {"id": "q1", **common, "answers": [santa], "impossible": False},
-        # without the one that stands elsewhere
         {"id": "q2", **common, "answers": [santa], "impossible": False},
+        Rejected(place, fault, "Where?"),
         {"id": "q3", **common, "answers": [], "impossible": True},
     ]
 
