@@ -79,7 +79,7 @@ Sets = dict[str, Tensor]  # corrupted ids (B, T) of the held-out rows
 
 
 class Arm:
-    """What an arm does in a step, and how its discriminator judges. Some generators propose."""
+    """One arm: a training step, its discriminator's logits and, if it has any, its generator's."""
 
     def __init__(
         self, networks: nn.Module, train: Train, judge: Judge, propose: Propose | None = None

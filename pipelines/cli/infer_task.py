@@ -188,8 +188,8 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
 def labels_of(values: Sequence[Any]) -> dict[str, Any]:
     """Return the labels of a column by their names, without what says that a row has none.
 
-    `-` says so beside words, as in SNLI, and is a class of its own beside signs. -1 says so beside
-    words and beside 0, 1, ..., as `datasets` numbers classes.
+    Next to words, `-` marks a row without a label, as in SNLI. Next to signs it is a class. -1
+    marks such a row next to words and next to 0, 1, ..., as `datasets` numbers classes.
     """
     labels = distinct(values)
     words = labels.keys() - {"-", "-1"}
@@ -215,11 +215,11 @@ def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
     tags = list(itertools.chain.from_iterable(values))
     if numbers := [tag for tag in tags if not isinstance(tag, str)]:
         do = f"write the names of the tags, such as B-PER; {ONE_CLASS}"
-        raise BadInput(f"{where} holds lists with {shown(numbers[0])}, which is no text; {do}")
+        raise BadInput(f"{where} holds lists with {shown(numbers[0])}, which is not text; {do}")
     other = [tag for tag in tags if not TAG.fullmatch(tag)]
     if other or not tags:
         fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"
-        raise BadInput(f"{where} {fault}, which is no tag such as B-PER; {ONE_CLASS}")
+        raise BadInput(f"{where} {fault}, which is not a tag such as B-PER; {ONE_CLASS}")
     spans = sorted({tag.partition("-")[2] for tag in tags} - {""})
     if not spans:
         raise BadInput(f"{where} has no tag but O")

@@ -401,7 +401,7 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
     [
         (
             {"tokens": ["EU"], "ner_tags": [3]},
-            "'ner_tags' holds lists with 3, which is no text; write the names",
+            "'ner_tags' holds lists with 3, which is not text; write the names",
         ),
         ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
         ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
