@@ -550,7 +550,12 @@ def load(
         )
     if file.suffix == ".json":
         alone = config.get("tokenizer_class") in _WITHOUT_OPTIONS
-        return _read_json(file, {} if alone else options, form)
+        tokenizer = _read_json(file, {} if alone else options, form)
+        # transformers reads a tokenizer.json by the rules of any other class that it knows
+        classes = [None] if tokenizer.byte_level else _CONFIG_RULES["tokenizer_class"]
+        known = {"tokenizer_class": [*classes, *_WITHOUT_OPTIONS]}
+        _require_rules(config, known, path / CONFIG)
+        return tokenizer
     _require_rules(config, _CONFIG_RULES, path / CONFIG)
     letters = {"lowercase": lowercase, "strip_accents": strip_accents} | options
     return from_pieces(_read_vocab(file), **letters, form=form, where=file)

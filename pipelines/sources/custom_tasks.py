@@ -192,7 +192,7 @@ def records(
     labels: Collection[str] | None = None,
 ) -> Iterator[Record]:
     """Yield (where, columns) of each record of a file, by its kind. Raise BadInput when it lacks a
-    wanted column.
+    wanted column; a JSON object may lack those that are in `also`, too.
     """
     suffix = plain_suffix(path)
     if suffix == ".parquet":
@@ -200,7 +200,8 @@ def records(
         return
     lines = decoded_lines(FileRange(path))
     if suffix in JSON_SUFFIXES:
-        yield from jsonl(lines, path, wanted)
+        # some rows of JSON leave out a key that has no value
+        yield from jsonl(lines, path, [name for name in wanted if name not in (also or ())])
         return
     first, lines = first_line(lines)
     is_conll, lines = look_for_conll(lines)

@@ -127,16 +127,20 @@ def read_split(
     """
     kept: list[Row] = []
     bad: list[dict[str, str]] = []
+    rows_skipped = 0
     for row in rows:
         if isinstance(row, Rejected):
             bad.append(asdict(row))
-        elif not isinstance(row, Skipped):
+        elif isinstance(row, Skipped):
+            rows_skipped += 1
+        else:
             kept.append(row)
     rows_read = len(kept) + len(bad)
     first = bad[0] if bad else None
     refuse_bad_rows(first, len(bad), rows_read, config, f" in {task} {split}")
     if not kept:
-        raise BadInput(f"{where}: has no rows in {task} {split}")
+        fault = "with a label; check the setting `label`" if rows_skipped else ""
+        raise BadInput(f"{where}: has no rows in {task} {split} {fault}".rstrip())
     return kept, bad
 
 

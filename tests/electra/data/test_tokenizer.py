@@ -20,6 +20,8 @@ from electra.data import tokenizer as wordpiece
 from electra.data import word_cache
 from electra.data.tokenizer import SPECIALS, from_pieces, train_wordpiece
 from electra.errors import BadInput
+from electra.files import write_json
+from tests.electra.byte_level import write_byte_level
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
 # words end in marks, in all but the last; a line a script
@@ -299,6 +301,27 @@ def test_options_that_cannot_be_followed_are_refused(tmp_path, option, sentence)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(option))
     with pytest.raises(BadInput, match=sentence):
         wordpiece.load(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["wordpiece", "byte-level"])
+def test_a_class_with_rules_of_its_own_is_refused_next_to_a_tokenizer_json(tmp_path, folder):
+    original = from_pieces([*SPECIALS, "a"])
+    ours = "ElectraTokenizer"
+    if folder == "byte-level":
+        write_byte_level(tmp_path)
+        original = wordpiece.load(tmp_path)
+        ours = "PreTrainedTokenizerFast"
+    wordpiece.save(original, tmp_path)
+    for name in (ours, "TokenizersBackend"):
+        write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
+        wordpiece.load(tmp_path)
+    foreign = ["RobertaTokenizer", "BertJapaneseTokenizer"]
+    if folder == "byte-level":
+        foreign.append("BertTokenizer")
+    for name in foreign:
+        write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
+        with pytest.raises(BadInput, match=f"tokenizer_class is '{name}', which is not supp"):
+            wordpiece.load(tmp_path)
 
 
 @pytest.mark.parametrize(("lines", "size", "sentence"), [

@@ -56,6 +56,7 @@ def test_what_is_right_passes_without_a_hint(here, capsys):
         ("train.jsonl", '{"text": "a", "label": true}\n', {}, 65, "no field 'sentence'"),
         ("dev.jsonl", ROWS.replace("true", "1"), {}, 65, "unknown label '1', not one of true, false"),
         ("dev.jsonl", "", {}, 65, "has no rows in mood dev"),
+        ("dev.jsonl", ROWS.replace("label", "lable"), {}, 65, "has no rows in mood dev with a label; check the setting `label`"),
     ],
 )  # fmt: skip
 def test_what_a_later_stage_refuses(here, file, content, settings, code, sentence, refuse):  # fmt: skip

@@ -154,12 +154,12 @@ def test_a_row_without_a_label_is_skipped_and_counted(
     assert read(path, records) == [Skipped("no_label")] * 5
     assert read(path, records[:1], NUMBERS) == [Skipped("no_label")]
     assert results(read(path, [{"text": "a", "stars": -1}], NUMBERS)) == [("a", -1.0)]
-    read(path, [*records, {"text": "b", "stars": "good"}])
+    read(path, [*records, {"text": "b", "stars": "good"}, {"text": "a key left out"}])
     tasks = {"mine": task(train=str(path), dev=str(path))}
     counts = gather(CustomTasks(kind="custom", tasks=tasks), "tasks.own", tmp_path / "out")
-    facts = {"rows": 1, "quarantined": 0, "without_label": 5}
+    facts = {"rows": 1, "quarantined": 0, "without_label": 6}
     assert counts["tasks"]["mine"]["train"] == facts
-    assert "mine train: 5 rows without a label, left out" in capsys.readouterr().err
+    assert "mine train: 6 rows without a label, left out" in capsys.readouterr().err
 
 
 def test_a_second_text_is_not_lost_in_silence(
