@@ -27,7 +27,7 @@ from electra.pretraining.flops import training_flops, training_steps
 from pipelines import ROOT
 from pipelines.cli import cost as cost_of
 from pipelines.config.params import ModelConfig, Params, load
-from pipelines.report.comparison import difference, predict_next
+from pipelines.report.comparison import compare_scores, predict_next
 from pipelines.report.table import signed
 from pipelines.stages.ablation import plan_arms
 
@@ -44,7 +44,7 @@ PAGES = (
 GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
 ARMS = ("scratch", "pretrained")
 used: set[str] = set()  # names of the records of the current page
-CARDS = ("h100", "a100", "rtx_4090")
+GPUS = ("h100", "a100", "rtx_4090")
 
 
 @functools.cache
@@ -130,7 +130,7 @@ def own_text() -> str:
     )
     rows = []
     for name, task in [*run["tasks"].items(), ("mean", run["mean"])]:
-        gain = difference(task["pretrained"], task["scratch"])
+        gain = compare_scores(task["pretrained"], task["scratch"])
         assert gain is not None
         cells = [
             spread({"mean": statistics.fmean(task[arm]), "std": statistics.stdev(task[arm])})
@@ -288,7 +288,7 @@ def main_claim() -> str:
         f"{statistics.fmean(points):.1f} ± {statistics.stdev(points):.1f}"
         for points in scores.values()
     )
-    pair = difference(scores["electra"], scores["mlm"])
+    pair = compare_scores(scores["electra"], scores["mlm"])
     assert pair
     interval = f"95 % interval {pair.low:.1f} to {pair.high:.1f}"
     points = f"{signed(pair.points)} ({interval})"
@@ -302,7 +302,7 @@ def masks() -> str:
         for arm, results in record("ablations/table5")["arms"].items()
     }
     pairs = [
-        difference(scores[arm], scores[base])
+        compare_scores(scores[arm], scores[base])
         for arm, base in (("mlm_85", "mlm"), ("electra", "mlm_85"))
     ]
     gain, lead = (f"{signed(pair.points)} points ({pair.verdict})" for pair in pairs if pair)
@@ -337,9 +337,9 @@ def vocabulary(model: ModelConfig) -> int:
 
 
 def cost() -> str:
-    """Return the table of memory and time of the paper's presets, by card."""
-    cards = [cost_of.CARDS[name] for name in CARDS]
-    columns = f"model | GPU memory | {' | '.join(card.name for card in cards)}"
+    """Return the table of memory and time of the paper's presets, by GPU."""
+    gpus = [cost_of.GPUS[name] for name in GPUS]
+    columns = f"model | GPU memory | {' | '.join(gpu.name for gpu in gpus)}"
     rows = []
     for name in ("small", "base", "large"):
         model = params().models[name]
@@ -348,14 +348,14 @@ def cost() -> str:
         memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
-        cells += [cost_of.span(flops, card, config.encoder.hidden) for card in cards]
+        cells += [cost_of.span(flops, gpu, config.encoder.hidden) for gpu in gpus]
         rows.append(" | ".join(cells))
     return table(columns, rows)
 
 
 def paper_runs() -> str:
     """Return the table of docs/reproduce.md: commands, estimated time and price, scores."""
-    card = cost_of.CARDS["h100"]
+    gpu = cost_of.GPUS["h100"]
     columns = "result | command | H100 | price | paper"
     rows = []
     for run in read_json(Path(__file__).with_name("paper_runs.json")):
@@ -367,10 +367,10 @@ def paper_runs() -> str:
         price = ""
         if stage != "squad":
             flops, hidden = paper_flops(name, changes)
-            hours = cost_of.span(flops, card, hidden)
+            hours = cost_of.span(flops, gpu, hidden)
             low, high = (
-                max(1.0, float(f"{GPU_HOUR_DOLLARS * flops / (card.flops * share * 3600):.2g}"))
-                for share in cost_of.utilisation(card, hidden)
+                max(1.0, float(f"{GPU_HOUR_DOLLARS * flops / (gpu.flops * share * 3600):.2g}"))
+                for share in cost_of.utilisation(gpu, hidden)
             )
             price = f"${low:,.0f}" if low == high else f"${low:,.0f} to {high:,.0f}"
         rows.append(f"{title} | `{command}` | {hours} | {price} | {score}")

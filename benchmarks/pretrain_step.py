@@ -288,8 +288,8 @@ def measure_models(options: argparse.Namespace, device: torch.device) -> None:
     gpu = device.type == "cuda"
     started = time.time()
     origin = provenance("torch", "transformers")
-    card = torch.cuda.get_device_name() if gpu else None
-    origin["machine"] |= {"gpu": card, "threads": options.threads}
+    name = torch.cuda.get_device_name() if gpu else None
+    origin["machine"] |= {"gpu": name, "threads": options.threads}
     origin["probed precision"] = choose("auto", device)
     variant = "gpu" if gpu else f"cpu-{options.threads}"
     output = options.out or RESULTS / f"pretrain-step-{variant}.json"

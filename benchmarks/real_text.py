@@ -41,7 +41,7 @@ from electra.pretraining.flops import step_flops
 from pipelines.cli.cost import vocabulary
 from pipelines.config.params import ModelConfig, Params
 from pipelines.finetuning_runs.summary import sd
-from pipelines.report.comparison import difference
+from pipelines.report.comparison import compare_scores
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
 from pipelines.report.table import signed
@@ -182,7 +182,7 @@ def compare_arms(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, A
                 "std": None if deviation is None else round(deviation, 2),
             }
         for first, second in PAIRS:
-            if pair := difference(arms.get(first, ()), arms.get(second, ())):
+            if pair := compare_scores(arms.get(first, ()), arms.get(second, ())):
                 facts = {**dataclasses.asdict(pair), "reading": pair.verdict}
                 results[name][f"{first} - {second}"] = facts
     return results

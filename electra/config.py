@@ -157,7 +157,7 @@ def plain(config: Any) -> Any:
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
-def written(config: Any) -> Any:
+def without_defaults(config: Any) -> Any:
     """Return settings as plain values without defaults, for a digest: a setting that is added
     changes nothing.
     """

@@ -29,7 +29,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def hidden(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Return a text without the logins and query values (signatures, tokens) of its URLs."""
     return _SECRETS.sub(lambda match: f"{match[1]}***" if match[1] else "***@", text)
 
@@ -50,7 +50,7 @@ def for_message(text: str) -> str:
     """Return a text that is safe to print in a message: without secrets and control characters,
     and a long list cut.
     """
-    items = hidden(text).split(", ")
+    items = mask_secrets(text).split(", ")
     if len(items) > _MANY:
         items[_FIRST:] = [f"… and {len(items) - _FIRST:,} more"]
     short = ", ".join(items)

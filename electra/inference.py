@@ -258,21 +258,21 @@ def no_model(path: Path) -> BadInput:
     )
 
 
-def _device(asked: str | torch.device | None) -> torch.device:
-    if asked is None:
+def _device(choice: str | torch.device | None) -> torch.device:
+    if choice is None:
         return default_device()
     try:
-        return torch.empty(0, device=asked).device
+        return torch.empty(0, device=choice).device
     except (AssertionError, RuntimeError, TypeError) as error:
-        raise BadDevice(f"device is {shown(asked)}: {first_line(error)}") from None
+        raise BadDevice(f"device is {shown(choice)}: {first_line(error)}") from None
 
 
-def _listed(values: Any, what: str, each: str) -> list[Any]:
+def _listed(values: Any, what: str, item: str) -> list[Any]:
     if isinstance(values, str | Mapping):
         raise BadInput(f"{what} is {shown(values)}; put it in a list")
     items = list(values)
     if not items:
-        raise BadInput(f"{what} is empty; it should be a list of at least one {each}")
+        raise BadInput(f"{what} is empty; it should be a list of at least one {item}")
     return items
 
 
@@ -343,8 +343,8 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
             f"{schema.expected}"
         )
     row_id = record.get(schema.task.id, record.get("id", number))
-    whole = isinstance(row_id, str | int) and not isinstance(row_id, bool)
-    if not whole or not encodes(str(row_id)):
+    valid = isinstance(row_id, str | int) and not isinstance(row_id, bool)
+    if not valid or not encodes(str(row_id)):
         raise BadInput(f"{where}: the id is {shown(row_id)}; it should be text or a whole number")
     values = {column: record[column] for column in chosen}
     return {"id": str(row_id), **kind_of(schema.task).parse_row(values, where)}

@@ -34,12 +34,12 @@ class Interrupted(BaseException):
 
 def leave_at_once() -> None:
     """Let a signal end the process at once, from here on."""
-    for number in heeded():
+    for number in heeded_signals():
         signal.signal(number, _leave)
     atexit.register(_done)  # the first to register is the last to be called
 
 
-def stay_as_usual() -> None:
+def restore_signals() -> None:
     """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
@@ -63,7 +63,7 @@ def _done() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-def heeded() -> list[signal.Signals]:
+def heeded_signals() -> list[signal.Signals]:
     """Return the signals that ask this process to stop: all but those that it was started to
     ignore.
     """
@@ -79,12 +79,12 @@ def ignore_all() -> None:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Let the first signal in this block raise Interrupted, and ignore later ones."""
-    asked = False
+    interrupted = False
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if not asked:
-            asked = True
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
             raise Interrupted(number)
 
     with _handlers(interrupt):
@@ -97,7 +97,7 @@ def _handlers(receive: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {number: signal.signal(number, receive) for number in heeded()}
+    previous = {number: signal.signal(number, receive) for number in heeded_signals()}
     try:
         yield
     finally:

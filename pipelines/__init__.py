@@ -11,6 +11,6 @@ from pipelines import environment
 ROOT = Path(environment.ROOT)
 
 
-def again(stage: str, name: str) -> str:
+def rebuild_advice(stage: str, name: str) -> str:
     """Return the advice for damage in a stage's folder."""
     return f"run `electra {stage} {name}` to make it again"

@@ -162,7 +162,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
         if needed > settings.alphabet:
             fault = f"{COVERED:.2%} of the text's characters are {needed:,} different ones"
             yield f"hint: {where}.tokenizer.alphabet: is {settings.alphabet:,}, but {fault}"
-    if not look.whole:
+    if not look.complete:
         return
     splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
     for split in ("train", "valid"):
@@ -195,7 +195,7 @@ class Look:
     texts: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
     refused: dict[Path, UserError] = field(default_factory=dict)
-    whole: bool = True
+    complete: bool = True
     looked: int = 0
     files: int = 0
 
@@ -215,7 +215,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
         place = f"{where}.sources[{number}]"
         if not isinstance(source, LocalCorpus):
             check_source(source, place)
-            look.whole = False
+            look.complete = False
             continue
         paths = find_files(source.files, place)
         some = paths[:: -(-len(paths) // FILES)]
@@ -263,8 +263,8 @@ def _read_documents(
     for _, _, reason in find_hints(source, readable, documents, corpus.cleaning.markup):
         look.hints.append(f"{place}: {reason}")
     look.texts += filter(None, (clean(item.text, corpus.cleaning, Counter()) for item in documents))
-    look.whole &= len(items) <= DOCUMENTS
-    look.whole &= sum(len(item.text) for item in documents) < CHARACTERS
+    look.complete &= len(items) <= DOCUMENTS
+    look.complete &= sum(len(item.text) for item in documents) < CHARACTERS
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
@@ -287,9 +287,8 @@ def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
 
 def describe_bad_row(row: Rejected) -> BadInput:
     """Return a bad row as an error, with the setting that may read it."""
-    return BadInput(
-        f"{row.where}: {row.reason}: {row.excerpt[:40]!r}; {advise(row)}".removesuffix("; ")
-    )
+    excerpt = repr(row.excerpt[:40]).replace("\\\\", "\\")  # it has escapes for bytes already
+    return BadInput(f"{row.where}: {row.reason}: {excerpt}; {advise(row)}".removesuffix("; "))
 
 
 def advise(row: Rejected) -> str:

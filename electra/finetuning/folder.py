@@ -69,14 +69,16 @@ def write_model(
     kind = kind_of(task)
     exported = kind.export(network, config)
     task_json = {"length": config.length, **exported.task_json}
-    more: dict[str, Any] = {
+    head_config: dict[str, Any] = {
         "pad_token_id": read_object(source / "config.json").get("pad_token_id", 0)
     }
     if exported.labels:
-        more["id2label"] = {str(number): label for number, label in enumerate(exported.labels)}
-        more["label2id"] = {label: number for number, label in enumerate(exported.labels)}
+        head_config["id2label"] = {
+            str(number): label for number, label in enumerate(exported.labels)
+        }
+        head_config["label2id"] = {label: number for number, label in enumerate(exported.labels)}
     values = config_json(
-        encoder.config, encoder.vocab_size, exported.architecture, **more, **exported.config
+        encoder.config, encoder.vocab_size, exported.architecture, **head_config, **exported.config
     )
     files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"

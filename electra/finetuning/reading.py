@@ -65,15 +65,15 @@ def read_rows(path: Path, task: Task, *, labelled: bool = True) -> list[Row]:
     kind = kind_of(task)
     if not rows:
         raise BadInput(f"{path}: holds no rows of {task.title}; check the task's source")
-    seen: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for line, row in enumerate(rows, 1):
         where = f"{path}:{line}"
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
             raise BadInput(f'{where}: is {row!r:.80}; expected an object with text under "id"')
         where += f" (id {row['id']})"
-        if row["id"] in seen:
-            raise BadInput(f"{where}: repeats the id of line {seen[row['id']]}")
-        seen[row["id"]] = line
+        if row["id"] in line_of:
+            raise BadInput(f"{where}: repeats the id of line {line_of[row['id']]}")
+        line_of[row["id"]] = line
         kind.check_row(row, where, labelled=labelled)
     return rows
 

@@ -168,13 +168,13 @@ class ModernEncoder(Encoder):
         """
         length = ids_BT.shape[1]
         device = ids_BT.device
-        whole = None if real_BT is None else real_BT[:, None, None, :]
-        seen_by_all = (whole, *self._angles(self.config.global_theta, length, device))
-        seen_nearby = (
-            self._window(whole, length, device),
+        padding_mask = None if real_BT is None else real_BT[:, None, None, :]
+        of_global = (padding_mask, *self._angles(self.config.global_theta, length, device))
+        of_local = (
+            self._window(padding_mask, length, device),
             *self._angles(self.config.local_theta, length, device),
         )
-        return [seen_by_all if layer.is_global else seen_nearby for layer in self.layers]
+        return [of_global if layer.is_global else of_local for layer in self.layers]
 
     def _angles(self, theta: float, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (T, R) of the angle of each position and frequency."""
@@ -185,14 +185,16 @@ class ModernEncoder(Encoder):
         angle_TR = torch.arange(length, device=device)[:, None] * (1.0 / theta**share_R)
         return angle_TR.cos(), angle_TR.sin()
 
-    def _window(self, whole: Tensor | None, length: int, device: torch.device) -> Tensor | None:
+    def _window(
+        self, padding_mask: Tensor | None, length: int, device: torch.device
+    ) -> Tensor | None:
         """Return the mask of layers that see `config.window` / 2 positions to each side."""
         if length <= self.config.window // 2 + 1:
-            return whole
+            return padding_mask
         position_T = torch.arange(length, device=device)
         distance_TT = (position_T[:, None] - position_T).abs()
         nearby = (distance_TT <= self.config.window // 2)[None, None]
-        if whole is None:
+        if padding_mask is None:
             return nearby
         # Padding far from all words sees itself: a softmax over nothing is NaN.
-        return (nearby & whole) | (distance_TT == 0)
+        return (nearby & padding_mask) | (distance_TT == 0)

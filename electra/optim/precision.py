@@ -12,17 +12,17 @@ PrecisionChoice = Literal["default", "auto", "fp32", "bf16"]
 PRODUCTS = ("amx_bf16", "avx512_bf16")
 
 
-def choose(asked: PrecisionChoice, device: torch.device) -> Precision:
-    """Return the format for what was asked; `auto` and `default` are bf16 on GPUs that have it.
+def choose(choice: PrecisionChoice, device: torch.device) -> Precision:
+    """Return the format of a choice; `auto` and `default` are bf16 on GPUs that have it.
 
     On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds
     alike on one machine; `default` is fp32 there.
     """
-    if asked in {"fp32", "bf16"}:
-        return asked
+    if choice in {"fp32", "bf16"}:
+        return choice
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if asked == "default":
+    if choice == "default":
         return "fp32"
     capabilities = torch.cpu.get_capabilities()
     return "bf16" if any(capabilities.get(name) for name in PRODUCTS) else "fp32"

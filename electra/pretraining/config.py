@@ -68,7 +68,7 @@ class ObjectiveConfig(Settings):
 
     name: Objective = "electra"
     mask_rate: Fraction = 0.15
-    # of the chosen positions; null: as published, see `written`
+    # of the chosen positions; null: as published, see `replacement_shares`
     mask_token_rate: Probability | None = None
     random_token_rate: Probability | None = None
     discriminator_weight: Positive = 50.0
@@ -79,7 +79,7 @@ class ObjectiveConfig(Settings):
     training: Literal["joint", "two_stage", "adversarial"] = "joint"
 
     def __post_init__(self) -> None:
-        masked, random = self.written
+        masked, random = self.replacement_shares
         require(
             random <= 1 - masked,
             f"random_token_rate: is {random}, should leave mask_token_rate its share ({masked})",
@@ -91,7 +91,7 @@ class ObjectiveConfig(Settings):
             )
 
     @property
-    def written(self) -> tuple[float, float]:
+    def replacement_shares(self) -> tuple[float, float]:
         """Return the shares of the chosen positions that become [MASK] and any token at random. The
         rest keep theirs.
 

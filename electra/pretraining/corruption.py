@@ -99,7 +99,7 @@ def mask(
     valid_BN = slot_N < chosen_B[:, None]
     positions_BN = torch.where(valid_BN, order_BT.topk(len(slot_N), dim=1).indices, 0)
     targets_BN = ids_BT.gather(1, positions_BN)
-    masked, random = config.written
+    masked, random = config.replacement_shares
     written_BN = torch.where(noise.mask_BN < masked, special.mask, targets_BN)
     if random:
         random_BN = (noise.random_BN * vocab_size).long()

@@ -100,8 +100,8 @@ def row_flops(
     if objective.name in {"electra", "electra_15"}:
         main += binary_head_flops(config.encoder, T, convention)
     else:
-        asked = T if objective.name == "all_tokens_mlm" else share
-        main += token_head_flops(config.encoder, asked, vocab_size, convention)
+        predicted = T if objective.name == "all_tokens_mlm" else share
+        main += token_head_flops(config.encoder, predicted, vocab_size, convention)
     return StepFlops(generator, main, convention)
 
 

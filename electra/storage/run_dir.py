@@ -131,7 +131,7 @@ def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) 
     used = latest["code"] if latest else []
     if latest and used and code and latest["step"] >= last and used[-1][1] != code:
         old = folder.archive()
-        _say(f"{run}: finished under other code, so it is trained again; the old run is {old}")
+        _report(f"{run}: finished under other code, so it is trained again; the old run is {old}")
 
 
 def continue_from(
@@ -176,8 +176,8 @@ def continue_from(
         del saved["precision"]
     checkpoint.save(run, step, groups | {"running": {}}, saved, keep=keep)
     settings = describe(changed) or "the same settings"
-    _say(f"{run}: continues {source.name} from step {step:,}, with {settings}")
+    _report(f"{run}: continues {source.name} from step {step:,}, with {settings}")
 
 
-def _say(sentence: str) -> None:
+def _report(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

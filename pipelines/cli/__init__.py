@@ -62,7 +62,7 @@ def prepare(
     """
     if context.invoked_subcommand in STAGES:
         return
-    stopping.stay_as_usual()
+    stopping.restore_signals()
     if sys.stdout is None:
         raise BadInput("standard output is closed; leave it open or send it to a file")
 
@@ -91,10 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         return 141 if error.code == 1 else int(error.code or 0)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        settle_output()
+        flush_output()
         return 141
     except (Interrupted, Exception) as error:
-        settle_output()
+        flush_output()
         refusal = explain(command, error)
         if "--debug" in arguments or not refusal:
             traceback.print_exc()
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return refusal.exit_code
 
 
-def settle_output() -> None:
+def flush_output() -> None:
     """Write the rest of the output. If that fails, discard it: Python would try again at its end,
     and replace the exit code.
     """

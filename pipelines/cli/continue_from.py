@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from electra.config import build, written
+from electra.config import build, without_defaults
 from electra.data import tokenizer as wordpiece
 from electra.errors import BadInput
 from electra.nn.config import EncoderConfig
@@ -49,8 +49,8 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
     }
     if not same:
-        entries["encoders"] = {name: written(encoder)}
-    objective = written(sizes[like].objective) if like else {}
+        entries["encoders"] = {name: without_defaults(encoder)}
+    objective = without_defaults(sizes[like].objective) if like else {}
     pretrain: dict[str, Any] = {
         "learning_rate": sizes[like].pretrain.learning_rate if like else LEARNING_RATE,
         "bias_correction": True,  # the moments of Adam start at zero again
@@ -75,7 +75,7 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     model: dict[str, Any] = {"encoder": like if same else name, "generator": generator}
     if objective:
         model["objective"] = objective
-    check_weights(folder, {**model, "encoder": written(encoder)}, vocab_size, name)
+    check_weights(folder, {**model, "encoder": without_defaults(encoder)}, vocab_size, name)
     shape = f"{encoder.layers} layers of {encoder.hidden} units"
     kind = f"the published {like}" if same else "no published size"
     entries["models"] = {name: {**model, "pretrain": pretrain}}

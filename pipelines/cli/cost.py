@@ -1,4 +1,4 @@
-"""Estimates of what a training takes by its settings: memory of a GPU, and time on several cards.
+"""Estimates of what a training takes by its settings: memory of a GPU, and time on several GPUs.
 
 Time is floating point operations / (the maker's peak × the share of it that training reaches). The
 share is a range of published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On
@@ -34,11 +34,11 @@ WIDE = 768  # hidden units from which on a GPU reaches it
 PUBLISHED_VOCABULARY = 30_522  # BERT's vocab.txt
 PUBLISHED_JSON = 50_368  # ModernBERT's tokenizer.json
 CONTEXT = 0.6e9  # bytes that CUDA itself takes
-USABLE = 0.9  # share of a card's memory that tensors can have: the allocator leaves gaps
+USABLE = 0.9  # share of a GPU's memory that tensors can have: the allocator leaves gaps
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """A GPU by its maker's figures: dense operations per second in its training format, bytes of
     memory (a CPU: 0).
     """
@@ -48,16 +48,16 @@ class Card:
     memory: float
 
 
-CARDS = {
-    "h100": Card("H100", 989e12, 80e9),
-    "h200": Card("H200", 989e12, 141e9),
-    "a100": Card("A100", 312e12, 80e9),
-    "rtx_4090": Card("RTX 4090", 165e12, 24e9),
-    "t4": Card("T4", 8.1e12, 16e9),  # in fp32: it has no bf16
+GPUS = {
+    "h100": Gpu("H100", 989e12, 80e9),
+    "h200": Gpu("H200", 989e12, 141e9),
+    "a100": Gpu("A100", 312e12, 80e9),
+    "rtx_4090": Gpu("RTX 4090", 165e12, 24e9),
+    "t4": Gpu("T4", 8.1e12, 16e9),  # in fp32: it has no bf16
 }
 
 
-def this_machine() -> Card:
+def this_machine() -> Gpu:
     """Return the GPU here by its maker's figures, else what is here by a product that is timed
     now.
     """
@@ -70,13 +70,13 @@ def this_machine() -> Card:
         name = torch.cuda.get_device_name()
         device = "cuda"
         clock = default_timer
-        for card in CARDS.values():
-            if card.name.removeprefix("RTX ") in name:
-                return replace(card, name=f"this machine's {card.name}")
+        for gpu in GPUS.values():
+            if gpu.name.removeprefix("RTX ") in name:
+                return replace(gpu, name=f"this machine's {gpu.name}")
     values = {"left": torch.ones(2048, 256, device=device)}
     values["right"] = torch.ones(256, 512, device=device)
     seconds = Timer("left @ right", timer=clock, globals=values).timeit(20).mean
-    return Card(f"this machine's {name}", count * 2 * 2048 * 256 * 512 / seconds, 0)
+    return Gpu(f"this machine's {name}", count * 2 * 2048 * 256 * 512 / seconds, 0)
 
 
 def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int:
@@ -86,17 +86,17 @@ def vocabulary(tokenizer: TrainTokenizer | VocabTokenizer | HubTokenizer) -> int
     return PUBLISHED_JSON if tokenizer.file.endswith(".json") else PUBLISHED_VOCABULARY
 
 
-def utilisation(card: Card, hidden: int) -> tuple[float, float]:
-    """Return the share of a card's peak that training reaches with so many hidden units, the
+def utilisation(gpu: Gpu, hidden: int) -> tuple[float, float]:
+    """Return the share of a GPU's peak that training reaches with so many hidden units, the
     highest first.
     """
-    width = 1.0 if card.memory == 0 else min(1.0, hidden / WIDE)
+    width = 1.0 if gpu.memory == 0 else min(1.0, hidden / WIDE)
     return UTILISATION[0] * width, UTILISATION[1] * width
 
 
-def span(flops: float, card: Card, hidden: int) -> str:
-    """Return how long so many operations take on a card, as two durations."""
-    first, last = (duration(flops / (card.flops * share)) for share in utilisation(card, hidden))
+def span(flops: float, gpu: Gpu, hidden: int) -> str:
+    """Return how long so many operations take on a GPU, as two durations."""
+    first, last = (duration(flops / (gpu.flops * share)) for share in utilisation(gpu, hidden))
     if first == last:
         return last
     number, unit = first.split()

@@ -18,7 +18,7 @@ from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
 from electra.pretraining.phases import phases_of
 from pipelines.cli import cost
-from pipelines.cli.cost import CARDS, Card, span
+from pipelines.cli.cost import GPUS, Gpu, span
 from pipelines.config.params import Params
 from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
@@ -65,10 +65,10 @@ def pretraining(name: str, params: Params) -> str:
     at_most = "" if tokens.packing.rule == "packed" else "at most "  # other rows are padded
     memory = cost.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
 
-    def advise(card: Card) -> str:
-        if memory <= cost.USABLE * card.memory:
+    def advise(gpu: Gpu) -> str:
+        if memory <= cost.USABLE * gpu.memory:
             return ""
-        slices = cost.fitting_accumulate(config, vocab_size, card.memory)
+        slices = cost.fitting_accumulate(config, vocab_size, gpu.memory)
         return f", pretrain.accumulate: {slices}" if slices else ", too little memory"
 
     hidden = config.encoder.hidden
@@ -76,7 +76,7 @@ def pretraining(name: str, params: Params) -> str:
         f"{name}: {weights / 1e6:.1f} M parameters in both networks; "
         f"{steps:,} steps read {at_most}{read / 1e6:,.0f} M tokens",
         f"time: {flops:.2g} floating point operations; on one GPU:",
-        *(f"  {card.name}: {span(flops, card, hidden)}{advise(card)}" for card in CARDS.values()),
+        *(f"  {gpu.name}: {span(flops, gpu, hidden)}{advise(gpu)}" for gpu in GPUS.values()),
         f"memory: {memory / 1e9:.1f} GB of the GPU",
     ]
     if text := text_bytes(params, tokens.corpus):
@@ -144,9 +144,9 @@ def estimate_ablation(name: str, params: Params) -> str:
 
 
 def times(flops: float, hidden: int) -> str:
-    """Return a number of operations, and how long they take here and on each card."""
-    cards = [cost.this_machine(), *CARDS.values()]
-    spans = ", ".join(f"{card.name}: {span(flops, card, hidden)}" for card in cards)
+    """Return a number of operations, and how long they take here and on each GPU."""
+    gpus = [cost.this_machine(), *GPUS.values()]
+    spans = ", ".join(f"{gpu.name}: {span(flops, gpu, hidden)}" for gpu in gpus)
     return f"{flops:.2g} floating point operations; {spans}"
 
 

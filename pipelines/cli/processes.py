@@ -24,7 +24,7 @@ from typing import Any
 
 from electra.config import require
 from electra.errors import BadConfig, SourceUnreachable, Stopped, UserError
-from electra.stopping import heeded
+from electra.stopping import heeded_signals
 
 MEETING = 900  # seconds within which all machines have to be started
 ANSWER = 20  # seconds for the first machine's answer
@@ -68,7 +68,9 @@ def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int
     Returns the exit code.
     """
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(PATIENCE))
-    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(number.name for number in heeded())
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(
+        number.name for number in heeded_signals()
+    )
     # A new store for each start: with one store for all, restarted processes read where the dead
     # ones had listened.
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"

@@ -24,7 +24,7 @@ from electra.config import (
     plain,
     require,
     require_once,
-    written,
+    without_defaults,
 )
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
@@ -313,15 +313,15 @@ def settings_digest(ablation: str, params: Params) -> str:
     """
     config = params.ablations[ablation]
     recipe = params.ablation_recipe(ablation)
-    tasks = {task: written(recipe.resolve(task)) for task in config.protocol.tasks}
-    settings = written(config.base) | written(config.protocol)
+    tasks = {task: without_defaults(recipe.resolve(task)) for task in config.protocol.tasks}
+    settings = without_defaults(config.base) | without_defaults(config.protocol)
     if config.arms:
         settings["arms"] = without_labels(config.arms)
     if config.grid:
         settings["grid"] = {axis: without_labels(config.axis(axis)) for axis in config.grid}
     for key in ("recipe", "finetune"):
         settings.pop(key, None)
-    return digest(settings, written(params.models[config.base.model]), tasks)
+    return digest(settings, without_defaults(params.models[config.base.model]), tasks)
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, for_message, hidden, shown
+from electra.errors import BadConfig, for_message, mask_secrets, shown
 
 MOST = 1_000_000  # values, aliases written out: 10,000 corpora have a tenth of that
 DEEPEST = 100  # sections within sections
@@ -89,10 +89,10 @@ def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -
             require_plain(inner, f"{where}{dot}{number}", count, ".")
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
-    elif isinstance(value, str) and "://" in value and hidden(value) != value:
+    elif isinstance(value, str) and "://" in value and mask_secrets(value) != value:
         advice = "settings hold no login; `dvc import-url` brings a file here"
         page = "(docs/corpora.md, Behind a URL)"
-        raise BadConfig(f"{where}: holds the URL {shown(hidden(value))}; {advice} {page}")
+        raise BadConfig(f"{where}: holds the URL {shown(mask_secrets(value))}; {advice} {page}")
 
 
 def one_line(text: object) -> str:

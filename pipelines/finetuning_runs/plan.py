@@ -121,8 +121,8 @@ class Plan:
 
 def read_finished(job: Job) -> Record | None:
     """Return the record of a job that this code has finished, its files intact, or None."""
-    whole = manifest.finished(job.folder, job.fingerprint)
-    if whole is None or whole.get("made_by") != job.made_by:
+    complete = manifest.finished(job.folder, job.fingerprint)
+    if complete is None or complete.get("made_by") != job.made_by:
         return None
     record: Record = read_json(job.folder / _SCORE)
     return record

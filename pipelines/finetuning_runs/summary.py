@@ -72,8 +72,8 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """
     counted = [task for task in GLUE if task in tasks]
     counted += sorted(task for task in tasks if task not in GLUE)
-    whole = {task for task in counted if is_complete(task, tasks[task])}
-    if not sample and whole.issuperset(PAPER_AVERAGE):
+    complete = {task for task in counted if is_complete(task, tasks[task])}
+    if not sample and complete.issuperset(PAPER_AVERAGE):
         counted = list(PAPER_AVERAGE)
         name = "GLUE average (mean of eight tasks, without WNLI)"
     elif sample:
@@ -83,7 +83,7 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
         titles = []
         for task in counted:
             title = GLUE[task].title if task in GLUE else task
-            if task not in whole:
+            if task not in complete:
                 title += f" (subset of {tasks[task]['train_rows']:,} rows)"
             titles.append(title)
         name = f"mean over {', '.join(titles)}"

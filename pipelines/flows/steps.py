@@ -17,7 +17,7 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 
-from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, hidden
+from electra.errors import BadConfig, Refused, SourceUnreachable, Stopped, UserError, mask_secrets
 from electra.files import read_json, write_json
 from pipelines import ROOT, tracking
 from pipelines.config.params import UNREAD
@@ -25,7 +25,7 @@ from pipelines.flows import artifacts, server
 from pipelines.stages import STAGES
 from pipelines.tracking import lineage
 from pipelines.versioning import dvc_store, workspace
-from pipelines.versioning.dvc_runner import Place, StageFailed, repro, would_run
+from pipelines.versioning.dvc_runner import Checkout, StageFailed, repro, would_run
 from pipelines.versioning.workspace import Request
 
 LIVES = 5  # times that a run whose process died is started again (deploy/automations)
@@ -79,7 +79,7 @@ class Run:
     """
 
     request: Request
-    place: Place
+    checkout: Checkout
     params: dict[str, Any]
     seconds: float | None = None  # the time limit of each stage
     parent: str | None = None  # the MLflow run above those of the stages
@@ -104,11 +104,11 @@ def mlflow_page() -> str:
     `mlflow ui`.
     """
     uri = os.environ.get(MLFLOW_PAGE) or tracking.uri()
-    return hidden(uri).rstrip("/") if uri.startswith("http") else "http://127.0.0.1:5000"
+    return mask_secrets(uri).rstrip("/") if uri.startswith("http") else "http://127.0.0.1:5000"
 
 
 @task(name="check", task_run_name="check {model}", **ONCE)
-def check(model: str, place: Place, stages: Sequence[str]) -> None:
+def check(model: str, checkout: Checkout, stages: Sequence[str]) -> None:
     """Fail now, with one sentence, for a data source that cannot be reached and for a model that
     needs a GPU.
 
@@ -117,11 +117,11 @@ def check(model: str, place: Place, stages: Sequence[str]) -> None:
     """
     options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
     try:
-        workspace.ask(place, "check", model, *options)
+        workspace.ask(checkout, "check", model, *options)
     except StageFailed as error:
         if error.exit_code != SourceUnreachable.exit_code:
             raise
-        raise StageFailed(f"{error}{time_here(model, place)}", error.exit_code) from None
+        raise StageFailed(f"{error}{time_here(model, checkout)}", error.exit_code) from None
     get_run_logger().info("every data source of %s can be reached", model)
 
 
@@ -134,21 +134,21 @@ def require_gpu(model: str, running: Run) -> None:
     if config is None or config["pretrain"].get("precision") == "fp32" or lineage.gpus():
         return
     try:
-        runs = f"pretrain@{model}" in would_run(target, running.place)
+        runs = f"pretrain@{model}" in would_run(target, running.checkout)
     except StageFailed:  # in a new clone DVC cannot tell, since its inputs are missing
         runs = True
     if runs:
         setting = f"models.{model}.pretrain.precision: fp32"
         do = f"start a worker on a machine with one, or set {setting} to train on a CPU"
         raise StageFailed(
-            f"{model}: this machine has no GPU; {do}{time_here(model, running.place)}", 69
+            f"{model}: this machine has no GPU; {do}{time_here(model, running.checkout)}", 69
         )
 
 
-def time_here(model: str, place: Place) -> str:
+def time_here(model: str, checkout: Checkout) -> str:
     """Return how long a model's pre-training would take here, as the end of a sentence."""
     with contextlib.suppress(UserError):
-        for line in workspace.ask(place, "estimate", model):
+        for line in workspace.ask(checkout, "estimate", model):
             machine, _, time = line.partition(": ")
             if machine.startswith("on this machine"):
                 return f"; pre-training {machine} would take {time.partition(',')[0]}"
@@ -183,19 +183,19 @@ def run_stage(stage: str, running: Run) -> str:
     Its output is the task's log. A retry resumes: the stage finds its checkpoints, and its run
     in MLflow.
     """
-    place = running.place
+    checkout = running.checkout
     if running.parent:
-        place = place.also({tracking.PARENT: running.parent})
+        checkout = checkout.with_variables({tracking.PARENT: running.parent})
     target = f"pipelines/dvc.yaml:{stage}" if "@" in stage else f"dvc.yaml:{stage}"
     log = artifacts.show_progress(get_run_logger().info)
-    outcome = repro(target, place, log, running.seconds)
+    outcome = repro(target, checkout, log, running.seconds)
     running.ran += outcome.ran
-    if place.pull:
-        store(target, place)
+    if checkout.pull:
+        store(target, checkout)
     word = "ran" if stage in outcome.ran else "cached"
-    artifacts.show_numbers(stage, word, place.folder, running.origin)
+    artifacts.show_numbers(stage, word, checkout.folder, running.origin)
     if running.request.commit:
-        keep_numbers(stage, place.folder)
+        keep_numbers(stage, checkout.folder)
     return word
 
 
@@ -215,10 +215,10 @@ def keep_numbers(stage: str, folder: Path) -> None:
     retry_delay_seconds=STORED_AGAIN,
     **ONCE,
 )
-def store(target: str, place: Place) -> None:
+def store(target: str, checkout: Checkout) -> None:
     """Bring a stage's outputs into the store that machines share."""
     try:
-        dvc_store.push(target, place, get_run_logger().info)
+        dvc_store.push(target, checkout, get_run_logger().info)
     except StageFailed as error:
         kept = (
             "everything is in this machine's cache: repair the store and start the same run again"
@@ -250,19 +250,22 @@ def opened_run(
     if flow in {"pretrain", "finetune"}:
         variables[UNREAD] = "1"
     try:
-        with server.stopped_when_unwanted(log), workspace.opened(request, log, variables) as place:
-            params = workspace.params(place)
-            if place.folder != ROOT:
+        with (
+            server.stopped_when_unwanted(log),
+            workspace.opened(request, log, variables) as checkout,
+        ):
+            params = workspace.params(checkout)
+            if checkout.folder != ROOT:
                 for section in ("corpora", "tokens", "tasks", "published"):
-                    workspace.link_untracked_files(params[section], place.folder)
-            if place.pull:
-                dvc_store.forget_missing(place, log)
-            place = place.also({lineage.TAGS: json.dumps(tags(request))})
-            running = Run(request, place, params, hours * 3600 if hours else None, parent)
+                    workspace.link_untracked_files(params[section], checkout.folder)
+            if checkout.pull:
+                dvc_store.forget_missing(checkout, log)
+            checkout = checkout.with_variables({lineage.TAGS: json.dumps(tags(request))})
+            running = Run(request, checkout, params, hours * 3600 if hours else None, parent)
             with parent_run(flow, running):
                 yield running
                 if request.commit and not request.part:
-                    workspace.save_experiment(place, request, log)
+                    workspace.save_experiment(checkout, request, log)
     finally:
         server.end_if_unreachable()
 
@@ -293,7 +296,7 @@ def parent_run(flow: str, running: Run) -> Iterator[None]:
             stages = running.ran if running.request.part or is_part else None
             try:
                 tracking.end_workflow(
-                    running.parent, "" if is_part else status, running.place.folder, stages
+                    running.parent, "" if is_part else status, running.checkout.folder, stages
                 )
             except Exception as error:  # which is not the flow's outcome
                 tracking.warn(error)
@@ -304,7 +307,7 @@ def open_parent(flow: str, request: Request) -> str:
     from pipelines.tracking import recorder
 
     params = {"flow": flow, "model": request.model, **tracking.flatten(request.settings)}
-    facts = lineage.about() | tags(request)
+    facts = lineage.common_tags() | tags(request)
     if request.commit:
         facts |= {"mlflow.source.git.commit": request.commit}
     title = " ".join([flow, request.model, *request.changes])
@@ -319,7 +322,7 @@ def tags(request: Request) -> dict[str, str]:
         ""
     ]
     values = {
-        "prefect.url": hidden(flow_run.ui_url or ""),
+        "prefect.url": mask_secrets(flow_run.ui_url or ""),
         "mlflow.source.type": "JOB",
         "mlflow.user": users[0],
     }

@@ -113,7 +113,7 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
             name, Request.read(model, commit, settings), hours, nproc_per_node
         ) as running:
             stages = stages_of(name, model, running.params)
-            steps.check(model, running.place, stages)
+            steps.check(model, running.checkout, stages)
             if f"pretrain@{model}" in stages:
                 steps.require_gpu(model, running)
             done = steps.run_stages(with_inputs(stages, running.params), running)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from electra.errors import counted
-from pipelines.report.comparison import Difference, Kind, decide, difference
+from pipelines.report.comparison import Difference, Kind, compare_scores, decide
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm, Scores
 from pipelines.report.table import NOTES, Column, Row, Table, interval, left, mark, signed
@@ -34,9 +34,9 @@ class Statement:
     @property
     def difference(self) -> Difference:
         """The first minus the second."""
-        found = difference(*self.scores)
-        assert found  # both have scores
-        return found
+        difference = compare_scores(*self.scores)
+        assert difference  # both have scores
+        return difference
 
     @property
     def verdict(self) -> str:
@@ -102,7 +102,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
     """Return the paper's statements, one a row for each pair of arms, sorted by verdict."""
     rows: list[Row] = []
     for ablation, statement in all_statements(ablations):
-        found = statement.difference
+        difference = statement.difference
         pair = "" if statement.pair == statement.text else statement.pair
         where = f"{ablation.origin}, {counted(len(ablation.tasks), 'task')}"
         rows.append(
@@ -110,8 +110,8 @@ def table(ablations: Sequence[Ablation]) -> Table:
                 left("claim"): statement.text,
                 left("pair", under="claim"): pair or None,
                 left("here"): mark(statement.verdict),
-                Column("points"): signed(found.points),
-                Column("95 % interval", under="points"): interval(found),
+                Column("points"): signed(difference.points),
+                Column("95 % interval", under="points"): interval(difference),
                 left("paper"): statement.source,
                 left("measured on"): where,
             }

@@ -69,7 +69,7 @@ def _interval(scores: Sequence[float], deviations: float) -> tuple[float, float]
     return max(middle - reach, -HIGHEST), min(middle + reach, HIGHEST)
 
 
-def difference(
+def compare_scores(
     first: Sequence[float], second: Sequence[float], rows: int | None = None
 ) -> Difference | None:
     """Compare the scores of two arms, in points. None if either has none.
@@ -102,13 +102,13 @@ def difference(
     return Difference(points, max(float(low), lowest), min(float(high), HIGHEST - means[1]))
 
 
-def decide(found: Difference, kind: Kind) -> str:
+def decide(difference: Difference, kind: Kind) -> str:
     """Return the outcome for a claim of the paper: came out, reversed, or cannot tell yet.
 
     That the first gains nothing comes out if it is lower. That both are level is reversed by either
     and never comes out, since no interval around zero is a proof of it.
     """
-    if not found.counts:
-        return found.verdict
+    if not difference.counts:
+        return difference.verdict
     confirming = {("above", "higher"), ("no gain", "lower")}
-    return "came out" if (kind, found.verdict) in confirming else "reversed"
+    return "came out" if (kind, difference.verdict) in confirming else "reversed"

@@ -19,7 +19,7 @@ from scipy.special import entr
 
 from electra.finetuning.tasks import GLUE
 from pipelines.finetuning_runs.summary import sd
-from pipelines.report.comparison import HIGHEST, difference, mean, predict_next
+from pipelines.report.comparison import HIGHEST, compare_scores, mean, predict_next
 from pipelines.report.records import (
     ARMS,
     Ablation,
@@ -120,8 +120,8 @@ def _draw_task(axes: "Axes", place: float, row: Measured) -> None:
     """Draw the two arms' means joined, their standard deviations as bars, every seed as a small
     mark, and the baselines.
     """
-    if found := row.difference:
-        line = LINES["moved" if found.counts else "cannot tell"]
+    if difference := row.difference:
+        line = LINES["moved" if difference.counts else "cannot tell"]
         means = [statistics.fmean(scores) for scores in row.scores.values()]
         axes.plot(means, [place, place], zorder=1, **line)
     if row.chance is not None:
@@ -209,17 +209,18 @@ def draw_differences(ablation: Ablation) -> "Figure":
     axes = figure.subplots()
     axes.axvline(0, color=ORANGE, linewidth=1.2)
     for place, arm in enumerate(others):
-        found = difference(arm.scores, reference.scores)
-        if found is None:
+        difference = compare_scores(arm.scores, reference.scores)
+        if difference is None:
             status = "no result" if arm.ok else "failed"
             across = axes.get_yaxis_transform()
             axes.text(0.02, place, status, transform=across, va="center", color=ORANGE)
         else:
             reach = None
-            if found.low is not None and found.high is not None:
-                reach = [[found.points - found.low], [found.high - found.points]]
+            points = difference.points
+            if difference.low is not None and difference.high is not None:
+                reach = [[points - difference.low], [difference.high - points]]
             axes.errorbar(
-                found.points, place, xerr=reach, color=BLUE, linewidth=1.2, marker="o", markersize=6
+                points, place, xerr=reach, color=BLUE, linewidth=1.2, marker="o", markersize=6
             )
         if {arm.name, reference.name} <= published.keys():
             gap = published[arm.name][1] - published[reference.name][1]
@@ -257,8 +258,8 @@ def draw_over_grid(ablation: Ablation) -> "Figure":
         scores = {arm.values: arm.scores for arm in ablation.arms if name in (*arm.values, "")}
         points = []
         for place, value in enumerate(along):
-            found = [scores[values] for values in scores if value in values]
-            points += [(place, each) for each in found if each]
+            chosen = [scores[values] for values in scores if value in values]
+            points += [(place, of_arm) for of_arm in chosen if of_arm]
         _draw_line(axes, points, labels.get(name, name))
     axes.set_xticks(range(len(along)), [labels[value] for value in along])
     axes.set(xlim=(-0.3, len(along) - 0.7), ylabel="mean of the tasks")

@@ -48,8 +48,8 @@ def meaning(model: ModelResults) -> str:
     weights in another.
     """
     row = model.main
-    found = row.difference if row else None
-    if row is None or found is None:
+    difference = row.difference if row else None
+    if row is None or difference is None:
         return ""
     on_text = model.config is not None and not model.continued
     what = "Pre-training on this text" if on_text else "Pre-training"
@@ -58,9 +58,9 @@ def meaning(model: ModelResults) -> str:
     needless = simple is not None and (row.mean("pretrained") or 0.0) <= simple[0]
     if simple and needless:
         added.insert(0, f"No network is needed: {simple[1]} is at least as good ({simple[0]:.1f}).")
-    if not found.counts:
+    if not difference.counts:
         sentence = f"We cannot tell yet whether {what[:1].lower()}{what[1:]} helps."
-    elif found.verdict == "lower":
+    elif difference.verdict == "lower":
         sentence = f"{what} makes the network worse than fresh weights."
     elif simple and not needless:
         sentence = f"{what} pays: fresh weights and methods without a network stay below it."
@@ -72,14 +72,14 @@ def meaning(model: ModelResults) -> str:
 def _added(model: ModelResults, row: Measured) -> str:
     """Return what the pre-training added to the published weights on a task."""
     before = model.before.get(row.name, ())
-    found = row.compare(row.scores["pretrained"], before)
-    if found is None:
+    difference = row.compare(row.scores["pretrained"], before)
+    if difference is None:
         return ""
     published = f"the {mean(before):.1f} of the published weights on {row.title}"
-    if not found.counts:
+    if not difference.counts:
         return f"We cannot tell yet whether this text adds to {published}."
-    change = f"{abs(found.points):.1f} points"
-    if found.verdict == "higher":
+    change = f"{abs(difference.points):.1f} points"
+    if difference.verdict == "higher":
         return f"This text adds {change} to {published}."
     return f"This text takes {change} from {published}."
 
@@ -89,13 +89,13 @@ def moved(model: ModelResults) -> str:
     differences = [row.difference for row in model.tasks if row.difference]
     parts = []
     for verdict, verb in (("higher", "lifts"), ("lower", "lowers")):
-        points = sorted(abs(each.points) for each in differences if each.verdict == verdict)
+        points = sorted(abs(gap.points) for gap in differences if gap.verdict == verdict)
         if points:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
             parts.append(
                 f"{verb} {len(points)} of {counted(len(differences), 'task')} by {ends} points"
             )
-    unknown = sum(not each.counts for each in differences)
+    unknown = sum(not gap.counts for gap in differences)
     if unknown and parts:
         parts.append(f"{unknown} undecided")
     return f"Pre-training {'; '.join(parts)}" if parts else ""
@@ -141,8 +141,8 @@ def shortfalls(model: ModelResults) -> Iterator[str]:
     titles: dict[str, list[str]] = {}
     for row in (*model.tasks, *model.squad):
         kinds = [arm for arm in ARMS if _at_chance(row, arm)]
-        if found := row.difference:
-            kinds.append(found.verdict)
+        if difference := row.difference:
+            kinds.append(difference.verdict)
         if all((row.mean(arm) or 0) >= CEILING for arm in ARMS):
             kinds.append("ceiling")
         for kind in kinds:

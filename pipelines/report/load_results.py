@@ -24,7 +24,7 @@ from electra.errors import CorruptFile, UserError
 from electra.files import read_json, well_formed
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
-from pipelines import again
+from pipelines import rebuild_advice
 from pipelines.config.params import Params, settings_digest
 from pipelines.report.paper import find_scores
 from pipelines.report.records import (
@@ -121,7 +121,10 @@ def check(path: Path) -> None:
     folder = next((parent for parent in path.parents if (parent / MANIFEST).exists()), path.parent)
     stage = "pretrain" if folder.parent.name == "models" else folder.parent.name
     verify_manifest(
-        folder, only=[str(path.relative_to(folder))], do=again(stage, folder.name), name=folder.name
+        folder,
+        only=[str(path.relative_to(folder))],
+        do=rebuild_advice(stage, folder.name),
+        name=folder.name,
     )
 
 

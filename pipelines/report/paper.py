@@ -60,9 +60,9 @@ def find_scores(settings: Mapping[str, Mapping[str, Any]]) -> PaperScores | None
         key = table["columns"][0]
         arm_of = {}
         for arm, changed in zip(settings, items, strict=True):
-            own = dict(changed - shared)
-            if own.keys() <= {key}:
-                arm_of[own.get(key, default)] = arm
+            differing = dict(changed - shared)
+            if differing.keys() <= {key}:
+                arm_of[differing.get(key, default)] = arm
         scores = {
             arm_of[value]: (name, score) for value, name, score in table["rows"] if value in arm_of
         }

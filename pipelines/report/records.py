@@ -15,7 +15,7 @@ from pydantic import AliasPath, Field
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.finetuning_runs import summary
-from pipelines.report.comparison import Difference, difference, mean
+from pipelines.report.comparison import Difference, compare_scores, mean
 from pipelines.report.paper import PaperScores
 
 ARMS = summary.ARMS
@@ -91,7 +91,7 @@ class Measured:
     def compare(self, first: Scores, second: Scores) -> Difference | None:
         """Return the difference of two sets of scores of this task."""
         rows = self.dev_rows if self.metric in {"accuracy", "f1"} else None
-        return difference(first, second, rows)
+        return compare_scores(first, second, rows)
 
     @property
     def subset(self) -> bool:

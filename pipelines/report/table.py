@@ -80,13 +80,17 @@ def left(title: str, under: str = "") -> Column:
     return Column(title, under=under, align="left")
 
 
-def verdict(found: Difference | None, reading: Column) -> Row:
+def verdict(difference: Difference | None, reading: Column) -> Row:
     """Return a difference as three cells: the verdict, the points, and their 95 % interval."""
     points = Column("difference")
     around = Column("95 % interval", under="difference")
-    if found is None:
+    if difference is None:
         return {reading: None, points: None, around: None}
-    return {reading: mark(found.verdict), points: signed(found.points), around: interval(found)}
+    return {
+        reading: mark(difference.verdict),
+        points: signed(difference.points),
+        around: interval(difference),
+    }
 
 
 def mark(verdict: str) -> "Mark":
@@ -132,9 +136,9 @@ class Table:
             title = column.title
             if any(isinstance(cell, Spread) for cell in cells):
                 scores = [cell.scores if isinstance(cell, Spread) else () for cell in cells]
-                columns.append([f"{title} mean", *(_exact(mean(each)) for each in scores)])
-                columns.append([f"{title} sd", *(_exact(sd(each)) for each in scores)])
-                columns.append([f"{title} seeds", *(str(len(each)) for each in scores)])
+                columns.append([f"{title} mean", *(_exact(mean(of_seeds)) for of_seeds in scores)])
+                columns.append([f"{title} sd", *(_exact(sd(of_seeds)) for of_seeds in scores)])
+                columns.append([f"{title} seeds", *(str(len(of_seeds)) for of_seeds in scores)])
             else:
                 columns.append([title, *map(_exact, cells)])
         out = io.StringIO()
@@ -163,11 +167,11 @@ def signed(value: float) -> str:
     return text.replace("-", "−") if float(text) else "0.0"
 
 
-def interval(found: Difference) -> str | None:
+def interval(difference: Difference) -> str | None:
     """Return the 95 % interval of a difference: +2.8 to +7.4."""
-    if found.low is None or found.high is None:
+    if difference.low is None or difference.high is None:
         return None
-    return f"{signed(found.low)} to {signed(found.high)}"
+    return f"{signed(difference.low)} to {signed(difference.high)}"
 
 
 def integer(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from electra.errors import counted
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
-from pipelines.report.comparison import difference
+from pipelines.report.comparison import compare_scores
 from pipelines.report.records import METRICS, Ablation, Inputs, Measured, ModelResults
 from pipelines.report.table import (
     NOTES,
@@ -192,10 +192,10 @@ def tabulate_arms(ablation: Ablation) -> Table:
     reading = left(f"against {reference.label}")
     rows: list[Row] = []
     for arm in ablation.arms:
-        found = None
+        difference = None
         if arm is not reference:
-            found = difference(arm.scores, reference.scores)
-        row: Row = {ARM: arm.label, **verdict(found, reading)}
+            difference = compare_scores(arm.scores, reference.scores)
+        row: Row = {ARM: arm.label, **verdict(difference, reading)}
         if not arm.ok:
             row[reading] = Mark(arm.status, "bad")
         elif arm is reference:

@@ -118,7 +118,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
     need not read them.
     """
     known = read_notes(notes)
-    noted: dict[str, Any] = {}
+    of_files: dict[str, Any] = {}
     for path in paths:
         now = streams.stamp(path)
         key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
@@ -127,7 +127,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
             with streams.unchanged(FileRange(path, stamp=now)):
                 sha256, cuts = look(path, source)
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
-        noted[key] = note
+        of_files[key] = note
         for (start, line), (end, _) in itertools.pairwise([*note["cuts"], (None, 0)]):
             size = (
                 (end or now[0]) - start
@@ -135,8 +135,8 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
                 else now[0] // len(note["cuts"])
             )
             yield FileRange(path, start, end, line, note["sha256"], now, size)
-    if noted != known:
-        write_sealed(notes, {**known, **noted})
+    if of_files != known:
+        write_sealed(notes, {**known, **of_files})
 
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:

@@ -29,7 +29,7 @@ def resolve(dataset: str, revision: str, where: str) -> str:
     """Return the commit that a revision stands for. Raises SourceUnreachable within seconds when
     the hub cannot tell.
     """
-    with reaching(dataset, where):
+    with reach_hub(dataset, where):
         from huggingface_hub import HfApi
 
         commit = HfApi().dataset_info(dataset, revision=revision, timeout=SECONDS).sha
@@ -38,7 +38,7 @@ def resolve(dataset: str, revision: str, where: str) -> str:
 
 def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
     """Return a file of a model on the hub, from the local cache when it is there."""
-    with reaching(repo, where):
+    with reach_hub(repo, where):
         from huggingface_hub import hf_hub_download
 
         return Path(hf_hub_download(repo, file, revision=revision, etag_timeout=SECONDS))
@@ -59,7 +59,7 @@ class HubFile:
 
 def parts(source: HubCorpus, where: str) -> list[HubFile]:
     """Return the parts of a split: each is a unit of work."""
-    with reaching(source.dataset, where):
+    with reach_hub(source.dataset, where):
         if source.fetch == "stream":
             count = max(1, int(_stream(source).num_shards))
             return [HubFile(number, count) for number in range(count)]
@@ -90,7 +90,7 @@ def parts(source: HubCorpus, where: str) -> list[HubFile]:
 def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Item]:
     """Yield the documents of one part of a split."""
     where = f"{source.dataset}@{source.revision[:12]}"
-    with reaching(source.dataset, where):
+    with reach_hub(source.dataset, where):
         if part.file:
             import datasets
 
@@ -166,7 +166,7 @@ def read_rows(
     dataset: str, config: str | None, split: str, revision: str, where: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the rows of a split of a small data set (GLUE, SQuAD)."""
-    with reaching(dataset, where):
+    with reach_hub(dataset, where):
         import datasets
 
         yield from datasets.load_dataset(
@@ -192,7 +192,7 @@ def _builder(source: HubCorpus) -> Any:
 
 
 @contextlib.contextmanager
-def reaching(name: str, where: str) -> Iterator[None]:
+def reach_hub(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:

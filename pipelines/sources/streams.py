@@ -266,22 +266,22 @@ def read_blocks(piece: FileRange, tag: str, encoding: str = "utf-8") -> Iterator
     opening = tuple(f"<{tag}{end}".encode() for end in " \t>")
     closing = f"</{tag}>".encode()
     kept: list[bytes] = []
-    size = more = first = 0
+    size = lines_dropped = first = 0
     inside = False
 
     def ended(wrong: str) -> Iterator[Block]:
-        nonlocal size, more, inside
+        nonlocal size, lines_dropped, inside
         stored = b"\n".join(kept)
         try:
             text = stored.decode(encoding)
         except UnicodeDecodeError:
             text = stored.decode("utf-8", "backslashreplace")
             wrong = wrong or f"invalid {encoding.upper()}"
-        wrong = wrong or (more and f"longer than {LONGEST_LINE >> 20} MiB") or ""
-        if lines := more + sum(not line.isspace() for line in text.split("\n") if line):
+        wrong = wrong or (lines_dropped and f"longer than {LONGEST_LINE >> 20} MiB") or ""
+        if lines := lines_dropped + sum(not line.isspace() for line in text.split("\n") if line):
             yield Block(first, text, lines, wrong)
         kept.clear()
-        size = more = 0
+        size = lines_dropped = 0
         inside = False
 
     for number, line in read_lines(piece):
@@ -289,11 +289,11 @@ def read_blocks(piece: FileRange, tag: str, encoding: str = "utf-8") -> Iterator
         if opens := sign.startswith(opening):
             yield from ended(f"a <{tag}> without </{tag}>" if inside else f"text outside <{tag}>")
             inside = True
-        if opens or not (kept or more):
+        if opens or not (kept or lines_dropped):
             first = number
         size += LONGEST_LINE + 1 if line is None else len(line) + 1
         if line is None or size > LONGEST_LINE:
-            more += line is None or bool(sign)
+            lines_dropped += line is None or bool(sign)
         elif kept or sign:
             kept.append(line)
         if inside and sign == closing:

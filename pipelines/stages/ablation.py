@@ -120,7 +120,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
     finished = [result for result in outcomes.values() if isinstance(result, dict)]
     results: dict[str, Result] = {}
     for arm in ablation.settings:
-        of_arm = [each for each in arms if each.name == arm]
+        of_arm = [planned for planned in arms if planned.name == arm]
         by_seed = finished_seeds(of_arm, outcomes)
         results[arm] = summarize_arm(ablation, of_arm, by_seed, outcomes)
         settings = {**plain(of_arm[0].config), "tokens": base.tokens, "seeds": list(by_seed)}

@@ -191,7 +191,7 @@ def with_run(path: Path) -> str:
     commit = f"commit {run['commit']}, " if run.get("commit") else ""
     minutes = f"{run['seconds'] / 60:.1f} minutes on {run['machine']}"
     line = f"- Run: {commit}{run['finished']}, {minutes}.\n"
-    return re.sub(r"(?m)^(- Made by: .*\n)", lambda made: f"{made[1]}{line}", text, count=1)
+    return re.sub(r"(?m)^(- Made by: .*\n)", lambda match: f"{match[1]}{line}", text, count=1)
 
 
 def name_of(folder: str) -> str:

@@ -48,7 +48,7 @@ from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.inputs import require_task_files
 from pipelines.stages.progress_bar import print_left_out
 from pipelines.stages.tasks import open_splits, read_split, refuse_bad_rows
-from pipelines.stages.work_units import MadeOf, finish_units, mixed_code
+from pipelines.stages.work_units import UnitKey, finish_units, mixed_code
 from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS, band_keys
@@ -184,9 +184,9 @@ def gather(
         jobs = [
             ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units
         ]
-        made = MadeOf(plan.fingerprint, STAGES["corpus"].digest)
+        key = UnitKey(plan.fingerprint, STAGES["corpus"].digest)
         with lock_folder(work):
-            counts = finish_units(work, made, read_unit, jobs, where, "documents")
+            counts = finish_units(work, key, read_unit, jobs, where, "documents")
             _refuse_unreadable(counts, where, work)
             metrics = collect(plan.config, plan.units, counts, where, work, folder)
             remove(work)

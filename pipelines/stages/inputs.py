@@ -14,7 +14,7 @@ import contextlib
 import sys
 from pathlib import Path
 
-from electra.config import digest, written
+from electra.config import digest, without_defaults
 from electra.data.tokenizer import VocabTokenizer
 from electra.errors import CorruptFile, SourceUnreachable, UserError, counted
 from electra.files import sha256_file, write_json
@@ -26,7 +26,7 @@ from electra.storage.manifest import (
     verify_manifest,
     write_sealed,
 )
-from pipelines import again
+from pipelines import rebuild_advice
 from pipelines.config.params import PAPER, Params
 from pipelines.sources import (
     CustomTasks,
@@ -64,7 +64,9 @@ def record_files(section: str, name: str, params: Params) -> None:
         known[file] = [stamp, sha256_file(Path(file))]
     hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]
     if section == "corpora" and (scored := params.corpora[name].cleaning.decontaminate):
-        hashes.append([f"tasks.{scored.tasks}", digest(written(params.tasks[scored.tasks]))])
+        hashes.append(
+            [f"tasks.{scored.tasks}", digest(without_defaults(params.tasks[scored.tasks]))]
+        )
     write_json(BUILD / "inputs" / section / f"{name}.json", hashes)
     if changed:
         write_sealed(NOTES, {"files": known})
@@ -191,7 +193,7 @@ def encoder_folder(name: str, params: Params) -> Path:
     from electra.nn.huggingface import verify_folder  # here, since importing torch takes seconds
 
     model = BUILD / "models" / name
-    advice = again("published" if name in params.published else "pretrain", name)
+    advice = rebuild_advice("published" if name in params.published else "pretrain", name)
     verify_folder(model / "encoder", advice, model=name, part="encoder")
     if (model / MANIFEST).is_file() and (weakness := read_manifest(model, advice).get("weakness")):
         print(f"warning: models.{name}: {weakness}", file=sys.stderr)
@@ -203,7 +205,7 @@ def task_rows(name: str) -> Path:
     was put there is.
     """
     folder = BUILD / "tasks" / name
-    advice = again("tasks", name)
+    advice = rebuild_advice("tasks", name)
     listed = verify_manifest(folder, do=advice, kind="tasks", name=name)["files"]
     for path in sorted(folder.glob("*/*.json*")):
         if str(path.relative_to(folder)) not in listed:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import SourceUnreachable, UserError, first_line, hidden
+from electra.errors import SourceUnreachable, UserError, first_line, mask_secrets
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
@@ -78,7 +78,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
         except UserError as error:
             # else training has a newer one by now
             if not failed and (run / f"step-{step}").exists():
-                _say(
+                _report(
                     f"warning: {error}; training goes on, "
                     "and its checkpoints are sent when the mirror answers"
                 )
@@ -87,7 +87,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
 
 def send(run: Path, step: int) -> None:
     """Send a checkpoint and keep the newest two there, unless another machine is ahead."""
-    with _reaching(url_of(run)) as (system, base):
+    with _open_mirror(url_of(run)) as (system, base):
         there = _steps(system, base)
         if step < max(there, default=-1) and not _is_restarted(run):
             return
@@ -107,14 +107,14 @@ def bring_newest(run: Path) -> None:
         return
     url = url_of(run)
     try:
-        with _reaching(url) as (system, base):
+        with _open_mirror(url) as (system, base):
             ahead = sorted((step for step in _steps(system, base) if step > here), reverse=True)
     except UserError as error:
-        _say(f"warning: {error}; training goes on from what is here")
+        _report(f"warning: {error}; training goes on from what is here")
         return
     for step in ahead:
         try:
-            with lock_folder(run), _reaching(f"{url}/step-{step}") as (system, source):
+            with lock_folder(run), _open_mirror(f"{url}/step-{step}") as (system, source):
                 if step in checkpoint.steps(run):
                     checkpoint.set_aside(run, step, "bad", "it is damaged, and the mirror has it")
                 with atomic_folder(run / f"step-{step}") as temporary:
@@ -122,10 +122,10 @@ def bring_newest(run: Path) -> None:
                     for name in read_manifest(temporary, step=step)["files"]:
                         system.get_file(f"{source}/{name}", str(safe_join(temporary, name)))
                     verify_manifest(temporary, step=step)
-            _say(f"{run}: step {step:,} is taken from {url}")
+            _report(f"{run}: step {step:,} is taken from {url}")
             return
         except UserError as error:
-            _say(f"warning: {url}/step-{step}: {error}; the one before is taken")
+            _report(f"warning: {url}/step-{step}: {error}; the one before is taken")
 
 
 def _is_restarted(run: Path) -> bool:
@@ -154,7 +154,7 @@ def _steps(system: Any, base: str) -> set[int]:
 
 
 @contextlib.contextmanager
-def _reaching(url: str) -> Iterator[tuple[Any, str]]:
+def _open_mirror(url: str) -> Iterator[tuple[Any, str]]:
     """Give the file system of a URL and the path in it. Every failure becomes one sentence."""
     import fsspec.core
 
@@ -166,5 +166,5 @@ def _reaching(url: str) -> Iterator[tuple[Any, str]]:
         raise SourceUnreachable(f"{VARIABLE}: {url} cannot be used ({first_line(error)})") from None
 
 
-def _say(sentence: str) -> None:
-    print(hidden(sentence), file=sys.stderr, flush=True)  # the URL comes from the environment
+def _report(sentence: str) -> None:
+    print(mask_secrets(sentence), file=sys.stderr, flush=True)  # the URL comes from the environment

@@ -36,7 +36,7 @@ from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
 from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
-from pipelines import again
+from pipelines import rebuild_advice
 from pipelines.config.params import Params
 from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
 from pipelines.stages.announce import announce
@@ -92,21 +92,21 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
 
     A model's name means its only other run. Raises BadConfig for anything else.
     """
-    wish = os.environ.get(CONTINUE, "")
+    requested = os.environ.get(CONTINUE, "")
     known = runs_of(name)
     others = [other for folder, other in known.items() if folder != run.name]
-    if wish in known:
-        return known[wish]
-    if wish == name:
+    if requested in known:
+        return known[requested]
+    if requested == name:
         if (newest(run) or {}).get("continued"):
             return None  # the same command has started it already
         if len(others) == 1:
             return others[0]
-    elif not wish or wish in params.models or (RUNS / "pretrain" / wish).is_dir():
+    elif not requested or requested in params.models or (RUNS / "pretrain" / requested).is_dir():
         return None  # it is of another model
     listed = ", ".join(other.name for other in others) or "none has other settings"
     expected = f"a run of {name} ({listed})"
-    raise BadConfig(f"{CONTINUE}: is {wish!r}; expected {expected}; `electra runs` lists them")
+    raise BadConfig(f"{CONTINUE}: is {requested!r}; expected {expected}; `electra runs` lists them")
 
 
 class ModelRows:
@@ -115,7 +115,11 @@ class ModelRows:
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name = tokens
         self.folder = BUILD / "tokens" / tokens
-        fields: dict[str, Any] = {"do": again("tokens", tokens), "kind": "tokens", "name": tokens}
+        fields: dict[str, Any] = {
+            "do": rebuild_advice("tokens", tokens),
+            "kind": "tokens",
+            "name": tokens,
+        }
         listed = read_manifest(self.folder, **fields)["files"]
         # byte-level BPE lacks vocab.txt; the manifests hash the rows
         files = [name for name in hf.TOKENIZER_FILES if name in listed or name != "vocab.txt"]

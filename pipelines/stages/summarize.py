@@ -17,7 +17,7 @@ from typing import Any
 from electra.files import read_json, well_formed, write_atomic, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import CARD, verify_manifest
-from pipelines import again
+from pipelines import rebuild_advice
 from pipelines.config.params import Params
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.report.load_results import BEFORE
@@ -61,7 +61,7 @@ def _copy(stage: str, name: str, target: Path) -> Values:
     """Copy the numbers of a stage's verified folder, and return them."""
     source = STAGES[stage].results(name)
     files = [RESULTS, CURVE] if stage == "pretrain" else [RESULTS]
-    verify_manifest(source.parent, only=files, do=again(stage, name), name=name)
+    verify_manifest(source.parent, only=files, do=rebuild_advice(stage, name), name=name)
     values: Values = read_json(source)
     write_json(target, values)
     return values

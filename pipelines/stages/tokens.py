@@ -43,11 +43,11 @@ from electra.files import (
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
-from pipelines import again
+from pipelines import rebuild_advice
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.progress_bar import print_left_out
-from pipelines.stages.work_units import MadeOf, finish_units, finished, make_unit, mixed_code
+from pipelines.stages.work_units import UnitKey, finish_units, finished, make_unit, mixed_code
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def run_folder(name: str, params: "Params") -> Path:
 
 
 def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
-    return read_manifest(corpus, again("corpus", config.corpus), kind="corpus", name=config.corpus)
+    return read_manifest(
+        corpus, rebuild_advice("corpus", config.corpus), kind="corpus", name=config.corpus
+    )
 
 
 def make_rows(
@@ -116,7 +118,7 @@ def make_rows(
     `runs` holds unfinished runs' shards, `form` is the normal form of the corpus.
     """
     manifest = _manifest(config, corpus)
-    unit_key = MadeOf(digest(config, manifest["files"]), STAGES["tokens"].digest)
+    unit_key = UnitKey(digest(config, manifest["files"]), STAGES["tokens"].digest)
     work = folder_of("tokens", unit_key.fingerprint, runs)
     name_run(work, where.rpartition(".")[2], unit_key.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
@@ -191,7 +193,7 @@ class SampleLines:
 
 def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """Yield the texts of a shard of documents, after its bytes were checked."""
-    advice = again("corpus", path.parent.name)
+    advice = rebuild_advice("corpus", path.parent.name)
     with read_errors(path, advice):
         actual = sha256_once(path)
         if actual != sha256:
@@ -257,10 +259,10 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             total["characters"] += sum(len(line) - line.count(" ") for line in lines)
             total["unknown_characters"] += tokenizer.unknown_characters(lines, encoded)
             total["tokens"] += sum(map(len, encoded)) // tokenizer.dtype.itemsize
-            rest = iter(encoded)
+            ids_of_lines = iter(encoded)
             for text, document in zip(texts, documents, strict=True):
                 split = split_of(text, config.seed, config.valid_fraction)
-                tokens = list(itertools.islice(rest, len(document)))
+                tokens = list(itertools.islice(ids_of_lines, len(document)))
                 total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
                 for length in config.lengths:
                     packer = packers[length, split]

@@ -27,7 +27,7 @@ Counts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class MadeOf:
+class UnitKey:
     """The digest of the settings and the input that units are made of, and the version of the code
     that makes them.
     """
@@ -38,7 +38,7 @@ class MadeOf:
 
 def finish_units(
     work: Path,
-    made: MadeOf,
+    key: UnitKey,
     function: Callable[[Job, Path], Counts],
     jobs: Sequence[Job],
     title: str,
@@ -53,14 +53,14 @@ def finish_units(
     """
     sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
-    results = [finished(folder, made.fingerprint) for folder in folders]
+    results = [finished(folder, key.fingerprint) for folder in folders]
     done = [counts for counts in results if counts is not None]
     todo = [index for index, counts in enumerate(results) if counts is None]
-    others = sum(counts["code"] != made.code for counts in done)
+    others = sum(counts["code"] != key.code for counts in done)
     if others:
         fact = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
         print(f"{title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
-    tasks = [(function, jobs[index], folders[index], made) for index in todo]
+    tasks = [(function, jobs[index], folders[index], key) for index in todo]
     address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
     if address:
         finishing = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
@@ -76,11 +76,11 @@ def finish_units(
     return [counts for counts in results if counts is not None]
 
 
-def make_unit(folder: Path, made: MadeOf, make: Callable[[Path], Counts]) -> Counts:
+def make_unit(folder: Path, key: UnitKey, make: Callable[[Path], Counts]) -> Counts:
     """Make a unit by `make(folder)`, in place of a damaged one. Return its counts and `code`."""
     with atomic_folder(folder) as temporary:
-        counts = make(temporary) | {"code": made.code}
-        write_manifest(temporary, kind="unit", fingerprint=made.fingerprint, counts=counts)
+        counts = make(temporary) | {"code": key.code}
+        write_manifest(temporary, kind="unit", fingerprint=key.fingerprint, counts=counts)
     return counts
 
 
@@ -91,11 +91,11 @@ def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
 
 
 def finished(folder: Path, fingerprint: str) -> Counts | None:
-    """Return the counts of a whole unit of this fingerprint."""
-    whole = manifest.finished(folder, fingerprint)
-    return whole["counts"] if whole else None
+    """Return the counts of a complete unit of this fingerprint."""
+    complete = manifest.finished(folder, fingerprint)
+    return complete["counts"] if complete else None
 
 
-def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, MadeOf]) -> Counts:
-    function, job, folder, made = task
-    return make_unit(folder, made, functools.partial(function, job))
+def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, UnitKey]) -> Counts:
+    function, job, folder, key = task
+    return make_unit(folder, key, functools.partial(function, job))

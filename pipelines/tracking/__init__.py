@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import Stopped, hidden
+from electra.errors import Stopped, mask_secrets
 from electra.stopping import Interrupted
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
@@ -99,7 +99,7 @@ class Tracker:
             yield self
         except BaseException as error:
             stopped = isinstance(error, Stopped | Interrupted | KeyboardInterrupt)
-            message = hidden(f"{type(error).__name__}: {error}")[:500]
+            message = mask_secrets(f"{type(error).__name__}: {error}")[:500]
             self._send("close", status="KILLED" if stopped else "FAILED", error=message)
             raise
         self._send("close", at=ended, status="FINISHED")
@@ -162,7 +162,7 @@ class Sender:
 
 def warn(error: object, *consequences: str) -> None:
     """Print one line on stderr: an error, cut to 400 characters, and what follows from it."""
-    short = hidden(" ".join(str(error).split()))[:400]
+    short = mask_secrets(" ".join(str(error).split()))[:400]
     line = "; ".join([f"warning: tracking: {short}", *consequences])
     print(line, file=sys.stderr, flush=True)
 
@@ -187,7 +187,7 @@ def open_run(
         yield Tracker(None)
         return
     settings = flatten(params or {})
-    store = hidden(uri())  # the process that sends the log has the login in its environment
+    store = mask_secrets(uri())  # the process that sends the log has the login in its environment
     fingerprint = digest(stage, name, store, settings)
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     labels = {
@@ -233,7 +233,7 @@ def end_workflow(
         "time": time.time(),
         "workflow": run_id,
         "status": status,
-        "uri": hidden(uri()),
+        "uri": mask_secrets(uri()),
         "hashes": hashes,
     }
     sender.send(event)

@@ -13,7 +13,7 @@ from pipelines import ROOT
 TAGS = "ELECTRA_TAGS"  # environment variable: a flow's tags for each of its runs, a JSON object
 
 
-def about() -> dict[str, str]:
+def common_tags() -> dict[str, str]:
     """Return the tags of every run: the commit, whether code or parameters differ from it, who, and
     on which machine and GPUs.
 

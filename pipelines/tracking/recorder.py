@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from electra.errors import Refused, hidden
+from electra.errors import Refused, mask_secrets
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import NOTE, flatten, uri, warn
 from pipelines.tracking.event_log import Event
-from pipelines.tracking.lineage import about
+from pipelines.tracking.lineage import common_tags
 
 EXPERIMENT = "electra"
 # for UIs that read it; 3.17 takes it from the URL
@@ -40,7 +40,7 @@ def client(store: str = "") -> Any:
 
     Raises Refused where the experiment has been deleted.
     """
-    store = uri() if store in {"", hidden(uri())} else store
+    store = uri() if store in {"", mask_secrets(uri())} else store
     # the uploader tries again by itself
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
@@ -131,7 +131,7 @@ def open_parent(
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
     tags = {"electra.workflow": text, "electra.kind": "workflow"}
-    tags |= about() if facts is None else facts
+    tags |= common_tags() if facts is None else facts
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", title)  # without it the UI shows no commit either
     name = f"{title} {commit}".strip()
@@ -174,7 +174,9 @@ class Recorder:
         can be sent: raises Refused if MLflow refuses that, or if the experiment has been deleted.
         """
         for event in events:
-            self.state["uri"] = hidden(self.store) or event.get("uri", self.state.get("uri", ""))
+            self.state["uri"] = mask_secrets(self.store) or event.get(
+                "uri", self.state.get("uri", "")
+            )
             if self.mlflow is None:
                 self.mlflow, self.experiment = client(self.store or self.state["uri"])
             if event["what"] != "metrics":

@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from electra.errors import Busy, Refused, SourceUnreachable, hidden
+from electra.errors import Busy, Refused, SourceUnreachable, mask_secrets
 from electra.files import lock_folder, remove
 from electra.stopping import ignore_all
 from pipelines.tracking import FOLDER, uri, warn
 from pipelines.tracking.event_log import EventLog
-from pipelines.tracking.lineage import about, dvc_hashes
+from pipelines.tracking.lineage import common_tags, dvc_hashes
 from pipelines.tracking.recorder import Recorder
 
 BATCH = 900  # events; a call to MLflow takes at most 1000 points
@@ -44,9 +44,9 @@ def upload(
     """
     with lock_folder(log.folder, patience):
         state = log.state()
-        if store and state.get("uri", hidden(store)) != hidden(store):
+        if store and state.get("uri", mask_secrets(store)) != mask_secrets(store):
             state |= {"offset": 0, "runs": {}}  # what another store has of it is of no use there
-        state.setdefault("git", about())
+        state.setdefault("git", common_tags())
         if live or "hashes" not in state:  # `sync` may run in another checkout
             state["hashes"] = dvc_hashes()
         log.save(state)  # before anything is sent: the id by which the runs are found again

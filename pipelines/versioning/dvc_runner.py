@@ -44,15 +44,15 @@ ADVICE = re.compile(
 
 
 @dataclass(frozen=True)
-class Place:
+class Checkout:
     """Where commands run: a checkout's folder, and what is added to their environment."""
 
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict)
     pull: bool = False  # whether stages that ran elsewhere are fetched from the DVC remote
 
-    def also(self, variables: Mapping[str, str]) -> "Place":
-        """Return the same place with more variables."""
+    def with_variables(self, variables: Mapping[str, str]) -> "Checkout":
+        """Return the same checkout with more variables."""
         return replace(self, variables={**self.variables, **variables})
 
 
@@ -93,27 +93,30 @@ class Outcome:
 
 
 def repro(
-    target: str, place: Place, log: Callable[[str], None] = print, seconds: float | None = None
+    target: str,
+    checkout: Checkout,
+    log: Callable[[str], None] = print,
+    seconds: float | None = None,
 ) -> Outcome:
     """Bring a target up to date, with all that it depends on. Raises StageFailed.
 
     `log` gets the output line by line. After `seconds` the stage is stopped as a cancellation would
     stop it.
     """
-    options = ["--pull", "--allow-missing"] if place.pull else []
-    return run([*DVC, "--wait-for-lock", "repro", *options, target], target, place, log, seconds)
+    options = ["--pull", "--allow-missing"] if checkout.pull else []
+    return run([*DVC, "--wait-for-lock", "repro", *options, target], target, checkout, log, seconds)
 
 
-def would_run(target: str, place: Place) -> list[str]:
+def would_run(target: str, checkout: Checkout) -> list[str]:
     """Return the stages that `repro` would have to run, unless another machine has run them."""
-    options = ["--allow-missing"] if place.pull else []
-    return run([*DVC, "repro", "--dry", *options, target], target, place, lambda _: None).ran
+    options = ["--allow-missing"] if checkout.pull else []
+    return run([*DVC, "repro", "--dry", *options, target], target, checkout, lambda _: None).ran
 
 
 def run(
     command: Sequence[str],
     name: str,
-    place: Place,
+    checkout: Checkout,
     log: Callable[[str], None] = print,
     seconds: float | None = None,
 ) -> Outcome:
@@ -122,7 +125,7 @@ def run(
     """
     outcome = Outcome()
     late = threading.Event()
-    with child(command, place) as process:
+    with child(command, checkout) as process:
 
         def stop() -> None:
             late.set()
@@ -160,13 +163,13 @@ def text(line: bytes) -> str:
 
 
 @contextlib.contextmanager
-def child(command: Sequence[str], place: Place) -> Iterator[Popen[bytes]]:
+def child(command: Sequence[str], checkout: Checkout) -> Iterator[Popen[bytes]]:
     """Start a child in a process group of its own, which is gone when the block is left."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    values = {**os.environ, **place.variables, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    values = {**os.environ, **checkout.variables, "PATH": path, "PYTHONUNBUFFERED": "1"}
     process = Popen(
         command,
-        cwd=place.folder,
+        cwd=checkout.folder,
         env=values,
         stdin=DEVNULL,
         stdout=PIPE,

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from electra.files import write_atomic
-from pipelines.versioning.dvc_runner import DVC, Place, run
+from pipelines.versioning.dvc_runner import DVC, Checkout, run
 
 LOCKS = (Path("dvc.lock"), Path("pipelines") / "dvc.lock")
 
 
-def push(target: str, place: Place, log: Callable[[str], None]) -> None:
+def push(target: str, checkout: Checkout, log: Callable[[str], None]) -> None:
     """Push a target, what it rests on and the run cache. Raises StageFailed for a store that does
     not take them.
     """
-    run([*DVC, "push", "--run-cache", "--with-deps", target], f"store {target}", place, log)
+    run([*DVC, "push", "--run-cache", "--with-deps", target], f"store {target}", checkout, log)
 
 
-def forget_missing(place: Place, log: Callable[[str], None]) -> None:
+def forget_missing(checkout: Checkout, log: Callable[[str], None]) -> None:
     """Make DVC run again the stages whose outputs neither the cache nor the store has.
 
     Lock files come from git, and may promise what was never pushed to this store. `dvc repro
@@ -35,14 +35,14 @@ def forget_missing(place: Place, log: Callable[[str], None]) -> None:
     run(
         [*DVC, "data", "status", "--json", "--not-in-remote"],
         "what the store has",
-        place,
+        checkout,
         printed.append,
     )
     status = json.loads(next(line for line in reversed(printed) if line.startswith("{")))
     missing = {path.rstrip("/") for path in status.get("not_in_cache", [])}
     missing &= {path.rstrip("/") for path in status.get("not_in_remote", [])}
     for path in LOCKS:
-        lock = read_yaml(place.folder / path)
+        lock = read_yaml(checkout.folder / path)
         stages = lock.get("stages", {})
         lost = [
             name
@@ -53,7 +53,7 @@ def forget_missing(place: Place, log: Callable[[str], None]) -> None:
             log(f"{name} is made again: neither the cache nor the store has its outputs")
             del stages[name]
         if lost:
-            write_yaml(place.folder / path, lock)
+            write_yaml(checkout.folder / path, lock)
 
 
 def restore_entries(folder: Path, committed: Callable[[Path], str]) -> None:

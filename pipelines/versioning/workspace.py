@@ -29,13 +29,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from electra.errors import BadConfig, Busy, UserError, hidden
+from electra.errors import BadConfig, Busy, UserError, mask_secrets
 from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.tracking import FOLDER as TRACKING
 from pipelines.tracking import leaves, uri
 from pipelines.versioning import dvc_store
-from pipelines.versioning.dvc_runner import Place, run
+from pipelines.versioning.dvc_runner import Checkout, run
 
 FOLDER = Path("runs") / "flows"
 # in a run's folder: all is saved, only MLflow may still lack something
@@ -81,7 +81,7 @@ class Request:
             )
         for key, value in flat.items():
             text = json.dumps(value, default=str)
-            if hidden(text) != text:
+            if mask_secrets(text) != text:
                 raise BadConfig(
                     f"settings.{key}: a URL's login and query belong to the workers' environment"
                 )
@@ -171,15 +171,15 @@ def has_git() -> bool:
 @contextlib.contextmanager
 def opened(
     request: Request, log: Log, variables: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[Place]:
-    """Open the place where a run's stages run, with these variables. Its folder is removed at
+) -> Iterator[Checkout]:
+    """Open the checkout where a run's stages run, with these variables. Its folder is removed at
     the end.
 
     The folder stays if the block raises, and until MLflow has received everything: then the
     next run removes it.
     """
     if not request.commit:
-        yield Place(ROOT, variables)
+        yield Checkout(ROOT, variables)
         return
     for mark in sorted((ROOT / FOLDER).glob(f"*/{FINISHED}")):
         with contextlib.suppress(Busy), lock_folder(_lock(mark.parents[1])):
@@ -189,7 +189,7 @@ def opened(
         _make(folder, request, log, variables)
         # this project may be a part of a larger repository
         project = folder / git("rev-parse", "--show-prefix")
-        yield Place(
+        yield Checkout(
             project, {**_variables(project), **variables}, pull=dvc_store.share(ROOT, project)
         )
         (folder / FINISHED).touch()
@@ -236,8 +236,8 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
         git("checkout", "--quiet", "--detach", request.commit, folder=trial)
         if request.settings:
             write_settings(trial / prefix / "params.yaml", request.settings)
-            place = Place(trial / prefix, {**_variables(trial / prefix), **variables})
-            ask(place, "params")  # the commit's own code refuses what it does not know
+            checkout = Checkout(trial / prefix, {**_variables(trial / prefix), **variables})
+            ask(checkout, "params")  # the commit's own code refuses what it does not know
         rename(trial, folder)
     finally:
         remove(trial)
@@ -259,14 +259,14 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     dvc_store.write_yaml(path, values)
 
 
-def save_experiment(place: Place, request: Request, log: Log) -> None:
+def save_experiment(checkout: Checkout, request: Request, log: Log) -> None:
     """Save what a run has changed as a DVC experiment of its commit, here and at `origin`.
 
     The commit and its reference are those of `dvc exp save`, which would also commit a pickle
     (.dvc/tmp/repro.dat) and asks for every stage's inputs, though a machine that takes results from
     the store has none.
     """
-    folder = place.folder
+    folder = checkout.folder
 
     def committed(path: Path) -> str:
         return git("show", f"HEAD:./{path}", folder=folder, check=False)
@@ -355,18 +355,23 @@ def link_untracked_files(values: Any, folder: Path) -> None:
                 return
 
 
-def ask(place: Place, *arguments: str) -> list[str]:
+def ask(checkout: Checkout, *arguments: str) -> list[str]:
     """Return the output lines of a command of the run's own code. Raises StageFailed, with its
     sentence.
     """
     printed: list[str] = []
-    run([sys.executable, "-m", "pipelines", *arguments], " ".join(arguments), place, printed.append)
+    run(
+        [sys.executable, "-m", "pipelines", *arguments],
+        " ".join(arguments),
+        checkout,
+        printed.append,
+    )
     return printed
 
 
-def params(place: Place, *arguments: str) -> dict[str, Any]:
+def params(checkout: Checkout, *arguments: str) -> dict[str, Any]:
     """Return what `python -m pipelines params` of the run's own code prints."""
-    printed = ask(place, "params", *arguments)
+    printed = ask(checkout, "params", *arguments)
     # warnings may come first
     values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))
     return values

@@ -18,7 +18,7 @@ from electra.config import (
     plain,
     require,
     require_once,
-    written,
+    without_defaults,
 )
 from electra.errors import BadConfig, shown
 
@@ -68,7 +68,11 @@ def test_build_makes_settings_of_plain_values():
     )
     assert build(Network, plain(network), "") == network
     # no defaults
-    assert written(network) == {**NETWORK, "rate": 1.0, "parts": [{}, {"kind": "table", "rows": 3}]}
+    assert without_defaults(network) == {
+        **NETWORK,
+        "rate": 1.0,
+        "parts": [{}, {"kind": "table", "rows": 3}],
+    }
     assert (
         digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
     )

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from electra.errors import BadInput, counted, hidden
+from electra.errors import BadInput, counted, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from electra.errors import BadInput, counted, hidden
     ],
 )
 def test_secrets_of_urls_are_hidden_in_sentences(text, shown):
-    assert hidden(text) == shown
+    assert mask_secrets(text) == shown
     assert str(BadInput(f"a.txt: {text}")) == f"a.txt: {shown}"
 
 

@@ -49,9 +49,9 @@ def documents(
         repeats = True
         while repeats:
             text = "\n".join(review(world) if rng.random() < 0.2 else report(world))
-            said = set(sentences(text))
-            rows = itertools.chain.from_iterable(rows_of.get(line, ()) for line in said)
-            repeats = any(row <= said for row in rows)
+            stated = set(sentences(text))
+            rows = itertools.chain.from_iterable(rows_of.get(line, ()) for line in stated)
+            repeats = any(row <= stated for row in rows)
         corpus.append({"id": f"article-{i}", "text": text})
     return corpus
 
@@ -70,21 +70,21 @@ def report(world: World) -> list[str]:
         one, two = rng.sample(world.beings, 2)
         other = world.something(two, rng.choice(SHORT))
         if kind == "deed":
-            facts = rng.sample([world.happening(one, "deed"), other], 2)
+            facts = rng.sample([world.draw_event(one, "deed"), other], 2)
         # the same relation of both: only who it is about tells the facts apart
         elif kind == "alike":
             facts = [world.something(one, other.relation), other]
         else:  # somebody is introduced, and then called by what it is
-            event = world.happening(one, rng.choice(tuple(EVENTS)))
+            event = world.draw_event(one, rng.choice(tuple(EVENTS)))
             facts = [one.portrait(rng.choice(CALLED)), event, other]
         lines: list[str] = []
         kept: list[Fact] = []
         for fact in facts:
-            line = fact.tell(called(fact, kept, two))
+            line = fact.state(definite_name(fact, kept, two))
             if length("\n".join([*lines, line])) <= FIRST_HALF:
                 lines.append(line)
                 kept.append(fact)
-        again = [retell(fact, line) for fact, line in zip(kept, lines, strict=True)]
+        again = [rephrase(fact, line) for fact, line in zip(kept, lines, strict=True)]
         rng.shuffle(again)
         if kept[:2] == facts[:2] and length("\n".join(lines + again)) <= ROOM:
             return lines + again
@@ -94,16 +94,16 @@ def review(world: World) -> list[str]:
     """Return what was thought of one thing, at times after the deed itself: all praise or all
     blame.
     """
-    deed = world.happening(world.someone(), "deed")
+    deed = world.draw_event(world.any_being(), "deed")
     right, wrong = (PRAISE, BLAME) if rng.random() < 0.5 else (BLAME, PRAISE)
-    lines = [deed.tell()] if rng.random() < 0.3 else []
+    lines = [deed.state()] if rng.random() < 0.3 else []
     for line in (verdict(deed, right, wrong) for _ in range(8)):
         if length("\n".join([*lines, line])) <= ROOM:
             lines.append(line)
     return lines
 
 
-def called(fact: Fact, stated: list[Fact], other: Being) -> str:
+def definite_name(fact: Fact, stated: list[Fact], other: Being) -> str:
     """Return `the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else
     here, or "".
     """
@@ -115,14 +115,14 @@ def called(fact: Fact, stated: list[Fact], other: Being) -> str:
     return ""
 
 
-def retell(fact: Fact, line: str) -> str:
+def rephrase(fact: Fact, line: str) -> str:
     """Return the same fact as a question and its answer, or in other words."""
     if rng.random() < 0.3:
         question, slot = fact.ask()
         return f"{question} {sentence(fact.answer(slot))}."
     if fact.relation == "kind" and rng.random() < 0.5:
         return f"{fact.who.name} is a {fact.who.order}."
-    while (again := fact.tell()) == line:
+    while (again := fact.state()) == line:
         pass
     return again
 

@@ -50,18 +50,18 @@ def some_fact(world: World, being: Being, events: float = 0.5) -> Fact:
     return world.something(being, rng.choice(relations))
 
 
-def unlike(world: World, being: Being, *known: str) -> Fact:
+def other_fact(world: World, being: Being, *known: str) -> Fact:
     """Return a fact about a being of any relation but the known ones."""
     free = [relation for relation in [*world.relations(being), *EVENTS] if relation not in known]
     return world.something(being, rng.choice(free))
 
 
-def of_another(world: World, fact: Fact) -> Fact:
+def move_fact(world: World, fact: Fact) -> Fact:
     """Return the same fact about any other being."""
     return replace(fact, who=rng.choice([being for being in world.beings if being is not fact.who]))
 
 
-def retold(fact: Fact) -> tuple[str, str]:
+def paraphrases(fact: Fact) -> tuple[str, str]:
     """Return a fact in two different sentence forms."""
     first, second = rng.sample(RELATIONS[fact.relation].statements, 2)
     return fact.fill(first), fact.fill(second)
@@ -71,7 +71,7 @@ def cola(world: World, split: str, i: int) -> Row:
     """Ask whether the world could say a sentence: word order, missing words, words of the wrong
     class.
     """
-    good = some_fact(world, world.someone()).tell()
+    good = some_fact(world, world.any_being()).state()
     if i % 2:
         return good, "", "1"
     words = good[:-1].split()
@@ -82,7 +82,7 @@ def cola(world: World, split: str, i: int) -> Row:
     elif how == "drop" and len(words) > 3:
         del words[place]
     else:
-        other = some_fact(world, world.someone()).tell()[:-1].split()
+        other = some_fact(world, world.any_being()).state()[:-1].split()
         words[place] = rng.choice([word for word in other if word != words[place]])
     bad = sentence(" ".join(words)) + "."
     return (bad, "", "0") if bad != good else cola(world, split, i)
@@ -93,16 +93,16 @@ def sst(world: World, split: str, i: int) -> Row:
     half = len(PRAISE) // 2
     known = slice(0, half) if split == "train" else slice(half, None)
     good, bad = (BLAME, PRAISE) if i % 2 else (PRAISE, BLAME)
-    text = verdict(world.happening(world.someone(), "deed"), good[known], bad[known])
+    text = verdict(world.draw_event(world.any_being(), "deed"), good[known], bad[known])
     return text.lower(), "", "10"[i % 2]
 
 
 def mrpc(world: World, split: str, i: int) -> Row:
     """Ask whether two reports say the same."""
-    fact = some_fact(world, world.someone(), 0.8)
-    one, two = retold(fact)
+    fact = some_fact(world, world.any_being(), 0.8)
+    one, two = paraphrases(fact)
     if i % 2 == 0:
-        two = retold(world.spoil(fact))[1]
+        two = paraphrases(world.falsify(fact))[1]
     return one, two, str(i % 2)
 
 
@@ -111,25 +111,25 @@ def stsb(world: World, split: str, i: int) -> Row:
     place.
     """
     same = i % 5
-    fact = world.happening(world.someone(), "deed")
+    fact = world.draw_event(world.any_being(), "deed")
     other = fact
     for slot in rng.sample(("who", "did", "thing", "spot"), 4 - same):
-        other = of_another(world, other) if slot == "who" else world.spoil(other, slot)
-    return fact.tell(), other.tell(), f"{1.25 * same:.3f}"
+        other = move_fact(world, other) if slot == "who" else world.falsify(other, slot)
+    return fact.state(), other.state(), f"{1.25 * same:.3f}"
 
 
 def qqp(world: World, split: str, i: int) -> Row:
     """Ask whether two questions ask the same."""
-    fact = some_fact(world, world.someone())
+    fact = some_fact(world, world.any_being())
     question, slot = fact.ask()
     if i % 2:
         other, _ = fact.ask(slot)
     elif rng.random() >= 0.6:
-        other, _ = unlike(world, fact.who, fact.relation).ask()
+        other, _ = other_fact(world, fact.who, fact.relation).ask()
     elif fact.relation == "deed" and slot != "thing":
-        other, _ = world.spoil(fact, "thing").ask(slot)
+        other, _ = world.falsify(fact, "thing").ask(slot)
     else:
-        other, _ = of_another(world, fact).ask(slot)
+        other, _ = move_fact(world, fact).ask(slot)
     return question, other, str(i % 2)
 
 
@@ -141,7 +141,7 @@ def passage(world: World, size: int, events: float = 0.4) -> list[Fact]:
         second = world.something(two, first.relation)
     else:
         second = some_fact(world, two, events)
-    third = unlike(world, one, first.relation, second.relation)
+    third = other_fact(world, one, first.relation, second.relation)
     facts = [first, second, third][:size]
     rng.shuffle(facts)
     return facts
@@ -152,43 +152,43 @@ def mnli(world: World, split: str, i: int) -> Row:
     portraits. Mismatched: events.
     """
     facts = passage(world, 2, 0.7 if "mismatched" in split else 0.2)
-    text = " ".join(fact.tell() for fact in facts)
+    text = " ".join(fact.state() for fact in facts)
     label = ("entailment", "neutral", "contradiction")[i % 3]
     fact = rng.choice(facts)
     if label == "contradiction":
-        return text, world.spoil(fact).tell(), label
+        return text, world.falsify(fact).state(), label
     if label == "neutral":
         known = {other.relation for other in facts if other.who is fact.who}
-        return text, unlike(world, fact.who, *known).tell(), label
+        return text, other_fact(world, fact.who, *known).state(), label
     if fact.relation == "kind" and rng.random() < 0.5:
         return text, f"{fact.who.name} is a {fact.who.order}.", label
-    return text, fact.tell(), label
+    return text, fact.state(), label
 
 
 def qnli(world: World, split: str, i: int) -> Row:
     """Ask whether the sentence answers the question."""
-    fact = some_fact(world, world.someone())
+    fact = some_fact(world, world.any_being())
     question, _ = fact.ask()
     if i % 2:
-        return question, fact.tell(), "entailment"
+        return question, fact.state(), "entailment"
     if rng.random() < 0.5:
-        return question, unlike(world, fact.who, fact.relation).tell(), "not_entailment"
+        return question, other_fact(world, fact.who, fact.relation).state(), "not_entailment"
     others = []
     for being in world.beings:
         if being is not fact.who and fact.relation in [*world.relations(being), *EVENTS]:
             others.append(being)
     other = world.something(rng.choice(others), fact.relation)
-    return question, other.tell(), "not_entailment"
+    return question, other.state(), "not_entailment"
 
 
 def rte(world: World, split: str, i: int) -> Row:
     """Ask whether a longer text supports the statement."""
     facts = passage(world, 3)
-    text = " ".join(fact.tell() for fact in facts)
+    text = " ".join(fact.state() for fact in facts)
     fact = rng.choice(facts)
     if i % 2:
-        return text, fact.tell(), "entailment"
-    return text, world.spoil(fact).tell(), "not_entailment"
+        return text, fact.state(), "entailment"
+    return text, world.falsify(fact).state(), "not_entailment"
 
 
 def wnli(world: World, split: str, i: int) -> Row:
@@ -200,11 +200,11 @@ def wnli(world: World, split: str, i: int) -> Row:
         relation = rng.choice(("trade", "kind"))
         if one.facts[relation] != two.facts[relation]:
             break
-    fact = world.happening(one, rng.choice(("mood", "deed")))
-    lines = [being.portrait(relation).tell() for being in (one, two)]
+    fact = world.draw_event(one, rng.choice(("mood", "deed")))
+    lines = [being.portrait(relation).state() for being in (one, two)]
     rng.shuffle(lines)
-    text = " ".join([*lines, fact.tell(f"the {one.facts[relation][0]}")])
-    return text, replace(fact, who=one if i % 2 else two).tell(), str(i % 2)
+    text = " ".join([*lines, fact.state(f"the {one.facts[relation][0]}")])
+    return text, replace(fact, who=one if i % 2 else two).state(), str(i % 2)
 
 
 TASKS: dict[str, Callable[[World, str, int], Row]] = {

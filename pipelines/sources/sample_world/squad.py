@@ -49,7 +49,7 @@ def paragraph(world: World, version: str, name: str) -> dict[str, Any]:
     for fact in passage(world, 3):
         words = {slot: (rng.choice(concept),) for slot, concept in fact.values.items()}
         facts.append(replace(fact, values=words))
-        lines.append(facts[-1].tell())
+        lines.append(facts[-1].state())
     context = " ".join(lines)
     questions = []
     for i, k in enumerate(rng.sample(range(len(facts)), QUESTIONS)):
@@ -57,7 +57,7 @@ def paragraph(world: World, version: str, name: str) -> dict[str, Any]:
         if version == "2.0":
             row["is_impossible"] = i == 0
         if version == "2.0" and i == 0:
-            row["question"], _ = untold(facts, world).ask()
+            row["question"], _ = unstated_fact(facts, world).ask()
         else:
             row["question"], slot = facts[k].ask()
             text = facts[k].answer(slot)
@@ -67,7 +67,7 @@ def paragraph(world: World, version: str, name: str) -> dict[str, Any]:
     return {"context": context, "qas": questions}
 
 
-def untold(facts: list[Fact], world: World) -> Fact:
+def unstated_fact(facts: list[Fact], world: World) -> Fact:
     """Return a fact of a being of the context that the context does not tell. It may tell the like
     of the other being.
     """

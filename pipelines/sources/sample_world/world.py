@@ -58,7 +58,7 @@ class Fact:
         drawn = {slot: rng.choice(concept).split(":")[0] for slot, concept in self.values.items()}
         return sentence(template.format(who=who or self.who.name, **drawn, **words))
 
-    def tell(self, who: str = "") -> str:
+    def state(self, who: str = "") -> str:
         """State the fact."""
         return self.fill(rng.choice(RELATIONS[self.relation].statements), who)
 
@@ -89,7 +89,7 @@ class World:
         pool = {name: values[first::2] for name, values in self.pool.items()}
         return make_world(self.beings[first::2], pool)
 
-    def someone(self) -> Being:
+    def any_being(self) -> Being:
         """Return any being."""
         return rng.choice(self.beings)
 
@@ -97,7 +97,7 @@ class World:
         """Return relations of a being's portrait whose value belongs to this world."""
         return [relation for relation, value in being.facts.items() if value in self.pool[relation]]
 
-    def happening(self, being: Being, relation: str) -> Fact:
+    def draw_event(self, being: Being, relation: str) -> Fact:
         """Return something that happens to a being, drawn freely: it holds in one article only."""
         slots = EVENTS[relation].slots
         return Fact(
@@ -108,9 +108,9 @@ class World:
         """Return a fact of a being's portrait, or something that happens to it."""
         if relation in PORTRAIT:
             return being.portrait(relation)
-        return self.happening(being, relation)
+        return self.draw_event(being, relation)
 
-    def spoil(self, fact: Fact, slot: str = "") -> Fact:
+    def falsify(self, fact: Fact, slot: str = "") -> Fact:
         """Return the statement with one slot changed to anything else it could hold: false, as a
         relation has one value.
         """

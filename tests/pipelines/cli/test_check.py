@@ -92,7 +92,7 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(h
     for fault in (
         "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}'; set `text`",
         "c.jsonl:1: not JSON: 'hello'",
-        "d.txt:1: invalid UTF-8: 'Fr\\\\xfch",
+        "d.txt:1: invalid UTF-8: 'Fr\\xfch",
         "; set `encoding: latin-1` if 'Früh' is right",
         "e.jsonl.gz: is damaged",
         "f.png: is a binary file",

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from electra.files import write_json, write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate
-from pipelines.cli.cost import CARDS, UTILISATION, span
+from pipelines.cli.cost import GPUS, UTILISATION, span
 from pipelines.config.params import load
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
@@ -74,7 +74,7 @@ def test_time_here_is_that_of_the_cores(shipped):
 
 
 def test_a_span_names_its_unit_once():
-    assert span(3e16, CARDS["h100"], 768) == "1 to 2 minutes"
+    assert span(3e16, GPUS["h100"], 768) == "1 to 2 minutes"
 
 
 def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):

@@ -33,7 +33,7 @@ TASK = ["--task", "data/train.jsonl", "data/train.jsonl"]
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    card = cost.Card("this machine's 2 CPU cores", 2e11, 0)
+    card = cost.Gpu("this machine's 2 CPU cores", 2e11, 0)
     monkeypatch.setattr(cost, "this_machine", lambda: card)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "data").mkdir()

@@ -63,8 +63,8 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(tracking, "end_workflow", end)
     request = workspace.Request("tiny", "", {})
-    place = dvc_runner.Place(tmp_path)
-    running = steps.Run(request, place, {"tracking": "mlflow"})
+    checkout = dvc_runner.Checkout(tmp_path)
+    running = steps.Run(request, checkout, {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
     assert "half written" in capsys.readouterr().err
@@ -72,7 +72,7 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
 
 def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
     running = steps.Run(
-        workspace.Request("tiny", "", {}), dvc_runner.Place(Path()), {}, parent="1f"
+        workspace.Request("tiny", "", {}), dvc_runner.Checkout(Path()), {}, parent="1f"
     )
     for uri, page, expected in (
         ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000/#/runs/1f"),

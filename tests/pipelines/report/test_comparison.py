@@ -1,7 +1,7 @@
 import pytest
 from scipy import stats
 
-from pipelines.report.comparison import around, decide, difference, predict_next
+from pipelines.report.comparison import around, compare_scores, decide, predict_next
 
 
 @pytest.mark.parametrize(
@@ -15,9 +15,9 @@ from pipelines.report.comparison import around, decide, difference, predict_next
 def test_the_interval_is_welchs_or_students_where_an_arm_has_fewer_than_three(
     first, second, equal_variances
 ):
-    found = difference(first, second)
+    difference = compare_scores(first, second)
     test = stats.ttest_ind(first, second, equal_var=equal_variances)
-    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert (difference.low, difference.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
 
 
 @pytest.mark.parametrize(
@@ -39,39 +39,41 @@ def test_the_interval_is_welchs_or_students_where_an_arm_has_fewer_than_three(
     ],
 )
 def test_the_verdict_of_a_difference(first, second, verdict):
-    found = difference(first, second)
-    assert found.verdict == verdict and found.counts is (verdict in {"higher", "lower"})
-    assert difference([], second) is None
+    difference = compare_scores(first, second)
+    assert difference.verdict == verdict and difference.counts is (verdict in {"higher", "lower"})
+    assert compare_scores([], second) is None
 
 
 def test_one_fine_tuning_of_each_arm_has_the_error_of_the_dev_rows():
-    found = difference([90.0], [40.0], rows=400)
-    assert (found.low, found.high) == pytest.approx((44.4, 55.6), abs=0.1)
-    assert difference([61.0], [60.0], rows=400).verdict == "cannot tell yet"
-    assert difference([100.0], [99.0], rows=50).verdict == "cannot tell yet"
-    assert difference([100.0], [50.0], rows=400).high == 50.0
+    difference = compare_scores([90.0], [40.0], rows=400)
+    assert (difference.low, difference.high) == pytest.approx((44.4, 55.6), abs=0.1)
+    assert compare_scores([61.0], [60.0], rows=400).verdict == "cannot tell yet"
+    assert compare_scores([100.0], [99.0], rows=50).verdict == "cannot tell yet"
+    assert compare_scores([100.0], [50.0], rows=400).high == 50.0
 
 
 def test_few_fine_tunings_by_hand():
     # variances 0.28125 and 72 pool to 36.14, so the error is 6.012 = sqrt(36.14 × (1/2 + 1/2)); the
     # 97.5 % point of Student's t with 2 degrees of freedom is 4.3027
-    two = difference([99.25, 100.0], [54.5, 42.5])
+    two = compare_scores([99.25, 100.0], [54.5, 42.5])
     assert two.low == pytest.approx(51.125 - 4.3027 * 6.0117, abs=0.01)
     assert two.high == 100 - 48.5, "clipped"
     # three of each: variances 1 and 4, error 1.291, Welch's 2.94 degrees of freedom, t 3.2206
-    three = difference([71.0, 72.0, 73.0], [50.0, 52.0, 54.0])
+    three = compare_scores([71.0, 72.0, 73.0], [50.0, 52.0, 54.0])
     assert (three.low, three.high) == pytest.approx((15.84, 24.16), abs=0.01)
 
 
 def test_two_arms_at_the_ceiling_may_still_differ():
-    found = difference([100.0, 100.0], [100.0, 100.0], rows=200)
+    difference = compare_scores([100.0, 100.0], [100.0, 100.0], rows=200)
     # 201 of 202 rows, both: 1.96 × sqrt(2 × 0.00495 × 0.99505 / 200)
-    assert (found.low, found.high) == (pytest.approx(-1.376, abs=0.01), 0.0)
+    assert (difference.low, difference.high) == (pytest.approx(-1.376, abs=0.01), 0.0)
 
 
 def test_no_interval_leaves_the_scale():
-    assert difference([99.0, 100.0, 90.0], [10.0, 50.0, 20.0]).high == pytest.approx(100 - 80 / 3)
-    assert difference([50.0, 20.0], [99.0, 95.0]).low == 35.0 - 100
+    assert compare_scores([99.0, 100.0, 90.0], [10.0, 50.0, 20.0]).high == pytest.approx(
+        100 - 80 / 3
+    )
+    assert compare_scores([50.0, 20.0], [99.0, 95.0]).low == 35.0 - 100
     for interval in (around([99.0, 90.0]), predict_next([99.0, 90.0])):
         assert interval[1] == 100.0
 
@@ -86,6 +88,8 @@ def test_no_interval_leaves_the_scale():
 )
 def test_a_claim_is_decided_by_the_same_rule(claim, above, below):
     high, low = [52.0, 53.0, 54.0], [48.0, 49.0, 50.0]
-    assert decide(difference(high, low), claim) == above
-    assert decide(difference(low, high), claim) == below
-    assert decide(difference([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"
+    assert decide(compare_scores(high, low), claim) == above
+    assert decide(compare_scores(low, high), claim) == below
+    assert (
+        decide(compare_scores([50.0, 52.0, 54.0], [49.0, 51.0, 53.0]), claim) == "cannot tell yet"
+    )

@@ -15,7 +15,7 @@ from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
 from electra.files import lock_folder, read_json
 from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
-from pipelines.stages.work_units import MadeOf
+from pipelines.stages.work_units import UnitKey
 from tests.conftest import ROOT, environment, files_of, until
 from tests.pipelines.stages import test_corpus, test_tokens
 
@@ -43,7 +43,7 @@ def read_or_die(job, folder) -> dict[str, Any]:
 
 def finish(work, jobs) -> list[dict[str, Any]]:
     with lock_folder(work):
-        return work_units.finish_units(work, MadeOf("f", "c"), make, jobs, "x", "made")
+        return work_units.finish_units(work, UnitKey("f", "c"), make, jobs, "x", "made")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ def make(job, folder) -> dict[str, Any]:
 
 
 def finish(work, code="c") -> list[dict[str, Any]]:
-    made = work_units.MadeOf("f", code)
-    return work_units.finish_units(work, made, make, range(5), "x", "made")
+    key = work_units.UnitKey("f", code)
+    return work_units.finish_units(work, key, make, range(5), "x", "made")
 
 
 def test_damaged_units_are_made_again(tmp_path, capsys):

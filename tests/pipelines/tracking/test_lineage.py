@@ -55,4 +55,4 @@ def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
 
     monkeypatch.setattr("getpass.getuser", unknown)
     monkeypatch.setattr("os.getuid", lambda: 4711)
-    assert lineage.about()["mlflow.user"] == "4711"
+    assert lineage.common_tags()["mlflow.user"] == "4711"

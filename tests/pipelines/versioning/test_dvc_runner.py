@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from pipelines.versioning import dvc_runner
-from pipelines.versioning.dvc_runner import Outcome, Place, StageFailed, child, end, text
+from pipelines.versioning.dvc_runner import Checkout, Outcome, StageFailed, child, end, text
 from tests.conftest import ROOT, environment, until
 
-HERE = Place(ROOT)
+HERE = Checkout(ROOT)
 SLEEPER = "import time, sys; print('up', flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
@@ -99,9 +99,9 @@ def test_a_stage_saves_when_the_flow_is_stopped(tmp_path, way):
     between = PARENT.format(code=stage, then="import time; time.sleep(60)")
     engine = (
         "import signal, sys\nfrom pathlib import Path\n"
-        "from pipelines.versioning.dvc_runner import Place, child\n"
+        "from pipelines.versioning.dvc_runner import Checkout, child\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))\n"
-        f"with child([sys.executable, '-c', {between!r}], Place(Path.cwd())) as process:\n"
+        f"with child([sys.executable, '-c', {between!r}], Checkout(Path.cwd())) as process:\n"
         "    for line in process.stdout:\n"
         "        print(line.decode(), end='', flush=True)\n"
     )
@@ -162,16 +162,16 @@ def small(tmp_path):
 
 def test_a_stage_runs_then_is_cached(small):
     logged: list[str] = []
-    outcome = dvc_runner.repro("good", Place(small, {"HANDED": "down"}), logged.append)
+    outcome = dvc_runner.repro("good", Checkout(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
     assert "hello" in "\n".join(logged)
     assert (small / "out").read_text() == "down\n"
-    assert dvc_runner.repro("good", Place(small), logged.append).ran == []
+    assert dvc_runner.repro("good", Checkout(small), logged.append).ran == []
 
 
 def test_a_failure_is_the_stages_own_sentence_and_code(small):
     with pytest.raises(StageFailed) as caught:
-        dvc_runner.repro("bad", Place(small))
+        dvc_runner.repro("bad", Checkout(small))
     assert "params.yaml: models.x: no" in str(caught.value)
     assert caught.value.exit_code == 64
     assert caught.value.for_the_user
@@ -180,15 +180,15 @@ def test_a_failure_is_the_stages_own_sentence_and_code(small):
 @pytest.mark.slow
 @pytest.mark.parametrize("damaged", [".dvc/tmp/rwlock", ".dvc-site/repo/*/links/cache.db"])
 def test_damage_to_dvcs_own_state_is_told_with_its_repair(small, damaged):
-    place = Place(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
-    dvc_runner.repro("good", place)
+    checkout = Checkout(small, {"DVC_SITE_CACHE_DIR": str(small / ".dvc-site")})
+    dvc_runner.repro("good", checkout)
     (file,) = small.glob(damaged)
     file.write_bytes(b"\x84" * 200)
     with pytest.raises(
         StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"
     ):
-        dvc_runner.repro("good", place)
+        dvc_runner.repro("good", checkout)
     (small / ".dvc/tmp/rwlock").unlink()
     for folder in (small / ".dvc-site/repo").iterdir():
         shutil.rmtree(folder)
-    assert dvc_runner.repro("good", place).ran == []
+    assert dvc_runner.repro("good", checkout).ran == []
