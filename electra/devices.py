@@ -1,4 +1,4 @@
-"""Which device a process works on. A GPU that cannot be used is an error, never a reason to train
+"""Choose the device of a process. A GPU that cannot be used is an error, never a reason to train
 on the CPU.
 """
 

@@ -1,5 +1,4 @@
-"""What a generator does with a text: `corrupt` it as in training, or `propose` tokens for hidden
-places.
+"""Apply a generator to a text: `corrupt` it as in training, or `propose` tokens for hidden places.
 
     generator = electra.load("build/models/tiny/generator")
     electra.corrupt("the chef cooked the meal", generator).text        the chef ate the meal

@@ -284,7 +284,7 @@ def _require_choice(value: Any, name: str, choices: Any) -> None:
 
 
 def check_texts(texts: Iterable[str]) -> list[str]:
-    """Return the texts. Raise BadInput for what is no text."""
+    """Return the texts. Raise BadInput for anything that isn't text."""
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):

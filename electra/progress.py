@@ -1,4 +1,4 @@
-"""Progress of a long task. A bar is passed in by whoever shows it; without one nothing is shown."""
+"""Progress of a long task. Callers that want a bar pass one in; otherwise nothing is shown."""
 
 from typing import Self
 

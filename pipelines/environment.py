@@ -3,7 +3,7 @@ start.
 
 `python pipelines/environment.py` puts a link to this file and a `.pth` that imports it into
 site-packages. So a plain `dvc`, `prefect` or `mlflow` has these values, wherever and however it is
-started, and they stand in no other place. What the user has set wins; docs/operate.md lists what is
+started, and they are set nowhere else. What the user has set wins; docs/operate.md lists what is
 honoured. This file runs at every start of Python and therefore imports nothing that takes time (0.4
 ms).
 """

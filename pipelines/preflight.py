@@ -188,8 +188,8 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
 
 @dataclass
 class Look:
-    """What the beginnings of a corpus's files show: its first texts, clean, whether they are all of
-    it, hints, and an error for each file that cannot be read. `looked` of `files` were looked at.
+    """Facts from the beginnings of a corpus's files: its first texts, clean, whether they are all
+    of it, hints, and an error for each file that cannot be read. `looked` of `files` were read.
     """
 
     texts: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a disk may hold after the power failed: the states that a sequence of changes may leave.
+"""Enumerate the states in which a sequence of changes may leave a disk when the power fails.
 
 The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for
 certain. Later data is there, missing, cut, or zeros. Of a folder's names, those that an fsync of

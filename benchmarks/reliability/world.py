@@ -106,9 +106,7 @@ Prepare = Callable[[], Callable[[], object] | None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal that killed it), its output, and its
-    seconds.
-    """
+    """The end of a process: exit code (negative: the signal that killed it), output and seconds."""
 
     code: int
     output: str

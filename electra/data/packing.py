@@ -31,7 +31,7 @@ from electra.data.tokenizer import AnyTokenizer, Tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class PackingConfig(Settings):
-    """How lines become rows. Defaults are the published system."""
+    """Rules by which lines become rows. Defaults are the published system."""
 
     # packed: every row full, one segment, documents parted by [SEP]
     rule: Literal["electra", "packed"] = "electra"

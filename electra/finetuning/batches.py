@@ -1,4 +1,4 @@
-"""Which rows make a step, and how they are padded.
+"""Choose the rows of each step, and pad them.
 
 1. an epoch is one global shuffle of the rows, cut into batches of B rows, as published; the last
   may be short
@@ -28,7 +28,7 @@ NO_WORD = -100  # tagging's label of a token that stands for no word, and of pad
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """What the network reads: ids and segments of B rows, padded at the end, and named targets."""
+    """Input of the network: ids and segments of B rows, padded at the end, and named targets."""
 
     ids_BT: Tensor
     segments_BT: Tensor
@@ -58,7 +58,7 @@ class Examples:
 
     @cached_property
     def start_N(self) -> NDArray[np.int64]:
-        """Where each row begins in `ids_S`."""
+        """The index in `ids_S` at which each row begins."""
         return np.cumsum(self.length_N) - self.length_N
 
     def batch(self, rows_B: NDArray[np.int64], device: torch.device | str = "cpu") -> PaddedBatch:

@@ -1,4 +1,4 @@
-"""What a head must offer, and the published GLUE head: dropout and one linear layer on the last
+"""The interface of a head, and the published GLUE head: dropout and one linear layer on the last
 [CLS] vector.
 
 Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its

@@ -74,12 +74,12 @@ class Stored:
 
     @property
     def path(self) -> Path:
-        """Where the folder is."""
+        """The path of the folder."""
         return self.folder.path
 
     @property
     def heads(self) -> Tensors:
-        """What model.safetensors holds besides the encoder."""
+        """The tensors of model.safetensors besides the encoder's."""
         return self.folder.head_tensors
 
     def extra_file(self, name: str) -> Tensors:
@@ -109,7 +109,7 @@ class Stored:
 
 
 class TaskKind:
-    """What all kinds of tasks have in common. Each kind also has these methods:
+    """Base of all kinds of tasks. Each kind also has these methods:
 
     | method | what it does |
     |---|---|

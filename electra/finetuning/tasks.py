@@ -65,7 +65,7 @@ class Task(Settings):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What each logit stands for. Tagging has BIOES tags of every type."""
+        """The class of each logit. Tagging has BIOES tags of every type."""
         if not self.tagging:
             return self.labels
         tags = [f"{edge}-{label}" for label, edge in itertools.product(self.labels, "BIES")]
@@ -127,7 +127,7 @@ class PublishedTags(Task):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """What each logit stands for."""
+        """The class of each logit."""
         return self.tags
 
 
@@ -149,8 +149,8 @@ def find(rows: Path, name: str) -> Task:
 
 @dataclass(frozen=True, kw_only=True)
 class ScratchConfig(Settings):
-    """What the freshly initialised arm does otherwise, so that both are tuned fairly; the budget
-    stays the same.
+    """Settings that differ for fresh weights, so that both arms are tuned fairly. The budget stays
+    the same.
     """
 
     learning_rate: Rate | None = None

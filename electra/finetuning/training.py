@@ -34,8 +34,8 @@ CHECK_EVERY = 50
 
 @dataclass(frozen=True)
 class Training:
-    """How a training went: whether weights and losses stayed finite, and the mean loss a row along
-    the way.
+    """The course of a training: whether weights and losses stayed finite, and the mean loss per row
+    along the way.
     """
 
     finite: bool

@@ -1,5 +1,5 @@
-"""What attention begins as where `init` says so: looking for a head's own word, or at the words
-next to it.
+"""Initial values with which attention heads look for their own token, or at the tokens next to it,
+if `init` says so.
 
 Shapes: E embedding size, H hidden size, D head size, F frequencies, V vocabulary size, P positions.
 """

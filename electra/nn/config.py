@@ -21,7 +21,7 @@ GELU = 8
 
 @dataclass(frozen=True, kw_only=True)
 class _Transformer(Settings):
-    """What encoders of both kinds have."""
+    """Settings of both kinds of encoders."""
 
     layers: Annotated[int, Field(ge=1, le=1000)]
     hidden: Size

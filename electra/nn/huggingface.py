@@ -87,8 +87,8 @@ class ModelFolder:
 
     @property
     def trained_positions(self) -> int:
-        """How many positions pre-training has used, where that is known: by config.json, or by the
-        tokenizer's model_max_length. Else all positions that there are.
+        """The number of positions that pre-training has used, by config.json or by the tokenizer's
+        model_max_length. All positions of the model if neither says so.
         """
         positions = self.encoder_settings[0].positions
         file = self.path / "tokenizer_config.json"

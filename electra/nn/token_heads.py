@@ -1,4 +1,4 @@
-"""What pre-training puts on an encoder: a verdict on every token, or its place in the vocabulary.
+"""Heads of pre-training: whether each token was replaced, or which token of the vocabulary it is.
 
 Shapes: B rows, T positions, M chosen positions, H hidden size, E embedding size, V vocabulary.
 """

@@ -1,4 +1,4 @@
-"""Which number format the matrix products run in; weights, optimizer and losses are always fp32."""
+"""Choose the number format of matrix products. Weights, optimizer and losses are always fp32."""
 
 import contextlib
 from typing import Literal

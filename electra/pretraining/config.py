@@ -62,9 +62,7 @@ Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "m
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(Settings):
-    """What is trained: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published
-    system.
-    """
+    """The objective: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published system."""
 
     name: Objective = "electra"
     mask_rate: Fraction = 0.15
@@ -146,7 +144,7 @@ NOT_IN_FINGERPRINT = _ROUNDING | _SHOWN | _SAVED
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainConfig(Settings):
-    """How long and how fast. Paper, Table 6; `steps` is a count or a budget `{flops: 8.9e16}`.
+    """Length and speed of training. Paper, Table 6. `steps` is a count or `{flops: 8.9e16}`.
 
     With `phases` the length of rows changes in mid-run (phases.py): `length` is then the last
     one's, which held-out rows also have, and `steps` the sum of the phases' own; neither need be

@@ -24,7 +24,7 @@ from electra.seeds import torch_generator
 
 
 class RowSet(Protocol):
-    """What the loop needs of `electra.data.shards.Rows`."""
+    """The part of `electra.data.shards.Rows` that the loop needs."""
 
     ids: NDArray[Any]  # (rows, T)
     # (rows, 2): where segment B starts (the row's length if it has none), real tokens

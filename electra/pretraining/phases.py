@@ -1,4 +1,4 @@
-"""What is due at a step of a run: rows of which length, which networks learn, and at which rate.
+"""The schedule of a run: length of the rows, networks that learn, and learning rate of each step.
 
     phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms
     sooner in short rows, and positions that fine-tuning needs are learnt in long ones

@@ -36,7 +36,7 @@ class State:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def begin_history(self, records: Sequence[dict[str, Any]]) -> None:
-        """Start from the records of a checkpoint. `metrics.jsonl` is a copy for whoever watches
+        """Start from the records of a checkpoint. `metrics.jsonl` is a copy for people who watch
         the run. The program never reads it.
         """
         self.history = list(records)

@@ -60,7 +60,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class StepDone:
-    """Where this process stands after a step, for whoever shows it."""
+    """The progress of this process after a step, to be shown."""
 
     title: str
     settings: PretrainConfig
@@ -78,7 +78,7 @@ Log = Callable[[int, dict[str, float]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a run is started and shown; no number depends on it."""
+    """Options by which a run is started and shown. No number depends on them."""
 
     title: str = "pretrain"
     device: torch.device | None = None

@@ -89,7 +89,9 @@ def read_notes(path: Path) -> dict[str, Any]:
     try:
         return read_sealed(path, "nothing needs to be done")
     except UserError as error:
-        print(f"warning: {error}; what they spared is done again", file=sys.stderr, flush=True)
+        print(
+            f"warning: {error}; the work that they saved is done again", file=sys.stderr, flush=True
+        )
         return {}
 
 

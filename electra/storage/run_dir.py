@@ -1,5 +1,4 @@
-"""Where a run is stored: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of
-run.
+"""The folder of a run: `runs/<stage>/<first 8 digits of its fingerprint>/`, for every kind of run.
 
     runs/pretrain/1f0c52d3/run.json     the entry of params.yaml that it belongs to
     runs/pretrain/1f0c52d3/step-800/    a checkpoint

@@ -1,6 +1,4 @@
-"""What commands have in common: arguments that name entries of params.yaml, and the settings
-themselves.
-"""
+"""Arguments that several commands have: names of entries in params.yaml, and settings."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which columns of labelled rows are texts and label, and what kind of task the labels show: for
+"""Infer from labelled rows which columns are texts and label, and the kind of task, for
 `electra new --task`.
 
 All rows of the file are read, so the labels are known wherever they are in it. Nothing is chosen in
@@ -41,7 +41,7 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
     the user.
 
     `given` has the columns of `a`, `b` and `label`, "" where they are to be inferred. Raises
-    BadInput for rows that are no task.
+    BadInput for rows that do not make a task.
     """
     columns, rows, rejected = read_columns(file)
     chosen = choose_columns(file, columns, given, rows)

@@ -1,4 +1,4 @@
-"""Which sources and which tokenizer suit the files of a text: for `electra new --text`.
+"""Infer sources and a tokenizer from the files of a text, for `electra new --text`.
 
     infer_sources()     a source for each kind of file, with the settings that its first rows show
     infer_tokenizer()   case, accents, alphabet and vocabulary that suit its language
@@ -45,7 +45,7 @@ MOST_LOST = 0.05
 
 @dataclass
 class TextFacts:
-    """What the files of a text show: sources by name, whether any has HTML, the first documents,
+    """Facts about the files of a text: sources by name, whether any has HTML, the first documents,
     and notes for the user.
     """
 
@@ -106,7 +106,7 @@ def infer_source(
         facts.notes.append(f"{group[0]}: is read with {chosen}")
     guess, word = guess_encoding(group[0])
     if guess and guess == settings.get("encoding"):
-        facts.notes[-1] += f", as {word!r} stands in it; if that is wrong, give --encoding"
+        facts.notes[-1] += f", as it contains {word!r}; if that is wrong, give --encoding"
     facts.texts += [document.text for document in documents]
     return entry | settings
 

@@ -83,8 +83,8 @@ def restart(stage: str, name: str, params: Params) -> None:
 def delete(names: Sequence[str], *, archived: bool = False, sure: bool) -> None:
     """Delete folders of runs/, all of them or none, after asking unless `sure`.
 
-    `archived` adds those that `--restart` has archived. Raises BadInput for a name that is no run,
-    and where there is no terminal to ask in; Busy for a run in use.
+    `archived` adds those that `--restart` has archived. Raises BadInput for an unknown name, and
+    without a terminal to ask in; Busy for a run in use.
     """
     known = {str(folder.relative_to(RUNS)): folder for folder in _listed()}
     for name in names:

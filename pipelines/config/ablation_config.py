@@ -34,7 +34,7 @@ FIXED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(config.Settings):
-    """How arms are trained and scored: shared by the ablations of a model, and changed by each.
+    """Rules for training and scoring arms: shared by the ablations of a model, and changed by each.
 
     The budget is what the unchanged model spends in `steps` steps (null: its own): with
     `equal_flops` every arm trains until it has spent as much, with `equal_steps` for as many steps,
@@ -57,8 +57,9 @@ class Protocol(config.Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Base(config.Settings):
-    """What the arms change: a model, its `tokens` (again, so that dvc.yaml can name the files), the
-    source of the tasks (`data`), and how they are fine-tuned."""
+    """The settings that arms change: a model, its `tokens` (again, so that dvc.yaml can name the
+    files), the source of the tasks (`data`), and how they are fine-tuned.
+    """
 
     model: str
     tokens: str
@@ -142,7 +143,7 @@ class AblationConfig(config.Settings):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What tables and figures call an arm that is written out, or a value of an axis."""
+        """The names, in tables and figures, of arms that are written out or of an axis's values."""
         labels = {}
         for named in (self.arms, *map(self.axis, self.grid)):
             for name, settings in named.items():

@@ -22,8 +22,8 @@ Section = dict[str, Any]
 def with_groups(values: Mapping[str, Any]) -> Section:
     """Return the values of params.yaml with every name of a group replaced by its contents.
 
-    Groups come first, so that a mistake within one is reported there. What is no section stays as
-    it is, since `build` refuses it. Raises BadConfig for a name that is not there.
+    Groups come first, so that a mistake within one is reported there. Anything that isn't a section
+    stays as it is, since `build` refuses it. Raises BadConfig for a name that is not there.
     """
     resolved = {key: values[key] for key in GROUPS if key in values} | dict(values)
     for section, (key, group) in NAMED.items():

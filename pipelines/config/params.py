@@ -58,7 +58,7 @@ PAPER = "paper"  # the recipe that the others change
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Settings):
-    """What a bare `dvc repro` covers."""
+    """The entries that a bare `dvc repro` covers."""
 
     models: tuple[str, ...]
     ablations: tuple[str, ...]

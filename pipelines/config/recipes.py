@@ -19,7 +19,7 @@ from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Settings):
-    """What a recipe changes of the paper's one, key by key."""
+    """The changes of a recipe to the paper's, key by key."""
 
     defaults: dict[str, Any] = field(default_factory=dict)
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class PaperRecipe(Recipe):
     def change(
         self, changes: Mapping[str, Any], where: str = "recipes.*", custom: Sequence[str] = ()
     ) -> "ChangedRecipe":
-        """Return this recipe under the changes of another, which stand at `where`.
+        """Return this recipe under the changes of another, whose key is `where`.
 
         `custom` names the tasks that the model's source has besides GLUE's.
         """
@@ -115,7 +115,7 @@ class ChangedRecipe:
 
 
 def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
-    """Return a task's settings of recipes, each with the place it stands at. Later ones win."""
+    """Return a task's settings of recipes, each with its key. Later ones win."""
     squad = task.startswith("squad")
     kind = SquadConfig if squad else FinetuneConfig
     values: dict[str, Any] = {}

@@ -17,7 +17,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return the sections of a YAML file; BadConfig names the line or key that is wrong."""
     try:
         if path.exists() and not path.is_file():
-            raise BadConfig(f"{path}: is no regular file")  # a device or a pipe may never end
+            raise BadConfig(f"{path}: isn't a regular file")  # a device or a pipe may never end
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         sentence = "there is no such file; run this in the project's folder"
@@ -72,8 +72,8 @@ def _require_shallow(text: str, path: Path) -> None:
 
 
 def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -> None:
-    """Raise BadConfig for what is no setting: dates, bytes, sets, URLs with credentials, which
-    would go into records, and more values than MOST, aliases written out.
+    """Raise BadConfig for values that cannot be settings: dates, bytes, sets, URLs with
+    credentials, which would go into records, and more values than MOST, aliases written out.
     """
     if next(count) > MOST:
         raise BadConfig(f"{where}: has aliases that stand for more than {MOST:,} values")

@@ -43,7 +43,7 @@ NOT_FINITE = "the loss or the outputs stopped being finite"
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to compute and where to write it."""
+    """One fine-tuning to compute, and its folder."""
 
     task: Task
     arm: str
@@ -97,7 +97,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where its results go, by its settings and data alone."""
+        """The folder of its results, named by its settings and data alone."""
         return self.state / self.fingerprint[:8]
 
 
@@ -114,7 +114,7 @@ def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tupl
 
 @dataclass(frozen=True)
 class Solved:
-    """What a job produces: scores, content of files by name (rows, one JSON value or tensors), the
+    """The results of a job: scores, content of files by name (rows, one JSON value or tensors), the
     network.
     """
 

@@ -1,4 +1,4 @@
-"""What the runs of a task leave together: GLUE's submission files, and the common answer of
+"""Write what the runs of a task give together: GLUE's submission files, and the common answer of
 several seeds.
 """
 

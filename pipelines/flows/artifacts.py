@@ -1,4 +1,4 @@
-"""What a stage leaves on Prefect's pages: bars while it runs, then its numbers."""
+"""Show a stage on Prefect's pages: bars while it runs, then its numbers."""
 
 import re
 import time

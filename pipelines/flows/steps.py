@@ -1,4 +1,4 @@
-"""What the flows are made of: a run's folder, a check, a stage, a parent run in MLflow.
+"""The steps of flows: a run's checkout, a check, a stage, a parent run in MLflow.
 
 Results are never cached or persisted by Prefect: DVC is the cache, and a task that runs twice finds
 nothing to do.
@@ -233,7 +233,7 @@ def opened_run(
     """Open a flow's run: its folder, its settings checked, its run in MLflow. At the end its
     results are saved.
 
-    Settings that do not fit an ablation's arms are no mistake in a flow without ablations. A
+    Settings that do not fit an ablation's arms are fine in a flow without ablations. A
     part of a run hangs below the `parent` of the whole and saves its results to the store
     alone.
     """

@@ -1,5 +1,5 @@
-"""What the paper says of pairs of arms, held against ours: which of its orders came out, are
-reversed, or are open.
+"""Compare the paper's statements on pairs of arms with our scores: which came out, are reversed, or
+are open.
 
 A claim names what one arm has and the other has not, once all that they share is taken away. So it
 finds its arms in any ablation, at any size, under any name.

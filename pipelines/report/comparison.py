@@ -86,7 +86,7 @@ def compare_scores(
 
         share_variance = min(len(first), len(second)) < 3
         with warnings.catch_warnings():
-            # scores of one arm that are all equal are no loss of precision
+            # scores of one arm may all be equal, which scipy takes for a loss of precision
             warnings.simplefilter("ignore", RuntimeWarning)
             low, high = ttest_ind(first, second, equal_var=share_variance).confidence_interval()
     elif rows and min(means) >= 0:

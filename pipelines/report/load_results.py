@@ -220,7 +220,7 @@ def measure_average(glue: dict[str, Any], tasks: Sequence[Measured]) -> Measured
 
 
 def measure(task: str, values: dict[str, Any], title: str = "") -> Measured:
-    """Return the scores of both arms, as they stand in a results file."""
+    """Return the scores of both arms, as in a results file."""
     title = title or TITLES.get(task, task)
     return parse(Measured, {**values, "name": task, "title": title}, task)
 

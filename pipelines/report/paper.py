@@ -39,7 +39,7 @@ CLAIMS = tuple(Claim(**values) for values in PUBLISHED["claims"])
 
 @dataclass(frozen=True)
 class PaperScores:
-    """What the paper says of an ablation: its source, and by our arm's name the paper's name and
+    """The paper's scores of an ablation: their source, and by our arm's name the paper's name and
     score, best first.
     """
 

@@ -1,4 +1,4 @@
-"""What the report is drawn from: a model's results, and an ablation's arms, as plain records.
+"""The records from which the report is drawn: a model's results, and an ablation's arms.
 
 Nothing here reads a file (`load_results.py` does) or draws. The parts that are read as they stand
 in a results file are pydantic's, which checks them.
@@ -70,7 +70,7 @@ class Measured:
 
     @property
     def chance(self) -> float | None:
-        """What guessing scores, or for SQuAD never answering."""
+        """The score of guessing, or for SQuAD of never answering."""
         return self.baselines.get("chance", self.baselines.get("never_answering"))
 
     @property
@@ -143,7 +143,7 @@ class ModelResults:
 
     @property
     def seeds(self) -> int:
-        """How often a task was fine-tuned in an arm, at most."""
+        """The largest number of fine-tunings of a task in an arm."""
         return max((max(map(len, row.scores.values())) for row in self.tasks), default=0)
 
     @property
@@ -220,7 +220,7 @@ class Ablation:
 
     @property
     def title(self) -> str:
-        """What its arms show."""
+        """The title that says what its arms compare."""
         return self.config.title
 
     @property

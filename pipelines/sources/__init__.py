@@ -1,4 +1,4 @@
-"""Where text and tasks come from, as settings: the sample world, local files, or a hub.
+"""Settings of the sources of text and tasks: the sample world, local files, or a hub.
 
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows.
 Their bytes depend on streams (files, compressed or not), local, warc, gigaword, wikipedia and hub
@@ -109,8 +109,8 @@ SourceConfig = Annotated[SampleCorpus | LocalCorpus | HubCorpus, Field(discrimin
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(Settings):
-    """How large a corpus is, so that a disk too small is noticed before the first byte and not
-    after a day.
+    """The size of a corpus, so that a disk too small is noticed before the first byte and not after
+    a day.
     """
 
     tokens: Annotated[float, Field(gt=0, le=1e18)]

@@ -149,7 +149,7 @@ def _make_row(
 
 
 def is_missing(label: Any, labels: Sequence[str] = ()) -> bool:
-    """Return whether a label is null, NaN or empty. `-` and -1 are, where they are no class."""
+    """Return whether a label is null, NaN or empty. So are `-` and -1 unless they are classes."""
     if label is None or label != label or (isinstance(label, str) and not label.strip()):
         return True
     name = label.strip() if isinstance(label, str) else label_name(label)
@@ -237,7 +237,7 @@ def split_header(line: str, name: object, wanted: Sequence[str] = ()) -> list[st
 
 
 def _split_cells(line: str, delimiter: str) -> list[str]:
-    """Return the cells of a line of CSV, none of a text that is no such line."""
+    """Return the cells of a line of CSV, or none if it isn't one."""
     if len(line) <= LONGEST_HEADER:
         with contextlib.suppress(csv.Error):
             return next(csv.reader([line], delimiter=delimiter), [])
@@ -314,7 +314,7 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list
 
 
 def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield one JSON object a line, or those of a list. Blank lines are no rows."""
+    """Yield one JSON object per line, or those of a list. Blank lines are skipped."""
     first, lines = first_line(lines)
     if first.lstrip().startswith("["):
         kept = list(lines)
@@ -340,7 +340,7 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
 
 
 def _check_record(record: Any, text: str, where: str, wanted: Sequence[str]) -> Any:
-    """Return the record, or why it is no row."""
+    """Return the record, or why it isn't a row."""
     fault = ""
     if not isinstance(record, dict):
         fault = "not a JSON object"

@@ -1,6 +1,6 @@
 """The nine GLUE tasks in their official layouts, to rows {"id", "a", "b", "label"}.
 
-The files are no regular TSV: quotes are text, MRPC's dev file begins with a byte order mark, CoLA's
+The files aren't regular TSV: quotes are text, MRPC's dev file begins with a byte order mark, CoLA's
 train and dev have no header, MNLI's columns differ between train and dev. So columns are found by
 the header's names, and a row that has not exactly as many as its header is rejected. An id is the
 row's number in its file, which is also the index that the GLUE server asks for. A row is rejected,
@@ -34,8 +34,8 @@ SPLITS = """
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where a task lies: its folder, the names of its columns in the files and in the hub's data
-    set.
+    """The layout of a task: its folder, and the names of its columns in the files and in the hub's
+    data set.
     """
 
     folder: str

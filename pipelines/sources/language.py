@@ -28,4 +28,4 @@ def check(codes: Collection[str], where: str) -> None:
     for code in codes:
         if code not in known:
             do = nearest(code, known) or "see ISO 639"
-            raise BadConfig(f"{where}: has {code!r}, which is no code that py3langid knows; {do}")
+            raise BadConfig(f"{where}: has {code!r}, a code that py3langid doesn't know; {do}")

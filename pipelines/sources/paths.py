@@ -1,4 +1,4 @@
-"""Which files a source's patterns name, and the patterns that name given files."""
+"""Find the files that a source's patterns name, and patterns that name given files."""
 
 import glob
 import os
@@ -18,8 +18,8 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
 
     A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for
     folders of any depth. What one with a `!` in front names is left out, wherever it stands. Raises
-    BadInput for a URL and for what is no regular file, SourceUnreachable for a link to nothing and
-    a folder that cannot be read: no text is lost in silence.
+    BadInput for a URL and for anything but a regular file, SourceUnreachable for a link to nothing
+    and a folder that cannot be read: no text is lost in silence.
     """
     by_place: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
@@ -74,14 +74,14 @@ def _files_of(path: Path, where: str) -> list[Path]:
 
 
 def require_file(file: Path, where: str = "") -> None:
-    """Raise SourceUnreachable for a link to nothing, BadInput for what is no regular file."""
+    """Raise SourceUnreachable for a link to nothing, BadInput for anything else but a regular file."""
     prefix = f"{where}: " if where else ""
     if not file.exists():
         raise SourceUnreachable(
             f"{prefix}{file} is a link to nothing; fetch its file, or remove the link"
         )
     if not file.is_file():
-        raise BadInput(f"{prefix}{file} is no regular file; name the files to read in `files`")
+        raise BadInput(f"{prefix}{file} isn't a regular file; name the files to read in `files`")
 
 
 def _raise(error: OSError) -> NoReturn:

@@ -4,7 +4,7 @@
 Files have the official JSON layout, or rows of `datasets` as JSON lines, a list or parquet. Answers
 decide as in the official script: without any, a question of 2.0 is impossible. An offset counts
 characters, or UTF-16 units or UTF-8 bytes where the answer stands there. A question is rejected
-when no answer stands where it says, or when its flag contradicts its answers.
+when no answer is where it says, or when its flag contradicts its answers.
 """
 
 import itertools
@@ -50,7 +50,7 @@ def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejec
         content = json.loads(read_whole(path), object_pairs_hook=unique_keys)
         articles = content if isinstance(content, list) else content["data"]
         if not isinstance(articles, list) or content == []:
-            raise TypeError("`data` is no list")
+            raise TypeError("`data` isn't a list")
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         if "Extra data" in str(error):
             lines = custom_tasks.jsonl(decoded_lines(FileRange(path)), path, NEEDED)
@@ -112,7 +112,7 @@ def _make_rows(
             row = _make_row(question, answers, flag, known, where)
             yield row
             if isinstance(row, dict) and len(row["answers"]) < len(answers):
-                fault = "an answer that does not stand in the context where it says"
+                fault = "an answer that is not in the context where it says"
                 yield Rejected(where, fault, row["question"][:EXCERPT])
         else:
             yield Rejected(where, "not a JSON object")
@@ -146,7 +146,7 @@ def _make_row(
     known: set[str],
     where: str,
 ) -> Row | Rejected:
-    """Return a row with the answers that stand in its context, or why not; `known` gets its id."""
+    """Return a row with the answers that are in its context, or why not; `known` gets its id."""
     impossible = FLAGS.get(str(flag).lower())
     if impossible is None:
         return Rejected(where, f"is_impossible is {shown(flag)} instead of true or false")
@@ -173,12 +173,12 @@ def _make_row(
     located = [(text, _locate(text, start, row["context"])) for text, start in answers]
     standing = [{"text": text, "start": place} for text, place in located if place is not None]
     if answers and not standing:
-        return Rejected(where, "no answer that stands in the context where it says", excerpt)
+        return Rejected(where, "no answer is in the context where it says", excerpt)
     return {**row, "answers": standing, "impossible": impossible}
 
 
 def _locate(text: Any, start: Any, context: str) -> int | None:
-    """Return the character at which an answer begins, if it stands where it says."""
+    """Return the character at which an answer begins, if it is where it says."""
     if isinstance(start, str) and start.isdecimal():
         start = int(start)
     if not isinstance(text, str) or not text or isinstance(start, bool) or start != start:

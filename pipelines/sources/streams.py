@@ -3,8 +3,8 @@ reader are errors.
 
 All streams of a compressed file are read, and whatever follows the last one must be padding. A file
 that expands to many times its size (a decompression bomb) and one that is an archive of other files
-are refused: nothing is ever unpacked to disk, and so is what is no text. UTF-16 and UTF-32 become
-UTF-8 where a byte order mark announces them, and are refused where only their NULs do.
+are refused: nothing is ever unpacked to disk, and so is anything that isn't text. UTF-16 and UTF-32
+become UTF-8 where a byte order mark announces them, and are refused where only their NULs do.
 """
 
 import bz2
@@ -34,11 +34,11 @@ DECODERS: dict[str, Callable[[], Any]] = {
 COMPRESSIONS = tuple(DECODERS)
 PADDED = (".gz", ".xz")  # formats that allow NULs between and behind streams
 DAMAGE = (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
-LONGEST_LINE = 16 << 20  # bytes; a longer line or record is no text, it is quarantined unread
+LONGEST_LINE = 16 << 20  # bytes; a longer line or record isn't text and is quarantined unread
 EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
 BINARY = "is a binary file; convert it or give it the suffix of its format"
-STRANGERS = {  # what files that are no text begin with
+STRANGERS = {  # first bytes of files that aren't text
     b"PK\x03\x04": "is a zip file; unpack it or give it the suffix of its format",
     b"7z\xbc\xaf\x27\x1c": "is a 7z file; unpack it or give it the suffix of its format",
     b"Rar!\x1a\x07": "is a rar file; unpack it or give it the suffix of its format",
@@ -113,7 +113,7 @@ def unchanged(piece: FileRange) -> Iterator[None]:
     path = piece.path
     try:
         if path.exists() and not path.is_file():
-            fault = "is a folder" if path.is_dir() else "is no regular file"
+            fault = "is a folder" if path.is_dir() else "isn't a regular file"
             raise BadInput(f"{path}: {fault}; name a file")
         before = piece.stamp or stamp(path)
         yield

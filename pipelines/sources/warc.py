@@ -337,7 +337,9 @@ def _joined(body: bytes, *, truncated: bool) -> bytes:
 
 
 def _is_binary(body: bytes) -> bool:
-    """Return whether bytes are no text, whatever is declared: a PDF, or controls, but of UTF-16."""
+    """Return whether bytes aren't text, whatever is declared: a PDF, or control characters that
+    aren't UTF-16.
+    """
     start = body[:LOOK]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False

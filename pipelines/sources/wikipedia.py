@@ -27,7 +27,7 @@ HEADER = 1 << 16  # bytes in which a dump's names of namespaces stand
 DEEPEST = 40  # templates within each other that are removed, as many as the parser enters
 UNCLOSED = 300  # brackets and tags: a page with more is damaged, and may take the parser hours
 NAMED_SPACES = ("6", "14")  # keys of the namespaces of files and categories
-# tags with contents that are no running text
+# tags whose contents aren't running text
 _HIDDEN = """
     ce chem gallery graph hiero imagemap includeonly indicator inputbox mapframe maplink math ref
     references score source style syntaxhighlight table templatedata templatestyles timeline
@@ -63,13 +63,13 @@ _SWITCH = re.compile(r"__[A-Z]+__")
 _QUOTES = re.compile(r"''+")
 # a link to the same article in another language
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}(?:-[a-z-]+)?|simple):\S")
-# of private use: stands before a heading's text, once for each level, until lines are gathered
+# of private use: put before a heading's text, once for each level, until lines are gathered
 _HEADING = "\ue000"
-# of private use: stands where a template stood, until those within text are counted
+# of private use: put where a template was, until those within text are counted
 _LOST = "\ue001"
 _BAR = re.compile(r"\|(?![^\[\]]*\]\])")  # but that of a link
 _NAMED = re.compile(r"\s*[A-Za-z][\w -]*=")
-# what pages stand in
+# the element that holds pages
 _FRAME = re.compile(r"(<mediawiki\s.*</siteinfo>\s*)?(</mediawiki>)?\s*", re.DOTALL)
 
 
@@ -169,7 +169,7 @@ def _reduced(markup: str) -> str:
 
 
 def _replace_template(template: re.Match[str]) -> str:
-    """Return what stands in the place of a template: its text, or a mark within a line of text."""
+    """Return the replacement of a template: its text, or a mark within a line of text."""
     text = _text_of(template[0][2:-2])
     if text is not None:
         return text

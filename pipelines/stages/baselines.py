@@ -100,7 +100,7 @@ def predict_fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
     linear = Ridge() if task.regression else LogisticRegression(max_iter=1000)
     trees = HistGradientBoostingRegressor if task.regression else HistGradientBoostingClassifier
     label = numbers(task, train)
-    # the same sums on every machine; more threads are no faster on so few rows
+    # the same sums on every machine; more threads don't help with so few rows
     with threadpool_limits(1):
         vectors, dev_vectors = tfidf(train, dev)
         bag = linear.fit(hstack(vectors).tocsr(), label)

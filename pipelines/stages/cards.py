@@ -63,7 +63,7 @@ _points = Column("points", 1).text
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a card says. `task` and `data` are those of the scores, as the hub calls them.
+    """Content of a card. `task` and `data` are those of the scores, as the hub calls them.
 
     `sources` are of the text and the rows, as in params.yaml. `example` has texts of the model's
     own world.
@@ -82,7 +82,7 @@ class ModelCard:
 
     @property
     def are_made_up(self) -> list[bool]:
-        """Of each source whether it is the sample world."""
+        """Whether each source is the sample world."""
         return [getattr(source, "kind", "") == "sample" for source in self.sources]
 
     @property

@@ -69,7 +69,7 @@ INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("paragra
 LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
 # why a document is filtered out
 REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
-SKIPPED = "left_out_"  # begins the counts of rows that are no documents, by reason
+SKIPPED = "left_out_"  # prefix of the counts of rows that aren't documents, by reason
 # what is counted by document
 TEXTS = ("empty_documents", "short_documents", SKIPPED, *REASONS)
 # what is known when all units are there

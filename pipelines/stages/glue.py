@@ -98,7 +98,7 @@ def describe_scores(facts: dict[str, Any]) -> str:
     model that does no better than that is a warning.
     """
     words = [f"{facts[arm]['mean']:.1f} {title}" for arm, title in ARMS.items() if arm in facts]
-    # the discriminator's own ranking of rows is no score of the task
+    # the discriminator's own ranking of rows isn't a score of the task
     simple = [
         (score, method)
         for method, score in facts.get("baselines", {}).items()

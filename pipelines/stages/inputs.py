@@ -1,4 +1,4 @@
-"""What stages read: the hashes by which DVC notices a change, checks before anything is read, and
+"""Inputs of stages: the hashes by which DVC notices a change, checks before anything is read, and
 the verified outputs of earlier stages.
 
     build/inputs/<section>/<name>.json   hashes of the files that an entry of corpora or tasks names
@@ -201,7 +201,7 @@ def encoder_folder(name: str, params: Params) -> Path:
 
 
 def task_rows(name: str) -> Path:
-    """Return build/tasks/<name>, verified. Since a split that is not there is no fault, one that
+    """Return build/tasks/<name>, verified. A missing split is fine, but one that
     was put there is.
     """
     folder = BUILD / "tasks" / name

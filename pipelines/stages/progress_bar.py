@@ -1,5 +1,5 @@
-"""How far a long task is, how fast, and how long it will take: rich's bar on a terminal, else a
-line now and then.
+"""Show progress, rate and time left of a long task: rich's bar on a terminal, otherwise a line now
+and then.
 """
 
 import contextlib

@@ -2,7 +2,7 @@
 is missing.
 
 A unit's folder carries its own manifest: the hash of every file, the fingerprint of the settings
-and the input that it was made of, and the version of the code. So it may as well be made on another
+and the input that it was made of, and the version of the code. So it can also be made on another
 machine: by a Dask cluster, where one is named. A run of units is named by that fingerprint
 (electra/storage/run_dir.py), and continues under changed code.
 """

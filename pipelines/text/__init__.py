@@ -1,3 +1,3 @@
-"""What is done to text before it is tokenized: cleaning, sentences, n-grams of words, exact and
+"""Processing of text before it is tokenized: cleaning, sentences, n-grams of words, exact and
 near-duplicates.
 """

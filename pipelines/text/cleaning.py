@@ -29,8 +29,8 @@ class Document:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rejected:
-    """What could not be read: quarantined and counted. `where` is file:line; `lines` is how many it
-    stands for.
+    """Input that could not be read: quarantined and counted. `where` is file:line; `lines` is the
+    number of lines that it covers.
     """
 
     where: str
@@ -41,7 +41,7 @@ class Rejected:
 
 @dataclass(frozen=True, kw_only=True)
 class QuarantineConfig(Settings):
-    """How many unreadable rows are tolerated: a `fraction` of all rows, but never fewer than
+    """The number of unreadable rows that are tolerated: a `fraction` of all rows, but at least
     `min_tolerated`.
     """
 
@@ -55,9 +55,7 @@ class QuarantineConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Decontamination(Settings):
-    """What happens to documents with 13 words in a row of the dev or test texts of `tasks`:
-    dropped, or counted.
-    """
+    """Drop or count documents that share 13 words in a row with the dev or test texts of `tasks`."""
 
     tasks: str
     action: Literal["count", "drop"] = "drop"
@@ -65,8 +63,8 @@ class Decontamination(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class CleaningConfig(Settings):
-    """What is done to every text. By default only blank lines, control characters and empty
-    documents go.
+    """Cleaning of every text. By default it only removes blank lines, control characters and empty
+    documents.
     """
 
     unicode: Literal["none", "NFC", "NFKC"] = "NFC"
@@ -121,7 +119,7 @@ _TAGS = re.compile(_TAG, re.IGNORECASE)
 # an unclosed one, too: else each would be looked at again
 _COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)
 _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    # what a text without it need not be searched for, the pattern, and what stands in its place
+    # what a text without it need not be searched for, the pattern, and its replacement
     (
         "&",
         re.compile(r"&(?:nbsp|amp|quot|apos|lt|gt|ndash|mdash|#\d{2,5}|#x[0-9A-Fa-f]{2,5});"),
@@ -267,9 +265,9 @@ _ABBREVIATION = re.compile(r"\b(?:Mr|Dr|St|vs|Mrs)$")
 def sentences(line: str) -> Iterator[str]:
     """Split a paragraph into sentences, roughly, in any script.
 
-    A sentence ends at a sign that has no other use, at a stop before a space and what is no small
-    letter, or in Thai and Lao at a space. An initial and `Mr.`, `Dr.`, `St.`, `vs.`, `Mrs.` end
-    none.
+    A sentence ends at a sign that has no other use, at a stop before a space and anything but a
+    small letter, or in Thai and Lao at a space. An initial and `Mr.`, `Dr.`, `St.`, `vs.`, `Mrs.`
+    end none.
     """
     start = 0
     rare = not line.isascii() and _RARE.search(line)
@@ -285,7 +283,9 @@ def sentences(line: str) -> Iterator[str]:
 
 
 def _ends_sentence(line: str, stop: re.Match[str]) -> bool:
-    """Return whether a stop is no abbreviation's and what follows may begin a sentence."""
+    """Return whether a stop doesn't belong to an abbreviation and what follows may begin a
+    sentence.
+    """
     if stop[0][0] == ".":
         before = line[max(0, stop.start() - 4) : stop.start()]
         # an initial, in any alphabet

@@ -1,4 +1,4 @@
-"""Which of many keys occur for the first time, in memory that does not grow with their number.
+"""Find the keys that occur for the first time, in memory that does not grow with their number.
 
 Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on
 disk, each small enough to be sorted in memory; what a bucket finds repeated is kept on disk, too,

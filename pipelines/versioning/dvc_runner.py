@@ -2,7 +2,7 @@
 output on.
 
 The child leads a process group of its own, and so does all that it starts. However `run` is left,
-the group is asked to stop and has time to save, also if whoever stops this process has less
+the group is asked to stop and has time to save, even if this process has less
 patience. It has its own deadline, since Prefect's time-outs do not work in threads.
 If this process is killed itself, a shell that waits for the end of a pipe asks the group.
 """
@@ -45,7 +45,7 @@ ADVICE = re.compile(
 
 @dataclass(frozen=True)
 class Checkout:
-    """Where commands run: a checkout's folder, and what is added to their environment."""
+    """A folder in which commands run, and the variables that are added to their environment."""
 
     folder: Path
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class StageFailed(UserError):
 
 @dataclass
 class Outcome:
-    """What DVC did: the stages that ran, and what went wrong."""
+    """The outcome of DVC: the stages that ran, and what went wrong."""
 
     ran: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

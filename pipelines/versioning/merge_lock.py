@@ -29,7 +29,7 @@ def merge(base: str, ours: str, theirs: str) -> str:
 
 
 def split(text: str) -> dict[str, str]:
-    """Return the text of each stage by its first line, and what stands before them by ""."""
+    """Return the text of each stage by its first line, and the text before them by ""."""
     head, *stages = re.split(r"^(?=  \S)", text, flags=re.MULTILINE)
     return {"": head or "schema: '2.0'\nstages:\n"} | {
         stage.partition("\n")[0]: stage for stage in stages

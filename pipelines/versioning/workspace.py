@@ -50,7 +50,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be run. `commit` is a full hash, or empty for a run in the checkout as it is,
+    """A run to be made. `commit` is a full hash, or empty for a run in the checkout as it is,
     edits included.
 
     `settings` are values by dotted keys of params.yaml.

@@ -37,7 +37,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of a question: its null score and its n best spans, the best first."""
+    """The answer to a question: its null score and its n best spans, the best first."""
 
     null: float
     spans: list[Span]
@@ -150,8 +150,8 @@ def candidates(
     """Return every allowed candidate in the beams of all windows: SpanFinder's outputs, K starts
     with K ends each.
 
-    A span without a finite score is none: -inf stands where a beam has more places than its row,
-    NaN where training has failed.
+    A span without a finite score does not count: a beam is filled with -inf where it is longer than
+    its row, NaN where training has failed.
     """
     shape = (len(questions.windows), int(questions.examples.length_N.max()))
     may_begin_WL = np.zeros(shape, dtype=bool)

@@ -25,7 +25,7 @@ from electra.finetuning.tasks import SquadConfig
 
 @dataclass(frozen=True)
 class Window:
-    """Where a row of tokens comes from."""
+    """The part of a context that a row of tokens covers."""
 
     question: int  # index of the question's row
     first: int  # index in the context of its first piece

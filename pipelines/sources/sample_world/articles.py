@@ -3,7 +3,7 @@
 A report tells two or three facts about one or two beings and then each of them again, in other
 words or as a question and its answer. A review says of one thing nothing but praise, or nothing but
 blame. Telling twice is the point: a word that was replaced contradicts the rest of its article (or
-the world), so whoever can compare two texts and knows the words can find it.
+the world), so it can be found by comparing two texts, if one knows the words.
 
 No article has the shape of a task's row: none is a pair of sentences, or a text with one statement
 on it, and none is false. What a dev or test row says as a whole, no article says.

@@ -1,6 +1,6 @@
 """The words of the sample world and the sentences it can say.
 
-A *concept* is a tuple of words that mean the same; whoever speaks picks one of them. A *relation*
+A *concept* is a tuple of words that mean the same; each sentence uses one of them. A *relation*
 is a kind of fact with its slots, every way to state it and every way to ask for one of its slots.
 `{who}` is the being a sentence is about.
 """

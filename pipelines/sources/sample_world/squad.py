@@ -85,6 +85,6 @@ def unstated_fact(facts: list[Fact], world: World) -> Fact:
 
 
 def find(line: str, word: str) -> int:
-    """Return where a word stands in a line, whole and in any case."""
+    """Return the place of a whole word in a line, in any case."""
     spaced = f" {line.lower()}".replace(",", " ").replace(".", " ")
     return spaced.index(f" {word.lower()} ")

@@ -76,7 +76,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class World:
-    """Beings, and every concept that can stand in a slot."""
+    """Beings, and every concept that can fill a slot."""
 
     beings: tuple[Being, ...]
     pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event

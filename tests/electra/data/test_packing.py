@@ -21,7 +21,7 @@ def tokenizer():
 
 
 def documents(seed, count=40, longest=90):
-    """Return documents of lines of ids that are no special tokens."""
+    """Return documents of lines of ids other than special tokens."""
     rng = random.Random(seed)
 
     def line():

@@ -28,7 +28,7 @@ def test_a_new_head_is_spread_as_glorot_says(encoder):
 
 
 def align(text, other):
-    """Return how far a text's tokens lie from their likes in the other, a token at a time."""
+    """Return how far each token of a text is from its best match in the other, one token at a time."""
     cosines = [torch.cosine_similarity(token[None], other) for token in text]
     likes = torch.stack([(10 * cosine).softmax(0) @ other for cosine in cosines])
     return (text - likes).abs().mean(0)

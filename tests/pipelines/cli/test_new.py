@@ -385,7 +385,7 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
     here, given, classes, left_out, run_command
 ):
     path = Path("data/train.jsonl")
-    lines = [json.dumps({"text": "a", "label": label}) for label in given]  # NaN is no JSON
+    lines = [json.dumps({"text": "a", "label": label}) for label in given]  # NaN isn't JSON
     path.write_text("\n".join(lines))
     report = run_command("new", "t", *TASK)
     task = load().tasks["t"].tasks["t"]

@@ -219,7 +219,7 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     "waits", ["for an answer", "for the first machine", "for the second machine"]
 )
 def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
-    other = f"192.0.2.1:{free_port()}"  # is no address of this machine
+    other = f"192.0.2.1:{free_port()}"  # not an address of this machine
     endpoint = {"for an answer": silent, "for the first machine": other}.get(
         waits, f"127.0.0.1:{free_port()}"
     )

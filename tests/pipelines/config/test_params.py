@@ -46,7 +46,7 @@ def test_numbers_are_read_as_yaml_1_2_like_dvc_does(load_text):
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
     make(tmp_path / "params.yaml")
-    with pytest.raises(BadConfig, match=r"params\.yaml: is no regular file"):
+    with pytest.raises(BadConfig, match=r"params\.yaml: isn't a regular file"):
         read(tmp_path / "params.yaml")
 
 

@@ -1,6 +1,6 @@
 """The report in git is the one that today's code draws of the results in git, to the byte.
 
-Where it is not, `dvc repro` draws it anew. What the page says of build/, which git does not have,
+Where it is not, `dvc repro` draws it again. What the page says of build/, which git does not have,
 is left out here.
 """
 

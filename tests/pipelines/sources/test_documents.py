@@ -115,7 +115,7 @@ def test_damaged_notes_are_not_believed(
     expected = notes.read_text()
     notes.write_text(expected.replace(old, new, 1) if new else "")
     assert units_of(tmp_path, path) == first
-    assert "what they spared is done again" in capsys.readouterr().err
+    assert "the work that they saved is done again" in capsys.readouterr().err
     assert notes.read_text() == expected
 
 

@@ -98,7 +98,7 @@ def test_a_link_to_nothing_and_a_pipe_are_not_taken_for_absent_files(tmp_path: P
     with pytest.raises(SourceUnreachable, match=r"dev\.tsv is a link to nothing"):
         list(find_official(str(tmp_path), None))
     os.mkfifo(tmp_path / "CoLA/train.tsv")
-    with pytest.raises(BadInput, match=r"train\.tsv is no regular file"):
+    with pytest.raises(BadInput, match=r"train\.tsv isn't a regular file"):
         list(find_official(str(tmp_path), None))
-    with pytest.raises(BadInput, match=r"train\.tsv: is no regular file; name a file"):
+    with pytest.raises(BadInput, match=r"train\.tsv: isn't a regular file; name a file"):
         list(read_tsv(tmp_path / "CoLA/train.tsv", "cola", "train"))

@@ -76,7 +76,7 @@ def test_no_article_says_what_a_dev_or_test_row_says(tmp_path: Path) -> None:
 
 
 def repeated_rows(rows: list[str], texts: list[str]) -> list[str]:
-    """The rows all of whose sentences stand in one of the texts."""
+    """The rows all of whose sentences are in one of the texts."""
     where: dict[str, set[int]] = {}
     for number, text in enumerate(texts):
         for sentence in parted(text):

@@ -14,7 +14,7 @@ from tests.pipelines.sources.bad_input import parquet
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
 ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
-NOWHERE = "no answer that stands in the context"
+NOWHERE = "no answer is in the context"
 
 
 def question(**changes: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
     common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
     santa = {"text": "Santa Clara", "start": 28}
     place = f"{tmp_path}/train.json: data[0].paragraphs[0].qas[1]"
-    fault = "an answer that does not stand in the context where it says"
+    fault = "an answer that is not in the context where it says"
     assert read(tmp_path, *questions, encoding=encoding) == [
         {"id": "q1", **common, "answers": [santa], "impossible": False},
         {"id": "q2", **common, "answers": [santa], "impossible": False},

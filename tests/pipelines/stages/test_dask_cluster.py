@@ -1,4 +1,4 @@
-"""Units on a Dask cluster: the same bytes as on one machine, whoever is lost on the way."""
+"""Units on a Dask cluster: the same bytes as on one machine, whichever worker is lost on the way."""
 
 import os
 import signal

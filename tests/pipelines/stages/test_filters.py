@@ -163,7 +163,7 @@ def test_documents_in_another_language_go(tmp_path, monkeypatch):
     ]
     assert run(tmp_path, LANGUAGES, "several", language=["de", "fr"])[1] == ["de", "fr", "numbers"]
     with pytest.raises(
-        BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', which is no code that"
+        BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', a code that"
     ):
         run(tmp_path, LANGUAGES, "wrong", language="english")
     monkeypatch.setitem(sys.modules, "py3langid", None)

@@ -45,7 +45,7 @@ PARAMS = (
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project beside a published folder."""
+    """A project next to a published folder."""
     folder = copy_project(tmp_path_factory.mktemp("stage") / "project")
     torch.manual_seed(0)
     theirs = folder / "theirs" / "masked_lm"

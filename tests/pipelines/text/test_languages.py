@@ -87,7 +87,7 @@ def test_words_and_their_repetitions_are_counted_alike(script: str) -> None:
     letter_by_letter = lengths.max() == 1
     each = LETTERS if letter_by_letter else 1
     assert len(found) == each * len(english)
-    if script != "Greek":  # its final sigma is no matter of words
+    if script != "Greek":  # its final sigma doesn't change words
         n = 2 * each
         repeated = len(ngrams(found, n)[::each]) - len(set(ngrams(found, n)[::each].tolist()))
         assert repeated == len(english) - 1 - len(set(ngrams(english, 2).tolist()))
