@@ -40,7 +40,7 @@ class Points(Tracker):
 
 
 def pretrain(params: Params, steps: int) -> dict[str, Any]:
-    """Pre-train for `steps`, and return what the record says of it."""
+    """Pre-train for `steps`, and return its part of the record."""
     model = params.models[MODEL]
     if not (BUILD / "tokens" / model.tokens).is_dir():
         run_stages(params, corpus=params.tokens[model.tokens].corpus, tokens=model.tokens)

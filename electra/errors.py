@@ -83,13 +83,13 @@ class BadInput(UserError):
 
 
 class SourceUnreachable(UserError):
-    """A data source that is not there: an absent folder, a hub out of reach."""
+    """A data source that cannot be reached: a missing folder, a hub that does not answer."""
 
     exit_code = 69
 
 
 class BadDevice(UserError):
-    """A GPU that is there and cannot be used."""
+    """A GPU that exists but cannot be used."""
 
     exit_code = 69
 

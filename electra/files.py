@@ -41,7 +41,7 @@ REFUSED = {
     errno.EOPNOTSUPP,
 }
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
-# what is there is not a file of ours
+# what exists there is not a file of ours
 DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -231,12 +231,12 @@ def dump_line(row: Any) -> str:
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    """Write one compact JSON object a line, atomically."""
+    """Write one compact JSON object per line, atomically."""
     write_atomic(path, "".join(map(dump_line, rows)))
 
 
 def read_jsonl(path: Path) -> list[Any]:
-    """Read one JSON value a line; the error names the line."""
+    """Read one JSON value per line. Errors name the line."""
     rows: list[Any] = []
     for number, line in enumerate(io.StringIO(_read_text(path, AGAIN)), 1):
         with well_formed(f"{path}:{number}"):
@@ -266,7 +266,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def _put(new: Path, path: Path) -> None:
-    """Rename `new` to `path`; what is there goes into the folder of `new`."""
+    """Rename `new` to `path`. What `path` held goes into the folder of `new`."""
     for number in itertools.count():
         old = new.with_name(f"old-{number}")
         with contextlib.suppress(FileNotFoundError):
@@ -283,7 +283,7 @@ def _put(new: Path, path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder tree, if it is there."""
+    """Delete a file or a folder tree, if it exists."""
     with write_errors(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -217,7 +217,7 @@ def load(
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
     no such model, CorruptFile where its bytes are not those that were written, BadDevice for a
-    device that is not there.
+    device that does not exist.
     """
     path = Path(folder)
     place = _device(device)

@@ -201,7 +201,7 @@ class Look:
 
 
 def look_at(corpus: CorpusConfig, where: str) -> Look:
-    """Read the beginning of every local source and of its files. See that other sources are there.
+    """Read the beginning of every local source and of its files. Check that other sources exist.
 
     Files whose first rows are bad are refused if they are many: more than the quarantine tolerates
     in any corpus, and a tenth of what was looked at.

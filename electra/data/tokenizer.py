@@ -124,7 +124,7 @@ class TrainTokenizer(LetterRules):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabTokenizer(LetterRules):
-    """Use a vocab.txt, one piece a line, or a tokenizer.json with its own rules for letters."""
+    """Use a vocab.txt, one piece per line, or a tokenizer.json with its own rules for letters."""
 
     kind: Literal["vocab"]
     file: str
@@ -584,7 +584,7 @@ def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
 
 
 def _read_vocab(path: Path) -> list[str]:
-    """Read one piece a line; the line's number is its id."""
+    """Read one piece per line; the line's number is its id."""
     with read_errors(path):
         data = path.read_bytes()
     try:

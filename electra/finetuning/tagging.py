@@ -71,7 +71,7 @@ class Tagging(TaskKind):
                 )
 
     def encode(self, rows: list[Row], tokenizer: Tokenizer, config: FinetuneConfig) -> Encoded:
-        """Return the target `label` with one entry a token: the tag's index at a word's first
+        """Return the target `label` with one entry per token: the tag's index at a word's first
         piece, else -100.
         """
         index = {name: number for number, name in enumerate(self.task.classes)}

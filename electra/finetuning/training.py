@@ -39,7 +39,7 @@ class Training:
     """
 
     finite: bool
-    curve: list[tuple[int, float]]  # (updates done, mean loss a row since the point before)
+    curve: list[tuple[int, float]]  # (updates done, mean loss per row since the point before)
 
 
 def count_steps(rows: int, config: FinetuneConfig) -> int:

@@ -114,8 +114,9 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
 
         query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
 
-    Fast pairs tell a word from those next to it, slow ones from those a whole turn of the fast ones
-    away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of one of
+    Fast pairs distinguish a word from those next to it, slow ones from those a whole turn of the
+    fast ones away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of
+    one of
     512.
     """
     block = encoder.embeddings

@@ -4,5 +4,5 @@
     a step's way:   trainer.py → step.py → distributed.py; compiling.py compiles, state.py saves
 
 `config.py` holds the settings, `flops.py` counts, `evaluation.py` measures on held-out rows,
-`phases.py` says what is due at a step.
+`phases.py` has the schedule of steps.
 """

@@ -2,7 +2,7 @@
 
 The generator, p_G, is a small masked language model that proposes plausible tokens. Its head is
 computed at the chosen positions only; with a vocabulary of 30,522 the rest would cost more than the
-encoder. The discriminator, D, tells for every token whether it was replaced; fine-tuning starts
+encoder. The discriminator, D, decides for every token whether it was replaced; fine-tuning starts
 from it.
 
 Shapes: B rows, T positions, N chosen positions a row, M = B · N, H the generator's hidden size, V

@@ -66,7 +66,7 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
 
 
 def read_progress(folder: Path) -> Progress:
-    """Return what a checkpoint says of itself; its tensors are not read."""
+    """Return a checkpoint's own record, without reading tensors."""
     with read_errors(folder):
         verify_manifest(folder, only=[PROGRESS])
         progress = read_json(folder / PROGRESS)

@@ -110,7 +110,7 @@ def intact(run: Path) -> dict[int, Progress]:
 
 
 def newest(run: Path) -> Progress | None:
-    """Return what the newest checkpoint says of its run; None without one."""
+    """Return the record of the newest checkpoint, or None without one."""
     return next(iter(intact(run).values()), None)
 
 

@@ -23,7 +23,7 @@ def with_groups(values: Mapping[str, Any]) -> Section:
     """Return the values of params.yaml with every name of a group replaced by its contents.
 
     Groups come first, so that a mistake within one is reported there. Anything that isn't a section
-    stays as it is, since `build` refuses it. Raises BadConfig for a name that is not there.
+    stays as it is, since `build` refuses it. Raises BadConfig for an unknown name.
     """
     resolved = {key: values[key] for key in GROUPS if key in values} | dict(values)
     for section, (key, group) in NAMED.items():

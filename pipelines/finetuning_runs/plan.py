@@ -101,7 +101,7 @@ class Plan:
         return jobs
 
     def _splits(self, task: Task) -> dict[str, str]:
-        """Return the sha256 of each split that is there."""
+        """Return the sha256 of each split that exists."""
         scored, unlabelled = splits_of(task, self.config)
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):

@@ -24,7 +24,7 @@ def sd(scores: Sequence[float]) -> float | None:
 
 
 def spread(scores: Sequence[float]) -> Summary:
-    """Return scores, one a seed, with mean, standard deviation, median and best."""
+    """Return scores, one per seed, with mean, standard deviation, median and best."""
     return {
         "scores": [_points(score) for score in scores],
         "mean": _points(statistics.fmean(scores)),
@@ -66,7 +66,7 @@ def summarize_task(task: Task, records: Sequence[Record]) -> Summary:
 def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
 
-    It is the paper's GLUE average only if its eight tasks are there with all their official
+    It is the paper's GLUE average only if it has its eight tasks with all their official
     training rows. Then WNLI is left out, as in the paper. Arms and seeds that not every task has do
     not count.
     """

@@ -5,7 +5,7 @@ deploy/automations.
     team/electra-<model>      with --team (`make lead`)
     part/electra              with --team: what `team` hands to workers
 
-What is there already gets this code's flow and queue, and keeps what users have set: schedules,
+Existing deployments get this code's flow and queue, and keep what users have set: schedules,
 whether it is paused, parameters and tags. A tag `clone:<id>` names each clone of the project that
 has deployed it. Deployments of models that params.yaml no longer has are deleted, unless another
 clone has deployed them, too.
@@ -94,7 +94,9 @@ def clone_tag() -> str:
 
 
 def deploy(*, with_team: bool) -> None:
-    """Create what is missing, renew the rest, and delete deployments of models that are gone."""
+    """Create what is missing, renew the rest, and delete deployments of models that no longer
+    exist.
+    """
     params = load(ROOT / "params.yaml")
     print(f"Prefect's server: {PREFECT_API_URL.value()}")
     with get_client(sync_client=True) as client:

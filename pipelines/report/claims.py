@@ -99,7 +99,7 @@ def count(ablations: Sequence[Ablation]) -> str:
 
 
 def table(ablations: Sequence[Ablation]) -> Table:
-    """Return the paper's statements, one a row for each pair of arms, sorted by verdict."""
+    """Return the paper's statements, a row for each pair of arms, sorted by verdict."""
     rows: list[Row] = []
     for ablation, statement in all_statements(ablations):
         difference = statement.difference

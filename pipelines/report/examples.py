@@ -57,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One prediction to read. `heading` and `share` say of how many like it.
+    """One prediction to read. `heading` and `share` say how common such predictions are.
 
     `context` is the text before the answer, the answer (None if it is not in there), and the text
     after it. `sure` is the probability of the predicted label.

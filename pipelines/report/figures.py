@@ -87,7 +87,7 @@ def draw_model(model: ModelResults) -> Iterator[Named]:
 
 
 def draw_tasks(model: ModelResults) -> "Figure":
-    """Draw one line a task, that of their mean first, with what it is compared with."""
+    """Draw one line per task, their mean first, next to what each is compared with."""
     rows = [row for row in model.rows if any(row.scores.values())]
     has_mean = rows[0] is model.average
     labels = [f"{row.title}, F1" if row.metric == "f1" else row.title for row in rows]

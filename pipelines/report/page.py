@@ -5,7 +5,7 @@ line continues the line before it, so that they can be indented without a space 
 
 The page is a function of the results alone, so that two clones write the same bytes. What differs
 from run to run (when, how long, where, at which commit) goes into run.js next to it, which nothing
-depends on. The page shows it when it is there.
+depends on. The page shows it if it exists.
 """
 
 import itertools

@@ -2,8 +2,8 @@
 
 1. table    the first line names the columns. With tabs between them there is no quoting: a quote is
   text. With commas, semicolons or bars, and in any .csv file, cells may be quoted as in CSV
-2. JSON     one object a line, or a list of objects
-3. CoNLL    one word a line, first its text and last its tag, and an empty line between sentences
+2. JSON     one object per line, or a list of objects
+3. CoNLL    one word per line, first its text and last its tag, and an empty line between sentences
 
 Tagging takes lists of words and tags, or in tables words and tags with spaces between them.
 `predict` reads such rows with the same readers.
@@ -406,7 +406,7 @@ def _class_names(
 
 
 def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> Iterator[Record]:
-    """Yield sentences of one word a line, its tag last, with blank lines (or -DOCSTART-) between
+    """Yield sentences of one word per line, its tag last, with blank lines (or -DOCSTART-) between
     them.
 
     Raises BadInput where the first column numbers the words.
@@ -439,7 +439,7 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
 
 
 def require(wanted: Sequence[str], names: list[str], where: str, do: str = RENAME) -> None:
-    """Raise BadInput for the first wanted column that is not there, and for a name that is there
+    """Raise BadInput for the first wanted column that is missing, and for a name that occurs
     twice.
     """
     for name in wanted:

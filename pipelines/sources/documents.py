@@ -92,7 +92,7 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
     """Return all units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
     The sample world is written to `scratch` first, and what the files hold is noted there. Raises
-    SourceUnreachable at once when a source is not there.
+    SourceUnreachable at once when a source is missing.
     """
     units: list[WorkUnit] = []
     sources: list[SampleCorpus | LocalCorpus | HubCorpus] = []
@@ -216,7 +216,7 @@ def _groups(cut: Iterator[FileRange]) -> Iterator[tuple[FileRange, ...]]:
 
 
 def _sample_files(source: SampleCorpus, folder: Path) -> LocalCorpus:
-    """Return the sample world's articles as a file, written unless they are there, whole (same
+    """Return the sample world's articles as a file, written unless they exist, complete (same
     settings, same bytes).
     """
     from pipelines.sources.sample_world import write_articles

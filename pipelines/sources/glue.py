@@ -107,7 +107,7 @@ def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Pa
 
 
 def find_official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:
-    """Yield those that are there. Raise SourceUnreachable for a link to nothing."""
+    """Yield those that exist. Raise SourceUnreachable for a link to nothing."""
     for task, split, path in official(glue, squad):
         if path.is_symlink() or path.exists():
             require_file(path)

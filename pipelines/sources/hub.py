@@ -37,7 +37,7 @@ def resolve(dataset: str, revision: str, where: str) -> str:
 
 
 def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
-    """Return a file of a model on the hub, from the local cache when it is there."""
+    """Return a file of a model on the hub, from the local cache if it is in there."""
     with reach_hub(repo, where):
         from huggingface_hub import hf_hub_download
 

@@ -110,7 +110,7 @@ def decoded(
 
 
 def read_jsonl(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
-    """Yield one JSON object a line, with the text in one field."""
+    """Yield one JSON object per line, with the text in one field."""
     for item in decoded_lines(piece, source.encoding):
         if isinstance(item, Rejected):
             yield item
@@ -133,12 +133,12 @@ def _read_object(line: str, path: Path, number: int, source: LocalCorpus) -> Ite
             return make_document(row[source.text], row.get(source.id), where, source.text, default)
         wrong = f"no field {source.text!r}" if isinstance(row, dict) else "not a JSON object"
     if line.strip() == "[" or line.lstrip().startswith("[{"):
-        wrong = "not a JSON object but a list; write one object a line (jq -c '.[]')"
+        wrong = "not a JSON object but a list; write one object per line (jq -c '.[]')"
     return Rejected(where, wrong, line[:EXCERPT])
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of the pairs of a JSON object. Raise KeyError for a key that is there twice."""
+    """Make a dict of the pairs of a JSON object. Raise KeyError for a key that occurs twice."""
     if len(row := dict(pairs)) != len(pairs):
         raise KeyError
     return row

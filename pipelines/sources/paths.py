@@ -131,7 +131,7 @@ def _matches(pattern: str) -> set[Path]:
 
 
 def require_folder(folder: Path, where: str) -> Path:
-    """Return the folder, if it is there."""
+    """Return the folder, if it exists."""
     if not folder.is_dir():
         raise SourceUnreachable(
             f"{where}: there is no folder {folder}; put the files there or change the path"

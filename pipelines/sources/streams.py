@@ -107,7 +107,7 @@ def stamp(path: Path) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def unchanged(piece: FileRange) -> Iterator[None]:
-    """Raise SourceUnreachable when the file is not there, BadInput when it is a folder or a device
+    """Raise SourceUnreachable when the file is missing, BadInput when it is a folder or a device
     (which may never end) or changes within the block.
     """
     path = piece.path
@@ -138,7 +138,7 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
     """Yield (line number from 1, bytes without the line's end), or None for a line longer than
     LONGEST_LINE.
 
-    Raises SourceUnreachable when the file is not there, BadInput when it cannot be decompressed to
+    Raises SourceUnreachable when the file is missing, BadInput when it cannot be decompressed to
     its end, expands too far, is an archive, is in an encoding that nothing declares, or changes
     while it is read.
     """

@@ -7,7 +7,7 @@ arm that fails is recorded as failed and stops no other.
 
 An arm's folder is named after its settings and data, so ablations that share an arm share its
 training. Once the arm is trained, the folder holds the encoders of its points (the end is 1) and
-arm.json, and the checkpoints are gone.
+arm.json, and the checkpoints are deleted.
 
     runs/arm/<fingerprint>/run-50/    checkpoints, while it trains, every 50 steps
     runs/arm/<fingerprint>/point-1/   a Hugging Face folder
@@ -314,7 +314,7 @@ def arm_folder(arm: Arm, params: Params) -> Path:
 
 
 def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
-    """Pre-train an arm and keep its encoders, or read what is there. What other code has finished
+    """Pre-train an arm and keep its encoders, or read what exists. What other code has finished
     is archived.
     """
     if record := read_finished(arm, held.path):

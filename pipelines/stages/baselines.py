@@ -239,7 +239,7 @@ def score_frozen(
     frozen: Frozen, task: Task, folder: Path, config: FinetuneConfig, model: Path
 ) -> float | None:
     """Return the AUC, in points, of rows that do not fit against those that do; None where labels
-    say something else, or only one of the two is there.
+    say something else, or only one of the two exists.
 
     Of STS-B's scores those below and above the median; MNLI's neutral rows are neither.
     """

@@ -1,4 +1,5 @@
-"""corpus@C: sources → build/corpus/C/documents-*.jsonl, clean documents {"id", "text"}, one a line.
+"""corpus@C: sources → build/corpus/C/documents-*.jsonl, clean documents {"id", "text"}, one per
+line.
 
 1. plan      files, ranges of large ones, files of a hub data set: each is a unit
              (pipelines/sources/documents.py)
@@ -72,7 +73,7 @@ REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "co
 SKIPPED = "left_out_"  # prefix of the counts of rows that aren't documents, by reason
 # what is counted by document
 TEXTS = ("empty_documents", "short_documents", SKIPPED, *REASONS)
-# what is known when all units are there
+# facts that need all units
 REPEATED = ("duplicate_documents", "near_duplicates", "repeated_documents")
 QUARANTINE = "quarantine.jsonl"
 SAMPLES = "dropped.jsonl"  # the first documents that were filtered out
@@ -363,7 +364,7 @@ def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> J
     """Judge a document by its clean text, before repeated paragraphs are taken out of it.
 
     Language, quality and benchmark texts are looked for in this order. Keys are given where
-    near-duplicates are dropped: which of several is the first is known when all units are there.
+    near-duplicates are dropped: the first of several is known once all units exist.
     """
     if cleaning.language and language.is_another(text, cleaning.language):
         return Judgement("other_language")

@@ -7,7 +7,7 @@ the verified outputs of earlier stages.
 DVC has neither globs nor optional dependencies. So it runs this first, every time, for each entry
 that is needed. The record of the sample world and of a hub is empty. A
 file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that
-is not there has no hash, and the stage that needs it will say so.
+is missing has no hash, and the stage that needs it says so.
 """
 
 import contextlib
@@ -128,7 +128,7 @@ def _files_of_patterns(patterns: tuple[str, ...]) -> list[str]:
 
 
 def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source") -> None:
-    """Raise SourceUnreachable or BadInput unless a source is there. Read nothing of it."""
+    """Raise SourceUnreachable or BadInput unless a source exists. Read nothing of it."""
     if isinstance(source, LocalCorpus):
         find_files(source.files, where)
     elif isinstance(source, LocalTasks):
@@ -145,7 +145,7 @@ def check_source(source: SourceConfig | TaskSourceConfig, where: str = "source")
 
 
 def check_tasks(params: Params, name: str, finetuning: str = "") -> None:
-    """Raise SourceUnreachable or BadInput unless a source of tasks is there, with all files that
+    """Raise SourceUnreachable or BadInput unless a source of tasks exists, with all files that
     its fine-tunings (or only one) need.
     """
     check_source(params.tasks[name], f"tasks.{name}")

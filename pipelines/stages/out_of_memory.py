@@ -1,4 +1,4 @@
-"""Out of memory: one sentence that says what to change."""
+"""Turn running out of memory into one sentence that says what to change."""
 
 import contextlib
 import errno

@@ -92,7 +92,7 @@ def print_losses(where: str, metrics: dict[str, Any], results: Path) -> None:
 
 def run_folder(name: str, params: "Params") -> Path:
     """Return where the tokenizer and finished shards of these settings and their corpus lie until
-    all are there.
+    all exist.
     """
     config = params.tokens[name]
     manifest = _manifest(config, BUILD / "corpus" / config.corpus)

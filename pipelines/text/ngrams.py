@@ -61,7 +61,7 @@ class NgramSet:
         self._likely[self.hashes >> np.uint64(64 - LIKELY)] = True
 
     def find(self, others: Hashes) -> NDArray[np.int64]:
-        """Return the places in `hashes` of those of the others that are there."""
+        """Return the places in `hashes` of the others that it holds."""
         others = others[self._likely[others >> np.uint64(64 - LIKELY)]]
         places = np.searchsorted(self.hashes, others)
         inside = places < len(self.hashes)

@@ -17,7 +17,7 @@ def common_tags() -> dict[str, str]:
     """Return the tags of every run: the commit, whether code or parameters differ from it, who, and
     on which machine and GPUs.
 
-    What a flow says of itself (`TAGS`) wins.
+    A flow's own tags (`TAGS`) win.
     """
     tags = {"mlflow.user": user(), "mlflow.source.type": "LOCAL", "host": platform.node()}
     git = ("git", "-C", str(ROOT))

@@ -69,7 +69,7 @@ def refuse_deleted(experiment: Any) -> None:
 
 @contextlib.contextmanager
 def database(store: str) -> Iterator[str | None]:
-    """Create an SQLite store under a lock, unless it is there. Yields the folder of its files, or
+    """Create an SQLite store under a lock, unless it exists. Yields the folder of its files, or
     None for another kind of store.
 
     Two processes would both make its tables, and one that is killed then leaves a file that MLflow

@@ -164,7 +164,7 @@ def text(line: bytes) -> str:
 
 @contextlib.contextmanager
 def child(command: Sequence[str], checkout: Checkout) -> Iterator[Popen[bytes]]:
-    """Start a child in a process group of its own, which is gone when the block is left."""
+    """Start a child in a process group of its own, which ends with the block."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     values = {**os.environ, **checkout.variables, "PATH": path, "PYTHONUNBUFFERED": "1"}
     process = Popen(

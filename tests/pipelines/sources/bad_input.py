@@ -30,7 +30,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
 }
-LIST = "not a JSON object but a list; write one object a line (jq -c '.[]')"
+LIST = "not a JSON object but a list; write one object per line (jq -c '.[]')"
 BAD_LINES = [
     (b"\xff\xfe{}", "invalid UTF-8"),
     (b'{"text": "cut', "not JSON"),
