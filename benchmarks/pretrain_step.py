@@ -51,7 +51,7 @@ from benchmarks.harness import (
 from benchmarks.pretrain_arms import PEERS, VOCAB, batches, build_arm, equal_losses
 from electra.config import plain
 from electra.devices import default_device
-from electra.optim.precision import choose
+from electra.optim.precision import Precision, choose
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.flops import step_flops
 from electra.pretraining.step import WARM_UP
@@ -81,6 +81,14 @@ def time_calls(work: Any, count: int, device: torch.device) -> tuple[float, floa
     return (process_end - process) / count, (wall_end - wall) / count
 
 
+def fastest(device: torch.device) -> Precision:
+    """Return bf16 if the device has instructions for its products."""
+    capabilities = torch.cpu.get_capabilities()
+    if device.type == "cpu" and (capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")):
+        return "bf16"
+    return choose("auto", device)
+
+
 def probe(device: torch.device) -> float:
     """Return the FLOPs per second (of process time on a CPU) of a large matrix product, in bf16 if
     the device supports it.
@@ -88,7 +96,7 @@ def probe(device: torch.device) -> float:
     Emulated bf16 would be a hundred times slower than fp32.
     """
     cpu = device.type == "cpu"
-    kind = torch.bfloat16 if choose("auto", device) == "bf16" else torch.float32
+    kind = torch.bfloat16 if fastest(device) == "bf16" else torch.float32
     size = 2048 if cpu else 8192
     matrix = torch.randn(size, size, device=device).to(kind)
     once = time_calls(lambda _: matrix @ matrix, 1, device)[1]
@@ -290,7 +298,7 @@ def measure_models(options: argparse.Namespace, device: torch.device) -> None:
     origin = provenance("torch", "transformers")
     name = torch.cuda.get_device_name() if gpu else None
     origin["machine"] |= {"gpu": name, "threads": options.threads}
-    origin["probed precision"] = choose("auto", device)
+    origin["probed precision"] = fastest(device)
     variant = "gpu" if gpu else f"cpu-{options.threads}"
     output = options.out or RESULTS / f"pretrain-step-{variant}.json"
     models: Results = {}

@@ -354,7 +354,7 @@ def answer(
     model: FineTuned,
     rows: Iterable[Row],
     device: torch.device | str = "cpu",
-    precision: PrecisionChoice = "default",
+    precision: PrecisionChoice = "auto",
 ) -> Iterator[Row]:
     """Yield one record for each row, a few hundred rows at a time. The network is on `device`."""
     kind = kind_of(model.task)

@@ -186,8 +186,8 @@ class FinetuneConfig(Settings):
     beta2: BelowOne = 0.999
     eps: Fraction = 1e-6  # outside the square root
     bias_correction: bool = False
-    # default: bf16 on GPUs, fp32 on CPUs
-    precision: Literal["default", "auto", "fp32", "bf16"] = "default"
+    # auto: bf16 on GPUs that have it, otherwise fp32
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     both_orders: bool = False  # train on (a, b) and on (b, a)
     # start from the encoder fine-tuned on this task with the same seed: mnli for RTE, STS-B, MRPC
     init_from_task: str | None = None

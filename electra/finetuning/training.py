@@ -127,7 +127,7 @@ def read_outputs(
     model: Network,
     examples: Examples,
     device: torch.device | str = "cpu",
-    precision: PrecisionChoice = "default",
+    precision: PrecisionChoice = "auto",
 ) -> dict[str, NDArray[Any]]:
     """Return every output for every row, in the order of the rows."""
     model.eval()
@@ -139,7 +139,7 @@ def read_batches(
     read: Callable[[PaddedBatch], dict[str, Tensor]],
     examples: Examples,
     device: torch.device | str = "cpu",
-    precision: PrecisionChoice = "default",
+    precision: PrecisionChoice = "auto",
 ) -> dict[str, NDArray[Any]]:
     """Return what a function of batches gives for every row, in the order of the rows."""
     device = torch.device(device)

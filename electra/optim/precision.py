@@ -6,26 +6,15 @@ from typing import Literal
 import torch
 
 Precision = Literal["fp32", "bf16"]
-PrecisionChoice = Literal["default", "auto", "fp32", "bf16"]
-# A processor's instructions for products in bf16; elsewhere they are emulated, which is slower than
-# fp32.
-PRODUCTS = ("amx_bf16", "avx512_bf16")
+PrecisionChoice = Literal["auto", "fp32", "bf16"]
 
 
 def choose(choice: PrecisionChoice, device: torch.device) -> Precision:
-    """Return the format of a choice; `auto` and `default` are bf16 on GPUs that have it.
-
-    On CPUs `auto` is bf16 where the processor has instructions for it, which every start finds
-    alike on one machine; `default` is fp32 there.
-    """
-    if choice in {"fp32", "bf16"}:
+    """Return the format of a choice; `auto` is bf16 on GPUs that have it, otherwise fp32."""
+    if choice != "auto":
         return choice
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    if choice == "default":
-        return "fp32"
-    capabilities = torch.cpu.get_capabilities()
-    return "bf16" if any(capabilities.get(name) for name in PRODUCTS) else "fp32"
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_bf16 else "fp32"
 
 
 def autocast(

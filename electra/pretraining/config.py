@@ -62,7 +62,7 @@ Objective = Literal["electra", "electra_15", "replace_mlm", "all_tokens_mlm", "m
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(Settings):
-    """The objective: paper sections 2, 3.2 to 3.4 and appendix. Defaults are the published system."""
+    """The objective (paper, sections 2, 3.2 to 3.4, appendix). Defaults are as published."""
 
     name: Objective = "electra"
     mask_rate: Fraction = 0.15
@@ -170,6 +170,7 @@ class PretrainConfig(Settings):
     # slices of a batch, one after the other; processes, and a CPU's threads, share them
     accumulate: Count = 1
     seed: Seed = 1
+    # auto: bf16 on GPUs that have it, otherwise fp32
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     # torch ends the process where it is asked for a million
     threads: Annotated[int, Field(ge=1, le=1024)] = 2

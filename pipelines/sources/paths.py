@@ -74,7 +74,7 @@ def _files_of(path: Path, where: str) -> list[Path]:
 
 
 def require_file(file: Path, where: str = "") -> None:
-    """Raise SourceUnreachable for a link to nothing, BadInput for anything else but a regular file."""
+    """Raise SourceUnreachable for a link to nothing, BadInput for a folder, device or pipe."""
     prefix = f"{where}: " if where else ""
     if not file.exists():
         raise SourceUnreachable(

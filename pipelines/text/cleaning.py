@@ -55,7 +55,7 @@ class QuarantineConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Decontamination(Settings):
-    """Drop or count documents that share 13 words in a row with the dev or test texts of `tasks`."""
+    """Drop or count documents that share 13 words in a row with dev or test texts of `tasks`."""
 
     tasks: str
     action: Literal["count", "drop"] = "drop"
