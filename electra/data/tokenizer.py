@@ -484,8 +484,9 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
     else:
         write_atomic(folder / "vocab.txt", "".join(piece + "\n" for piece in tokenizer.pieces()))
         config["tokenizer_class"] = "ElectraTokenizer"
-        if rules["normalizer"]["type"] == "Sequence":
-            # the only class of transformers that reads the normal form in tokenizer.json
+        longest = rules["model"]["max_input_chars_per_word"]
+        if rules["normalizer"]["type"] == "Sequence" or longest != MAX_WORD:
+            # the only class of transformers that reads both in tokenizer.json
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
             config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
         letters = _letter_rules(rules)
@@ -549,8 +550,8 @@ def load(
             f"{file}: there is no such file; a tokenizer is a tokenizer.json or a vocab.txt"
         )
     if file.suffix == ".json":
-        alone = config.get("tokenizer_class") in _WITHOUT_OPTIONS
-        tokenizer = _read_json(file, {} if alone else options, form)
+        alone = not path.is_dir() or config.get("tokenizer_class") in _WITHOUT_OPTIONS
+        tokenizer = _read_json(file, None if alone else options, form)
         # transformers reads a tokenizer.json by the rules of any other class that it knows
         classes = [None] if tokenizer.byte_level else _CONFIG_RULES["tokenizer_class"]
         known = {"tokenizer_class": [*classes, *_WITHOUT_OPTIONS]}
@@ -561,14 +562,19 @@ def load(
     return from_pieces(_read_vocab(file), **letters, form=form, where=file)
 
 
-def _read_json(file: Path, options: Mapping[str, Any], form: Form) -> Tokenizer:
-    """Read a tokenizer.json under other options for letters, and a normal form if it has none."""
+def _read_json(file: Path, options: Mapping[str, Any] | None, form: Form) -> Tokenizer:
+    """Read a tokenizer.json, under a normal form if it has none.
+
+    `options` for letters are those of a class of transformers that has its own longest word, too.
+    """
     with read_errors(file):
         data = file.read_bytes()
     try:
         values = json.loads(data)
         letters = _letter_rules(values)
-        letters |= options if letters else {}
+        if letters and options is not None:
+            letters |= options
+            values["model"]["max_input_chars_per_word"] = MAX_WORD
         alone = letters and values["normalizer"] is letters
         if alone and _form_matters(form, letters["lowercase"], letters["strip_accents"]):
             values["normalizer"] = {"type": "Sequence", "normalizers": [{"type": form}, letters]}

@@ -266,7 +266,7 @@ def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence
         (rules if key in rules else rules["model"])[key] = value
     (tmp_path / "tokenizer.json").write_text(json.dumps(rules))
     with pytest.raises(BadInput, match=sentence):
-        wordpiece.load(tmp_path)
+        wordpiece.load(tmp_path / "tokenizer.json")
 
 
 def test_the_options_of_a_published_folder_are_followed(tmp_path):

@@ -93,6 +93,18 @@ def change(name, **values):
     return apply
 
 
+def limit_words(**config):
+    """Return a function that lets a tokenizer.json have no word of more than three letters."""
+
+    def apply(folder):
+        rules = read_json(folder / "tokenizer.json")
+        rules["model"]["max_input_chars_per_word"] = 3
+        write_json(folder / "tokenizer.json", rules)
+        change("tokenizer_config.json", **config)(folder)
+
+    return apply
+
+
 def add_adapter(folder):
     (folder / "adapter_config.json").write_text("{}")
 
@@ -126,6 +138,8 @@ ACCEPTED = {
         {},
         change("tokenizer_config.json", tokenizer_class="TokenizersBackend", do_lower_case=False),
     ),
+    "a longest word of its own": ({}, limit_words(tokenizer_class="PreTrainedTokenizerFast")),
+    "a longest word that its class ignores": ({}, limit_words(tokenizer_class="BertTokenizer")),
     "special tokens with options": (
         {},
         change("tokenizer_config.json", cls_token={"__type": "AddedToken", "content": "[CLS]"}),
