@@ -141,7 +141,8 @@ def read_model(reader: Reader, name: str, params: Params) -> ModelResults:
     finetuning = params.finetunings[name]
     config = params.models.get(finetuning.model)
     kind = params.tasks[finetuning.tasks].kind
-    glue = reader.read(f"results/{name}/glue.json")
+    has_glue = bool(params.selected_tasks(name))
+    glue = reader.read(f"results/{name}/glue.json", optional=not has_glue)
     before = reader.read(f"results/{name}/{BEFORE}", optional=True)
     tasks = measure_tasks(glue)
     has_squad = bool(params.squad_versions(name))

@@ -42,6 +42,16 @@ def test_a_selected_ablation_without_a_record_is_missing_and_the_others_are_not_
     assert not_run == [f"ablation {name}" for name in TINY.ablations if name != "table5"]
 
 
+def test_scores_of_glue_are_missing_only_where_tasks_of_it_are_run():
+    made_up.write()
+    Path("results/tiny/glue.json").unlink()
+    assert [line for line in load_results.load(TINY).missing if "glue.json" in line]
+    recipe = TINY.finetunings["tiny"].recipe
+    recipes = TINY.recipes | {recipe: TINY.recipes[recipe] | {"run": []}}
+    only_squad = replace(TINY, recipes=recipes)
+    assert not [line for line in load_results.load(only_squad).missing if "glue.json" in line]
+
+
 def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
     made_up.write()
     (model,) = load_results.load(TINY).models
