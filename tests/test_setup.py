@@ -245,8 +245,8 @@ def test_release_dates_the_changelog_and_tags(setup):
     assert "electra.whl" in (folder / "dist/SHA256SUMS").read_text()
     assert git(folder, "tag") == "v1.1.0" and git(folder, "status", "--porcelain") == ""
     for version, sentence in (
-        ("1.1", "is no version"),
-        ("1.1.0", "is there already"),
+        ("1.1", "isn't a version"),
+        ("1.1.0", "already exists"),
         ("1.2.0", "nothing under Unreleased"),
     ):
         assert sentence in setup.call(".ci/release", version).stderr
