@@ -418,9 +418,14 @@ def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict
     corpus = Corpus()
     sets = {path.stem: torch.from_numpy(np.load(path)) for path in sorted(folder.glob("*.npy"))}
     loader = BatchLoader(corpus.train, settings(name, seed, peak, 1000), CPU, "noise")
-    trial = make(name, corpus, seed, peak, 1000)
+    trial = make(name, corpus, seed, peak, 1000)  # tells how many steps the seconds allow
     timed(trial, loader, range(5))
-    steps = round(seconds * 20 / timed(trial, loader, range(5, 25)))
+    count = 0
+    spent = 0.0
+    while spent < seconds / 20:
+        spent += timed(trial, loader, range(count, count + 10))
+        count += 10
+    steps = round(seconds * count / spent)
     arm = make(name, corpus, seed, peak, steps)
     arm.networks.train()
     marks = [round(steps * part / POINTS) for part in range(POINTS + 1)]
