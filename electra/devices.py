@@ -32,8 +32,8 @@ def default_device() -> torch.device:
     count = torch.cuda.device_count()
     if local_rank not in map(str, range(count)):
         raise BadDevice(
-            f"LOCAL_RANK: is {shown(local_rank)}, and torch sees {count} GPUs on this machine; start "
-            f"{count} processes on it (--nproc-per-node), and let each see all its GPUs"
+            f"LOCAL_RANK: is {shown(local_rank)}, and torch sees {count} GPUs on this machine; "
+            f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
         )
     return torch.device("cuda", int(local_rank))
 
