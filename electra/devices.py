@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from electra.errors import BadDevice
+from electra.errors import BadDevice, shown
 from electra.workers import rank
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -30,10 +30,10 @@ def default_device() -> torch.device:
         return torch.device("cuda", torch.cuda.current_device())
     local_rank = os.environ.get("LOCAL_RANK", "")
     count = torch.cuda.device_count()
-    if not local_rank.isdecimal() or int(local_rank) >= count:
+    if local_rank not in map(str, range(count)):
         raise BadDevice(
-            f"LOCAL_RANK: is {local_rank!r}, and torch sees {count} GPUs on this machine; start "
-            f"{count} processes on it (--nproc-per-node), and let each see all its GPUs"
+            f"LOCAL_RANK: is {shown(local_rank)}, and torch sees {count} GPUs on this machine; "
+            f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
         )
     return torch.device("cuda", int(local_rank))
 

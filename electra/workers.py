@@ -7,6 +7,7 @@ have it: all cores that this process may use, or the environment variable ELECTR
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from electra.errors import BadConfig, Stopped
+from electra.errors import BadConfig, Stopped, shown
 from electra.stopping import StopRequest, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 VARIABLE = "ELECTRA_WORKERS"
+_NUMBER = "[0-9]{1,5}"
+_LAUNCH = {"WORLD_SIZE": _NUMBER, "RANK": _NUMBER, "MASTER_ADDR": ".+", "MASTER_PORT": _NUMBER}
 
 
 def worker_count() -> int:
@@ -29,8 +32,8 @@ def worker_count() -> int:
         if hasattr(os, "sched_getaffinity"):  # not on macOS
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
-    if not text.isdecimal() or int(text) < 1:
-        raise BadConfig(f"{VARIABLE}: is {text!r} instead of a number of processes above 0")
+    if not re.fullmatch("[1-9][0-9]{0,3}", text):
+        raise BadConfig(f"{VARIABLE}: is {shown(text)} instead of a number of processes above 0")
     return int(text)
 
 
@@ -43,12 +46,13 @@ def rank() -> tuple[int, int]:
     size = os.environ.get("WORLD_SIZE", "")
     if size in {"", "1"}:
         return 0, 1
-    names = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-    missing = [name for name in names if not os.environ.get(name)]
-    if missing:
+    bad = [
+        name for name, form in _LAUNCH.items() if not re.fullmatch(form, os.environ.get(name, ""))
+    ]
+    if bad:
         raise BadConfig(
-            f"environment: has WORLD_SIZE={size} without {', '.join(missing)}; start by torchrun, "
-            "which sets them, or unset it to train in one process"
+            f"environment: has WORLD_SIZE and no valid {', '.join(bad)}; start by torchrun, which "
+            "sets them, or unset WORLD_SIZE to train in one process"
         )
     return int(os.environ["RANK"]), int(size)
 

@@ -209,7 +209,10 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     are read. Bytes are hashed once per process.
     """
     names = dict.fromkeys([*FILES, *weight_files(folder)])
-    present = [name for name in names if (folder / name).is_file()]
+    present = [name for name in names if os.path.lexists(folder / name)]
+    for name in present:
+        if not (folder / name).is_file():
+            raise CorruptFile(f"{folder / name}: is a link to nothing, or no regular file; {do}")
     if fields or os.path.lexists(folder / MANIFEST):
         manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
         for name in present:

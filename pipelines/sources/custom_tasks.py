@@ -320,7 +320,9 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
         kept = list(lines)
         text = "\n".join(item[1] for item in kept if not isinstance(item, Rejected))
         with contextlib.suppress(ValueError, RecursionError, KeyError):
-            for number, record in enumerate(json.loads(text, object_pairs_hook=unique_keys)):
+            values = json.loads(text, object_pairs_hook=unique_keys)
+            yield from ((item.where, item) for item in kept if isinstance(item, Rejected))
+            for number, record in enumerate(values):
                 where = f"{name}[{number}]"
                 yield where, _check_record(record, shown(record), where, wanted)
             return
@@ -409,13 +411,15 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
     """Yield sentences of one word per line, its tag last, with blank lines (or -DOCSTART-) between
     them.
 
-    Raises BadInput where the first column numbers the words.
+    A sentence with a rejected line is rejected. Raises BadInput where the first column numbers the
+    words.
     """
     sentence: list[list[str]] = []  # the columns of each word
     start = ""
+    rejected: Rejected | None = None
     for item in itertools.chain(lines, [(0, "")]):
         if isinstance(item, Rejected):
-            yield item.where, item
+            rejected = item
             continue
         number, line = item
         line = line.rstrip(" \t\r")
@@ -424,6 +428,9 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             if sentence or not _COMMENT.match(line):
                 start = start or f"{name}:{number}"
                 sentence.append(fields)
+            continue
+        if rejected:
+            yield rejected.where, rejected
         elif sentence:
             numbers = [str(place) for place in range(1, len(sentence) + 1)]
             words = [fields[0] for fields in sentence]
@@ -434,8 +441,9 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
                 )
             tags = [fields[-1].strip() for fields in sentence]
             yield start, {words_column: words, tags_column: tags}
-            sentence = []
-            start = ""
+        sentence = []
+        start = ""
+        rejected = None
 
 
 def require(wanted: Sequence[str], names: list[str], where: str, do: str = RENAME) -> None:

@@ -130,7 +130,7 @@ def read_tsv(path: Path, task: str, split: str) -> Iterator[Row | Rejected]:
         where = f"{path}:{number}"
         if not header:
             bare = len(fields) == len(layout.headerless) and not set(wanted) <= set(fields)
-            header, first = (list(layout.headerless), number) if bare else (fields, number + 1)
+            header, first = (list(layout.headerless), 1) if bare else (fields, number + 1)
             custom_tasks.require(
                 wanted, header, where, f"the official {layout.folder} layout has it"
             )

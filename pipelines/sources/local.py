@@ -140,7 +140,7 @@ def _read_object(line: str, path: Path, number: int, source: LocalCorpus) -> Ite
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dict of the pairs of a JSON object. Raise KeyError for a key that occurs twice."""
     if len(row := dict(pairs)) != len(pairs):
-        raise KeyError
+        raise KeyError("a key twice in one object")
     return row
 
 
@@ -246,8 +246,16 @@ def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
     try:
         with streams.unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
             yield file
-    # damage has many names
-    except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+    # damage has many names, in the metadata of `datasets` too
+    except (
+        pyarrow.ArrowException,
+        AttributeError,
+        LookupError,
+        OSError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise BadInput(f"{piece.path}: cannot be read ({first_line(error)}); {AGAIN}") from None
 
 

@@ -9,6 +9,7 @@ when no answer is where it says, or when its flag contradicts its answers.
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,8 @@ FLAGS = {"true": True, "1": True, "false": False, "0": False}
 def file_of(folder: Path, name: str) -> Path:
     """Return an official file, or the one of rows that has its place."""
     path = folder / name
-    others = (path.with_suffix(suffix) for suffix in (".jsonl", ".parquet"))
-    return path if path.exists() else next(filter(Path.exists, others), path)
+    files = [path, path.with_suffix(".jsonl"), path.with_suffix(".parquet")]
+    return next(filter(os.path.lexists, files), path)
 
 
 def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejected]:
@@ -180,7 +181,7 @@ def _make_row(
 def _locate(text: Any, start: Any, context: str) -> int | None:
     """Return the character at which an answer begins, if it is where it says."""
     if isinstance(start, str) and start.isdecimal():
-        start = int(start)
+        start = float(start)  # `int` refuses the longest
     if not isinstance(text, str) or not text or isinstance(start, bool) or start != start:
         return None
     if not isinstance(start, int | float) or start < 0 or start % 1:

@@ -35,7 +35,7 @@ def test_torchrun_names_the_gpu(gpus, monkeypatch):
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     assert devices.default_device() == torch.device("cuda", 3)
-    for local_rank in ("4", ""):
+    for local_rank in ("4", "", "9" * 5000):
         monkeypatch.setenv("LOCAL_RANK", local_rank)
         with pytest.raises(
             BadDevice, match=r"torch sees 4 GPUs on this machine; start 4 processes"

@@ -121,7 +121,7 @@ def test_the_number_of_workers_is_the_machines_business(monkeypatch):
     assert worker_count() == 3
     monkeypatch.delenv(VARIABLE)
     assert worker_count() >= 1
-    for bad in ("0", "-1", "many"):
+    for bad in ("0", "-1", "many", "9" * 5000):
         monkeypatch.setenv(VARIABLE, bad)
         with pytest.raises(BadConfig, match=VARIABLE):
             worker_count()
@@ -133,8 +133,13 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert rank() == (0, 1)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadConfig, match="has WORLD_SIZE=2 without MASTER_ADDR, MASTER_PORT; start"):
+    with pytest.raises(BadConfig, match="no valid MASTER_ADDR, MASTER_PORT; start"):
         rank()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert rank() == (1, 2)
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        for bad in ("x", "-2", "9" * 5000):
+            with monkeypatch.context() as patch, pytest.raises(BadConfig, match=f"valid {name};"):
+                patch.setenv(name, bad)
+                rank()

@@ -9,7 +9,7 @@ import transformers
 
 import electra
 from electra.data.tokenizer import SPECIALS
-from electra.errors import BadInput
+from electra.errors import BadInput, CorruptFile
 from electra.files import read_json, write_json
 from electra.nn.huggingface import load_encoder, load_networks
 from electra.pretraining.networks import Discriminator, Generator
@@ -246,6 +246,16 @@ def test_tokens_outside_of_a_vocabulary_are_refused_by_name(tokenizer, tmp_path)
     write_json(added, {"[MASK]": 4})
     change("tokenizer_config.json", added_tokens_decoder=...)(tmp_path / "m")
     electra.load(tmp_path / "m")
+
+
+def test_a_link_to_nothing_is_not_taken_for_an_absent_file(tmp_path):
+    write_published(tmp_path / "m", tokenizer=write_vocab)
+    options = tmp_path / "m/tokenizer_config.json"
+    options.unlink()
+    electra.load(tmp_path / "m")
+    options.symlink_to("../blobs/gone")
+    with pytest.raises(CorruptFile, match=r"tokenizer_config\.json: is a link to nothing"):
+        electra.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("weight_map", [None, {}, {"a": "../other.safetensors"}, {"a": 5}])

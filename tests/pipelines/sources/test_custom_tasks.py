@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from electra.config import build
@@ -210,6 +211,37 @@ def test_a_line_of_csv_that_is_not_utf8_costs_its_row(tmp_path: Path) -> None:
     bad, row = custom_tasks.read_rows(path, task(), "mine", labelled=True)
     assert isinstance(bad, Rejected) and bad.where == f"{path}:3"
     assert isinstance(row, dict) and row["a"] == "c"
+
+
+def test_a_line_of_a_list_that_is_not_utf8_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(
+        b'[{"text": "a", "stars": "good"},\n{"text": "\xff", "stars": "bad"},\n'
+        b'{"text": "c", "stars": "bad"}]\n'
+    )
+    bad, *rows = custom_tasks.read_rows(path, task(), "mine", labelled=True)
+    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (f"{path}:2", "invalid UTF-8")
+    assert [row["a"] for row in rows if isinstance(row, dict)] == ["a", "c"]
+
+
+def test_a_word_that_is_not_utf8_costs_its_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "w.conll"
+    path.write_bytes(b"the B-NP\nc\xffat I-NP\nruns B-VP\n\na B-NP\n")
+    bad, row = custom_tasks.read_rows(path, TAGS, "mine", labelled=True)
+    assert isinstance(bad, Rejected) and bad.where == f"{path}:2"
+    assert isinstance(row, dict) and row["words"] == ["a"]
+
+
+FEATURES = ["[]", '"x"', '{"info": null}', '{"info": {"features": {"stars": null}}}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_features_in_another_layout_are_one_sentence(tmp_path: Path, features: str) -> None:
+    table = pyarrow.table({"text": ["a"], "stars": [0]})
+    table = table.replace_schema_metadata({"huggingface": features})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(BadInput, match=r"t\.parquet: cannot be read"):
+        list(custom_tasks.records(tmp_path / "t.parquet"))
 
 
 @pytest.mark.parametrize(("name", "content", "sentence"), [

@@ -102,3 +102,11 @@ def test_a_link_to_nothing_and_a_pipe_are_not_taken_for_absent_files(tmp_path: P
         list(find_official(str(tmp_path), None))
     with pytest.raises(BadInput, match=r"train\.tsv: isn't a regular file; name a file"):
         list(read_tsv(tmp_path / "CoLA/train.tsv", "cola", "train"))
+    (tmp_path / "train-v2.0.parquet").symlink_to("nowhere")
+    with pytest.raises(SourceUnreachable, match=r"v2\.0\.parquet is a link to nothing"):
+        list(find_official(None, str(tmp_path)))
+
+
+def test_a_bad_first_row_moves_no_index(tmp_path: Path) -> None:
+    bad, row = read(tmp_path, "cola", "dev", "gj04\t1\t\tA\udcff.", "gj04\t1\t\tB.")
+    assert isinstance(bad, Rejected) and row["id"] == "1"

@@ -60,6 +60,7 @@ def answers(*pairs: Any) -> dict[str, Any]:
     ({"answers": [{"text": "Super", "answer_start": "x"}, 5]}, NOWHERE),
     (answers(("Super", True)), NOWHERE),
     (answers(("uper", 0.5)), NOWHERE),
+    (answers(("Super", "9" * 5000)), NOWHERE),
     ({"answers": None}, "no answers"),
     ({"is_impossible": "perhaps"}, "is_impossible is 'perhaps' instead of true or false"),
     ({"is_impossible": True}, "impossible and answered"),
