@@ -244,7 +244,10 @@ def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
     import pyarrow.parquet
 
     try:
-        with streams.unchanged(piece), pyarrow.parquet.ParquetFile(piece.path) as file:
+        with (
+            streams.unchanged(piece),
+            pyarrow.parquet.ParquetFile(piece.path, page_checksum_verification=True) as file,
+        ):
             yield file
     # damage has many names, in the metadata of `datasets` too
     except (

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow
 import pytest
+from pyarrow.parquet import write_table
 
 from electra.config import build
 from electra.errors import BadConfig, BadInput, SourceUnreachable
@@ -85,6 +86,16 @@ def test_parquet(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BadInput, match="cannot be read"):
         read(path)
+
+
+def test_a_parquet_page_with_another_checksum_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": [f"Text {number}" for number in range(200)]})
+    write_table(table, path, write_page_checksum=True, compression="none")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"Text 7", b"Text 8", 1))
+    with pytest.raises(BadInput, match=r"a\.parquet: cannot be read \(could not verify page"):
+        list(read_documents(FileRange(path), corpus()))
 
 
 def test_a_parquet_string_that_is_not_utf8_costs_its_row_alone(tmp_path: Path) -> None:
