@@ -21,7 +21,7 @@ SHIPPED = ROOT / "params.yaml"
 ENCODER = {"dropout": 0.1, "attention_dropout": 0.1, "init_std": 0.02, "init": "published"}
 ENCODER |= {"positions": 512, "token_types": 2}
 OBJECTIVE = {"name": "electra", "sharing": "embeddings", "training": "joint", "temperature": 1}
-OBJECTIVE |= {"discriminator_weight": 50, "written": (0.85, 0.0)}
+OBJECTIVE |= {"discriminator_weight": 50, "replacement_shares": (0.85, 0.0)}
 PRETRAIN = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
 PRETRAIN |= {"warmup": 10_000, "bias_correction": False, "schedule": "product"}
 
