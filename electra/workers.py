@@ -51,8 +51,8 @@ def rank() -> tuple[int, int]:
     ]
     if bad:
         raise BadConfig(
-            f"environment: has WORLD_SIZE and no valid {', '.join(bad)}; start by torchrun, which "
-            "sets them, or unset WORLD_SIZE to train in one process"
+            f"environment: has WORLD_SIZE, which needs valid values of {', '.join(bad)}; start "
+            "with torchrun, which sets them, or unset WORLD_SIZE to train in one process"
         )
     return int(os.environ["RANK"]), int(size)
 

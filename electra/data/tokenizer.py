@@ -486,7 +486,7 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
         config["tokenizer_class"] = "ElectraTokenizer"
         longest = rules["model"]["max_input_chars_per_word"]
         if rules["normalizer"]["type"] == "Sequence" or longest != MAX_WORD:
-            # the only class of transformers that reads both in tokenizer.json
+            # the only class of transformers that follows these rules of tokenizer.json
             config["tokenizer_class"] = "PreTrainedTokenizerFast"
             config["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
         letters = _letter_rules(rules)
@@ -565,7 +565,8 @@ def load(
 def _read_json(file: Path, options: Mapping[str, Any] | None, form: Form) -> Tokenizer:
     """Read a tokenizer.json, under a normal form if it has none.
 
-    `options` for letters are those of a class of transformers that has its own longest word, too.
+    `options` are the rules for letters of a class of transformers, which has a longest word of its
+    own. None: the file is read alone.
     """
     with read_errors(file):
         data = file.read_bytes()

@@ -115,9 +115,8 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
         query · key / √D = Σ a cos(ω (distance - r)),   a = 8 ω / Σ ω
 
     Fast pairs distinguish a word from those next to it, slow ones from those a whole turn of the
-    fast ones away. With heads of 64 the word that is looked for gets 0.6 of a row of 128 and 0.4 of
-    one of
-    512.
+    fast ones away. With heads of 64, the word that is looked for gets 0.6 of a row of 128 and 0.4
+    of a row of 512.
     """
     block = encoder.embeddings
     layer = encoder.layers[0]

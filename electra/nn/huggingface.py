@@ -145,7 +145,7 @@ class ModelFolder:
 def open_folder(path: Path) -> ModelFolder:
     """Verify a folder and return what reads it."""
     verify_folder(path)
-    if (path / "adapter_config.json").is_file():
+    if os.path.lexists(path / "adapter_config.json"):
         raise BadInput(f"{path}: holds an adapter, which is not read; merge it into the weights")
     return ModelFolder(path)
 
@@ -212,7 +212,7 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     present = [name for name in names if os.path.lexists(folder / name)]
     for name in present:
         if not (folder / name).is_file():
-            raise CorruptFile(f"{folder / name}: is a link to nothing, or no regular file; {do}")
+            raise CorruptFile(f"{folder / name}: is a dangling link, or isn't a regular file; {do}")
     if fields or os.path.lexists(folder / MANIFEST):
         manifest = verify_manifest(folder, do=do, kind=KIND, **fields)
         for name in present:

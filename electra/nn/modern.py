@@ -169,12 +169,12 @@ class ModernEncoder(Encoder):
         length = ids_BT.shape[1]
         device = ids_BT.device
         padding_mask = None if real_BT is None else real_BT[:, None, None, :]
-        of_global = (padding_mask, *self._angles(self.config.global_theta, length, device))
-        of_local = (
+        global_inputs = (padding_mask, *self._angles(self.config.global_theta, length, device))
+        local_inputs = (
             self._window(padding_mask, length, device),
             *self._angles(self.config.local_theta, length, device),
         )
-        return [of_global if layer.is_global else of_local for layer in self.layers]
+        return [global_inputs if layer.is_global else local_inputs for layer in self.layers]
 
     def _angles(self, theta: float, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (T, R) of the angle of each position and frequency."""

@@ -35,8 +35,8 @@ def estimate(name: str, params: Params) -> str:
     """Return what a name of params.yaml would take: a paragraph for pre-training, a line for
     anything else.
 
-    Where a published folder or a file of the user's is missing, a line says so.
-    Raises BadConfig for a name that params.yaml lacks.
+    Where a published folder or a file of the user's is missing, a line says so. Raises BadConfig
+    for a name that params.yaml lacks.
     """
     if name not in {*params.published, *params.finetunings, *params.ablations}:
         params.require("models", name)

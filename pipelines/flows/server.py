@@ -1,4 +1,4 @@
-"""Prefect's server: one that does not answer, and its state of the run of this process.
+"""Handle a Prefect server that does not answer, and the state that it has of this process's run.
 
 Prefect runs a flow on without its server, but cannot record how it ended, and its threads for logs
 and events try forever. So a process that runs one flow and nothing else ends when its work is done

@@ -220,7 +220,7 @@ class Ablation:
 
     @property
     def title(self) -> str:
-        """The title that says what its arms compare."""
+        """The title in params.yaml, which says what the arms compare."""
         return self.config.title
 
     @property

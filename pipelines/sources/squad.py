@@ -4,7 +4,7 @@
 Files have the official JSON layout, or rows of `datasets` as JSON lines, a list or parquet. Answers
 decide as in the official script: without any, a question of 2.0 is impossible. An offset counts
 characters, or UTF-16 units or UTF-8 bytes where the answer stands there. A question is rejected
-when no answer is where it says, or when its flag contradicts its answers.
+when no answer is at its offset, or when its flag contradicts its answers.
 """
 
 import itertools
@@ -113,7 +113,7 @@ def _make_rows(
             row = _make_row(question, answers, flag, known, where)
             yield row
             if isinstance(row, dict) and len(row["answers"]) < len(answers):
-                fault = "an answer that is not in the context where it says"
+                fault = "an answer that is not in the context at its offset"
                 yield Rejected(where, fault, row["question"][:EXCERPT])
         else:
             yield Rejected(where, "not a JSON object")
@@ -174,12 +174,12 @@ def _make_row(
     located = [(text, _locate(text, start, row["context"])) for text, start in answers]
     standing = [{"text": text, "start": place} for text, place in located if place is not None]
     if answers and not standing:
-        return Rejected(where, "no answer is in the context where it says", excerpt)
+        return Rejected(where, "no answer is in the context at its offset", excerpt)
     return {**row, "answers": standing, "impossible": impossible}
 
 
 def _locate(text: Any, start: Any, context: str) -> int | None:
-    """Return the character at which an answer begins, if it is where it says."""
+    """Return the character at which an answer begins, if it is at its offset."""
     if isinstance(start, str) and start.isdecimal():
         start = float(start)  # `int` refuses the longest
     if not isinstance(text, str) or not text or isinstance(start, bool) or start != start:

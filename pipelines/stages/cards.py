@@ -82,7 +82,7 @@ class ModelCard:
 
     @property
     def are_made_up(self) -> list[bool]:
-        """Whether each source is the sample world."""
+        """For each source, whether it is the sample world."""
         return [getattr(source, "kind", "") == "sample" for source in self.sources]
 
     @property

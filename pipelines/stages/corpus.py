@@ -1,5 +1,4 @@
-"""corpus@C: sources → build/corpus/C/documents-*.jsonl, clean documents {"id", "text"}, one per
-line.
+"""corpus@C: sources → build/corpus/C/documents-*.jsonl, a clean document {"id", "text"} per line.
 
 1. plan      files, ranges of large ones, files of a hub data set: each is a unit
              (pipelines/sources/documents.py)

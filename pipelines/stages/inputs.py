@@ -5,9 +5,9 @@ the verified outputs of earlier stages.
     build/code.json                      digest of each stage's code; hash of each vocabulary's file
 
 DVC has neither globs nor optional dependencies. So it runs this first, every time, for each entry
-that is needed. The record of the sample world and of a hub is empty. A
-file is hashed again only when its size, times or inode have changed (runs/inputs.json). A file that
-is missing has no hash, and the stage that needs it says so.
+that is needed. The record of the sample world and of a hub is empty. A file is hashed again only
+when its size, times or inode have changed (runs/inputs.json). A file that is missing has no hash,
+and the stage that needs it says so.
 """
 
 import contextlib
@@ -201,8 +201,8 @@ def encoder_folder(name: str, params: Params) -> Path:
 
 
 def task_rows(name: str) -> Path:
-    """Return build/tasks/<name>, verified. A missing split is fine, but one that
-    was put there is.
+    """Return build/tasks/<name>, verified. A missing split is fine. A file that the
+    manifest does not list is not.
     """
     folder = BUILD / "tasks" / name
     advice = rebuild_advice("tasks", name)

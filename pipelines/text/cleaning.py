@@ -119,7 +119,7 @@ _TAGS = re.compile(_TAG, re.IGNORECASE)
 # an unclosed one, too: else each would be looked at again
 _COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)
 _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    # what a text without it need not be searched for, the pattern, and its replacement
+    # a sign without which a text need not be searched, the pattern, and its replacement
     (
         "&",
         re.compile(r"&(?:nbsp|amp|quot|apos|lt|gt|ndash|mdash|#\d{2,5}|#x[0-9A-Fa-f]{2,5});"),

@@ -2,9 +2,9 @@
 output on.
 
 The child leads a process group of its own, and so does all that it starts. However `run` is left,
-the group is asked to stop and has time to save, even if this process has less
-patience. It has its own deadline, since Prefect's time-outs do not work in threads.
-If this process is killed itself, a shell that waits for the end of a pipe asks the group.
+the group is asked to stop and has time to save, even if this process has less patience.
+It has its own deadline, since Prefect's time-outs do not work in threads. If this process is killed
+itself, a shell that waits for the end of a pipe asks the group.
 """
 
 import contextlib

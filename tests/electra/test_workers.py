@@ -133,13 +133,16 @@ def test_a_rank_without_a_launch_is_none(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     assert rank() == (0, 1)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(BadConfig, match="no valid MASTER_ADDR, MASTER_PORT; start"):
+    with pytest.raises(BadConfig, match="needs valid values of MASTER_ADDR, MASTER_PORT; start"):
         rank()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert rank() == (1, 2)
     for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
         for bad in ("x", "-2", "9" * 5000):
-            with monkeypatch.context() as patch, pytest.raises(BadConfig, match=f"valid {name};"):
+            with (
+                monkeypatch.context() as patch,
+                pytest.raises(BadConfig, match=f"valid values of {name};"),
+            ):
                 patch.setenv(name, bad)
                 rank()

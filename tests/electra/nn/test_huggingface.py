@@ -109,6 +109,10 @@ def add_adapter(folder):
     (folder / "adapter_config.json").write_text("{}")
 
 
+def dangle_adapter(folder):
+    (folder / "adapter_config.json").symlink_to("nowhere")
+
+
 def remove(*names):
     return lambda folder: [(folder / name).unlink() for name in names]
 
@@ -189,6 +193,7 @@ REFUSED = [
     ({}, change("config.json", quantization_config={"bits": 4}), "quantization_config is"),
     ({}, change("config.json", model_type="bert"), "'bert'; expected electra or modernbert"),
     ({}, add_adapter, "holds an adapter, which is not read"),
+    ({}, dangle_adapter, "holds an adapter, which is not read"),
     ({"options": {"model_max_length": 2}}, None, "model_max_length is 2"),
     ({}, change("tokenizer_config.json", truncation_side="left"), "truncation_side is 'left'"),
     ({}, change("tokenizer_config.json", sep_token="."), "sep_token is '.', which is not supp"),
@@ -254,7 +259,7 @@ def test_a_link_to_nothing_is_not_taken_for_an_absent_file(tmp_path):
     options.unlink()
     electra.load(tmp_path / "m")
     options.symlink_to("../blobs/gone")
-    with pytest.raises(CorruptFile, match=r"tokenizer_config\.json: is a link to nothing"):
+    with pytest.raises(CorruptFile, match=r"tokenizer_config\.json: is a dangling link"):
         electra.load(tmp_path / "m")
 
 

@@ -40,7 +40,7 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
     common = {"title": "Super_Bowl", "question": "Where?", "context": CONTEXT}
     santa = {"text": "Santa Clara", "start": 28}
     place = f"{tmp_path}/train.json: data[0].paragraphs[0].qas[1]"
-    fault = "an answer that is not in the context where it says"
+    fault = "an answer that is not in the context at its offset"
     assert read(tmp_path, *questions, encoding=encoding) == [
         {"id": "q1", **common, "answers": [santa], "impossible": False},
         {"id": "q2", **common, "answers": [santa], "impossible": False},
