@@ -221,7 +221,7 @@ def without_cola() -> str:
 def gpu_speed() -> str:
     """Return the table of a pre-training step on a GPU: rates, ratios, memory, a whole run."""
     columns = (
-        "model, rows of a step | tokens per second | transformers takes | with logits at masked "
+        "model, rows of a step | tokens per second | transformers' time | with logits at masked "
         "positions only | memory, ours and transformers' | a whole pre-training"
     )
     rows = []
@@ -235,7 +235,7 @@ def gpu_speed() -> str:
         cells = [f"{name}, {models[name]['rows']}", f"{ours['tokens per second']:,.0f}"]
         for arm in ("peer", "expert"):
             ratio = models[name]["ratios"].get(f"{arm}-bf16 / ours-bf16")
-            cells.append(f"{ratio['wall']['median']:.1f} times as long" if ratio else "")
+            cells.append(f"{ratio['wall']['median']:.1f} ×" if ratio else "")
         memory = [f"{ours['peak bytes'] / 1e9:.1f}"]
         if "peer-bf16" in arms:
             memory.append(f"{arms['peer-bf16']['peak bytes'] / 1e9:.1f}")
@@ -336,6 +336,11 @@ def vocabulary(model: ModelConfig) -> int:
     return cost_of.vocabulary(params().tokens[model.tokens].tokenizer)
 
 
+def span(flops: float, gpu: cost_of.Gpu, hidden: int) -> str:
+    """Return an estimated time as a table shows it: 2.1–4.6 hours."""
+    return re.sub(r"^([\d.]+) to ([\d.]+ \w+)$", r"\1–\2", cost_of.span(flops, gpu, hidden))
+
+
 def cost() -> str:
     """Return the table of memory and time of the paper's presets, by GPU."""
     gpus = [cost_of.GPUS[name] for name in GPUS]
@@ -348,7 +353,7 @@ def cost() -> str:
         memory = cost_of.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
         flops = training_flops(config, vocab_size, "matmul")
         cells = [f"{name}, {training_steps(config, vocab_size):,} steps", f"{memory / 1e9:.0f} GB"]
-        cells += [cost_of.span(flops, gpu, config.encoder.hidden) for gpu in gpus]
+        cells += [span(flops, gpu, config.encoder.hidden) for gpu in gpus]
         rows.append(" | ".join(cells))
     return table(columns, rows)
 
@@ -367,12 +372,12 @@ def paper_runs() -> str:
         price = ""
         if stage != "squad":
             flops, hidden = paper_flops(name, changes)
-            hours = cost_of.span(flops, gpu, hidden)
+            hours = span(flops, gpu, hidden)
             low, high = (
                 max(1.0, float(f"{GPU_HOUR_DOLLARS * flops / (gpu.flops * share * 3600):.2g}"))
                 for share in cost_of.utilisation(gpu, hidden)
             )
-            price = f"${low:,.0f}" if low == high else f"${low:,.0f} to {high:,.0f}"
+            price = f"${low:,.0f}" if low == high else f"${low:,.0f}–{high:,.0f}"
         rows.append(f"{title} | `{command}` | {hours} | {price} | {score}")
     return table(columns, rows)
 
