@@ -3,8 +3,8 @@ benchmarks/own_text.py`.
 
 Collects text and four tasks, pre-trains three times, fine-tunes each of them and random weights,
 and writes benchmarks/results/own-text.json. The text is docstrings of the installed Python
-packages, one document each (data/own). The tasks come from a held-out eighth of the docstrings,
-with 300 rows for training and 300 for dev:
+packages, one document each (data/own). The tasks come from held-out docstrings, with 300 rows for
+training and 300 for dev:
 
 package      one text: which of six packages a paragraph comes from
 follows      two texts: whether the second paragraph follows the first
@@ -13,10 +13,17 @@ code         a tag for each word: whether it is code
 
 Installed packages differ, so only the same environment gives the same figures. Finished runs are
 reused.
+
+`--language el` takes the pages of LibreOffice's help instead of docstrings, its programs instead of
+packages, and names on the screen instead of code, and writes own-text-el.json. For the pages:
+
+    apt-get download libreoffice-help-el
+    dpkg-deb --extract libreoffice-help-el_*.deb build/help
 """
 
 import ast
 import hashlib
+import html
 import random
 import re
 import statistics
@@ -36,8 +43,11 @@ from pipelines.stages import STAGES
 
 SIZE = 6e6  # characters of text
 SHARE = 1 / 8  # upper limit of one package's share of the text
+HELP = Path("build/help/usr/share/libreoffice/help")
+PAGE_PARAGRAPH = re.compile(r'<p id="par[^>]*>(.*?)</p>', re.S)
+NAME_ON_SCREEN = re.compile(r'<span class="(?:emph|menuitem|literal)">(.*?)</span>', re.S)
 ROWS = 300
-CLASSES = 6
+CLASSES = "ABCDEF"
 QUOTED = re.compile(r"``?([^`]+)``?")
 MARKUP = re.compile(r"\s*(>>>|\.\.|:|[-=*]{3})")
 FOLDER = Path("data/own")
@@ -71,9 +81,21 @@ def docstrings(package: Path) -> Iterator[str]:
                     yield text
 
 
+def help_pages(program: Path) -> Iterator[str]:
+    """Yield the distinct pages of a program's help, with names on the screen in backquotes."""
+    seen = set()
+    for file in sorted(program.rglob("*.html")):
+        page = NAME_ON_SCREEN.sub(r"`\1`", file.read_text("utf-8"))
+        text = re.sub("<[^>]+>", "", "\n\n".join(PAGE_PARAGRAPH.findall(page)))
+        text = html.unescape(text).strip()
+        if text and text not in seen:
+            seen.add(text)
+            yield text
+
+
 def is_held_out(text: str) -> bool:
-    """Return whether a docstring is held out for the tasks."""
-    return hashlib.sha256(text.encode()).digest()[0] < 32
+    """Return whether a document is held out for the tasks."""
+    return hashlib.sha256(text.encode()).digest()[0] < 72
 
 
 def paragraphs(text: str) -> list[str]:
@@ -81,7 +103,7 @@ def paragraphs(text: str) -> list[str]:
     parts = re.split(r"\n\s*\n", text)
     lines = [" ".join(part.split()) for part in parts if not MARKUP.match(part)]
     prose = [line for line in lines if 60 <= len(line) <= 400 and "---" not in line]
-    return [line for line in prose if line[0].isupper()]
+    return [line for line in prose if not line[0].islower()]
 
 
 def plain(text: str) -> str:
@@ -107,19 +129,20 @@ def split_words(paragraph: str) -> tuple[list[str], list[str]]:
 def yield_rows(
     held_out: dict[str, list[str]], draw: random.Random
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each task's name and rows, from the held-out docstrings of each package."""
+    """Yield each task's name and rows, from the held-out documents of each package."""
     parts = {}
     for name, texts in held_out.items():
         parts[name] = [prose for prose in map(paragraphs, texts) if prose]
-    for name in sorted(parts, key=lambda name: -len(parts[name]))[:CLASSES]:
+    largest = sorted(parts, key=lambda name: -len(parts[name]))[: len(CLASSES)]
+    for label, name in zip(CLASSES, largest, strict=True):
         for prose in parts[name]:
-            first, *others = map(plain, prose)
-            yield "package", {"text": first, "label": name}
-            if others:
+            yield "package", {"text": plain(prose[0]), "label": label}
+            for first, second in zip(prose[::2], prose[1::2], strict=False):
                 follows = draw.random() < 0.5 or len(parts[name]) == 1
                 strangers = [other for other in parts[name] if other is not prose]
-                second = others[0] if follows else plain(draw.choice(draw.choice(strangers)))
-                yield "follows", {"a": first, "b": second, "label": "yes" if follows else "no"}
+                other = second if follows else draw.choice(draw.choice(strangers))
+                row = {"a": plain(first), "b": plain(other)}
+                yield "follows", row | {"label": "yes" if follows else "no"}
             for paragraph in filter(QUOTED.search, prose):
                 words, tags = split_words(paragraph)
                 share = 1 - tags.count("O") / len(tags)
@@ -127,20 +150,23 @@ def yield_rows(
                 yield "quoted", {"text": plain(paragraph), "label": round(share, 3)}
 
 
-def write_files() -> None:
+def write_files(language: str) -> None:
     """Write text and rows to data/own."""
     draw = random.Random(1)
     packages = []
-    for kind in ("purelib", "stdlib"):
-        folders = Path(sysconfig.get_paths()[kind]).iterdir()
-        packages += [path for path in folders if (path / "__init__.py").exists()]
+    if language:
+        packages += (HELP / language / "text").iterdir()
+    else:
+        for kind in ("purelib", "stdlib"):
+            folders = Path(sysconfig.get_paths()[kind]).iterdir()
+            packages += [path for path in folders if (path / "__init__.py").exists()]
     packages = sorted(set(packages))
     draw.shuffle(packages)
     texts: list[str] = []
     held_out: dict[str, list[str]] = {}
     total = 0
     for package in packages:
-        candidates = list(docstrings(package))
+        candidates = list(help_pages(package) if language else docstrings(package))
         draw.shuffle(candidates)
         held_out[package.name] = [text for text in candidates if is_held_out(text)]
         size = 0
@@ -185,9 +211,13 @@ def measure() -> dict[str, Any]:
 
 
 def main() -> None:
-    options = arguments(__doc__, "own-text.json").parse_args()
+    parser = arguments(__doc__, "own-text.json")
+    parser.add_argument("--language", default="", help="of LibreOffice's help")
+    options = parser.parse_args()
+    if options.language:
+        options.output = options.output.with_stem(f"own-text-{options.language}")
     origin = provenance("torch", "scikit-learn")
-    write_files()
+    write_files(options.language)
     write_record(options.output, measure(), origin)
 
 
