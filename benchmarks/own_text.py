@@ -153,7 +153,7 @@ def yield_rows(
 def write_files(language: str) -> None:
     """Write text and rows to data/own."""
     draw = random.Random(1)
-    packages = []
+    packages: list[Path] = []
     if language:
         packages += (HELP / language / "text").iterdir()
     else:

@@ -257,6 +257,25 @@ def gpu_small() -> str:
     )
 
 
+def learned() -> str:
+    """Return the table of what each package has learned from the same rows in the same time: means
+    of three generators' replacements, with the lowest and highest of the seeds.
+    """
+    learning = record("learning")
+    rows = []
+    for arm, runs in learning["runs"].items():
+        ends = [run["curve"][-1] for run in runs]
+        cells = [arm, f"{statistics.fmean(end['tokens'] for end in ends) / 1e6:.1f}"]
+        for metric in ("auc", "recall"):
+            values = [
+                statistics.fmean(end[name][metric] for name in learning["sets"]) for end in ends
+            ]
+            mean = statistics.fmean(values)
+            cells.append(f"{mean:.2f} ({min(values):.2f}–{max(values):.2f})")
+        rows.append(" | ".join(cells))
+    return table("trained by | million tokens read | AUC | recall", rows)
+
+
 def blimp() -> str:
     """Return the mean over BLiMP's paradigms of the discriminator and the generator."""
     models = record("blimp")["models"]
@@ -423,6 +442,7 @@ WRITERS = {
     "without CoLA": without_cola,
     "GPU small": gpu_small,
     "GPU speed": gpu_speed,
+    "learned": learned,
     "BLiMP": blimp,
     "claims": claims,
     "main claim": main_claim,
