@@ -37,9 +37,6 @@ def test_a_tracker_reports_what_happened():
     params = {"rate.peak": "0.001", "rate.phases": "{}", "d": "[1, 2]", "e": "x", "f": "null"}
     assert events[0]["params"] == params
     assert events[2]["values"] == {"loss": 1.0}
-    for step, kind in ((0, "valid"), (5, "train"), (10, "valid")):
-        tracker.metrics(step, {f"{kind}/loss": 1.0})
-    assert list(tracker.clock) == [0, 10], "of each evaluation"
     stops = (Stopped("x: stopped"), KeyboardInterrupt(), Interrupted(15))
     for error, status in (*((stop, "KILLED") for stop in stops), (OSError(), "FAILED")):
         with pytest.raises(type(error)), tracker.child("a", {}):
