@@ -36,6 +36,7 @@ def test_answers_and_mistakes_are_chosen_by_rule():
     kinds = ("Right", "Right to give no answer", "Wrong", "Wrong to answer")
     assert shown == [(kind, "1 of 4 questions") for kind in kinds], "by exact match"
     right, nothing, _, _ = answers(model)
+    assert right.context and nothing.context
     before, answer, after = right.context
     assert answer == "two grey goats" and after == " behind the mill, and more."
     assert len(before) == CONTEXT + 2 and before.endswith("Once. Maren the miller ")
