@@ -59,7 +59,7 @@ class Word:
 class Prediction:
     """One prediction to read. `heading` and `share` say how common such predictions are.
 
-    `context` is the text before the answer, the answer (None if it is not in there), and the text
+    `context` is the text before the answer, the answer (None without one), and the text
     after it. `sure` is the probability of the predicted label.
     """
 
@@ -149,7 +149,7 @@ def _context(row: dict[str, Any], predicted: str) -> tuple[str, str | None, str]
     if row["answers"]:
         answer = row["answers"][0]["text"]
         start = row["answers"][0]["start"]
-    if not answer or start < 0:
+    if not answer:
         return "", None, _shorten(text)
     before = text[:start]
     if len(before) > CONTEXT:

@@ -141,14 +141,12 @@ def _draw_task(axes: "Axes", place: float, row: Measured) -> None:
 
 
 def draw_curves(model: ModelResults) -> Iterator[Named]:
-    """Yield pre-training, held-out where the run measured it, as (name, caption, figure) for each
-    measure in the curve.
-    """
+    """Yield each measure of pre-training on held-out text, as (name, caption, figure)."""
     weight = model.config.objective.discriminator_weight
     for name, curve in CURVES.items():
         factor = weight if name == "disc-loss" else 1.0
         lines = {label: model.series(column, factor) for label, column in curve["columns"].items()}
-        if name == "disc-loss" and lines["held out"]:
+        if name == "disc-loss":
             lines["always the base rate"] = majority_loss(model)
         if any(lines.values()):
             figure = _draw_over_steps(curve, lines)
@@ -160,7 +158,7 @@ def majority_loss(model: ModelResults) -> Series | None:
     """Return weight · H(r): the loss of one who always answers with the replaced rate r, which is
     what collapse looks like.
     """
-    rates = model.series("replaced_rate") or model.series("train_replaced_rate")
+    rates = model.series("replaced_rate")
     weight = model.config.objective.discriminator_weight
     return rates and (rates[0], [weight * (entr(rate) + entr(1 - rate)) for rate in rates[1]])
 

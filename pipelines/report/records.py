@@ -160,9 +160,7 @@ class ModelResults:
         return f"{value / 1e6:.{1 if value < 1e7 else 0}f}M"
 
     def series(self, metric: str, factor: float = 1.0) -> Series | None:
-        """Return a column of the curve times a factor, without empty cells, or None if all are.
-        `train_…` is of training.
-        """
+        """Return a column of the curve times a factor, without empty cells, or None if all are."""
         pairs = zip(self.curve.get("step", []), self.curve.get(metric, []), strict=False)
         points = [(step, factor * value) for step, value in pairs if math.isfinite(value)]
         if not points:

@@ -196,8 +196,6 @@ def open_run(
         "mlflow.source.name": f"python -m pipelines {stage} {name}".rstrip(),
         **(tags or {}),
     }
-    if "DVC_STAGE" in os.environ:
-        labels["dvc.stage"] = os.environ["DVC_STAGE"]
     parent = os.environ.get(PARENT, "")
     sender = Sender(folder)
     try:

@@ -51,6 +51,7 @@ def test_a_folder_gives_the_outputs_of_its_network_again(kind, request, tokenize
         loaded = load_model(open_folder(tmp_path / name))
         assert loaded.task.labels == task.labels and loaded.config.length == 40
         assert type(loaded.task) is type(task) and loaded.task.name == task.name
+        assert loaded.task.scale == 1.0, "the network answers on the label's own scale"
         again = read_outputs(loaded.network, examples)
         for key, value in ours.items():
             scale = task.scale if key == "logits" else 1.0

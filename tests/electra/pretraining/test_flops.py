@@ -84,12 +84,17 @@ def test_a_budget_that_ends_before_the_warm_up_is_refused():
         training_steps(config("small", steps={"flops": 99 * each}, warmup=100), VOCAB)
 
 
-def test_a_warm_up_fits_into_each_stage_of_two_stage_training():
+def test_two_stages_cost_half_the_steps_of_each_and_have_a_warm_up_each():
     stages = {"training": "two_stage", "sharing": "none"}
     values = plain(config("small", steps=200, warmup=100))
     values["objective"] |= stages
     values["generator"]["width"] = 1.0
-    assert training_steps(build(ElectraConfig, values, "here"), VOCAB) == 200
+    staged = build(ElectraConfig, values, "here")
+    assert training_steps(staged, VOCAB) == 200
+    row = row_flops(staged, VOCAB, "authors")
+    # twice the forward pass of what learns, and once that of a generator that is frozen
+    halves = (2 * row.generator, row.generator + 2 * row.discriminator)
+    assert step_flops(staged, VOCAB) == staged.pretrain.batch * sum(halves) / 2
     values["pretrain"]["warmup"] = 101
     with pytest.raises(
         BadConfig, match=r"here.pretrain.warmup: is 101, should be at most half of steps \(100\)"

@@ -1,13 +1,14 @@
 """When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at
-its end.
+its end. And what its log says of the time between.
 """
 
 import pytest
 
 from electra.optim.adamw import set_rate
 from electra.pretraining import trainer
+from electra.pretraining.phases import rate
 from electra.storage import checkpoint
-from tests.electra.helpers import config, train
+from tests.electra.helpers import config, data, train
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +47,22 @@ def test_evaluations_are_minutes_apart_and_bear_on_no_weight(tmp_path):
         assert all(
             value == curves[0][step][name] for name, value in record.items() if name != "train_loss"
         )
+    losses = [curves[0][step]["train_loss"] for step in (3, 6, 9)]
+    assert curves[1][9]["train_loss"] == pytest.approx(sum(losses) / 3), "since the one before"
     for step in checkpoint.steps(tmp_path / "rare"):
         for file in ("model", "optimizer"):
             ours, theirs = (
                 tmp_path / run / f"step-{step}/{file}.safetensors" for run in ("often", "rare")
             )
             assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_the_log_has_the_speed_and_rate_of_the_steps_before_it(tmp_path):
+    settings = config(pretrain__eval_every=3)
+    log = {}
+    train(tmp_path, settings, log=lambda step, numbers: log.setdefault(step, {}).update(numbers))
+    rows = data().train
+    for step in (5, 10, 15, 20):
+        assert log[step]["train/learning_rate"] == rate(settings, step - 1, 20)
+        speed = 8 * rows.tokens / len(rows) / 4.0
+        assert log[step]["train/tokens_per_second"] == pytest.approx(speed, rel=0.01)

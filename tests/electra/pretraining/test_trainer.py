@@ -73,6 +73,9 @@ def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(
     train(tmp_path / "long", config(pretrain__warmup=1, pretrain__eval_every=2))
     stderr = capsys.readouterr().err
     assert stderr.count("too weak") == 1 and "WARNING at step 20" not in stderr
+    stages = config(**TWO_STAGES, pretrain__warmup=4, pretrain__eval_every=2)
+    train(tmp_path / "stages", stages)
+    assert "WARNING at step 16: too weak" in capsys.readouterr().err, "of the second, after 10"
 
 
 def test_accumulation_changes_the_loss_by_rounding_only(tmp_path):

@@ -11,7 +11,16 @@ from ruamel.yaml import YAML
 from electra.files import write_json, write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate
-from pipelines.cli.cost import GPUS, UTILISATION, span
+from pipelines.cli.cost import (
+    GPUS,
+    UTILISATION,
+    Gpu,
+    parameters,
+    pretraining_memory,
+    span,
+    this_machine,
+    utilisation,
+)
 from pipelines.config.params import load
 from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
@@ -75,6 +84,22 @@ def test_time_here_is_that_of_the_cores(shipped):
 
 def test_a_span_names_its_unit_once():
     assert span(3e16, GPUS["h100"], 768) == "1 to 2 minutes"
+
+
+def test_narrow_networks_are_slower_on_a_gpu_alone(monkeypatch):
+    assert utilisation(GPUS["h100"], 384) == tuple(share / 2 for share in UTILISATION)
+    assert utilisation(Gpu("2 CPU cores", 2e11, 0), 384) == UTILISATION
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA GeForce RTX 4090")
+    assert this_machine() == Gpu("this machine's RTX 4090", 165e12, 24e9)
+
+
+def test_memory_is_that_of_parameters_activations_and_logits(shipped):
+    config = shipped.models["small"].electra()
+    units = 12 * 256 + 12 * 64
+    expected = 0.6e9 + 18 * parameters(config, 30_522)
+    expected += 34 * 128 * 128 * units + 8 * 128 * 19 * 30_522
+    assert pretraining_memory(config, 30_522, 1) == expected
 
 
 def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):

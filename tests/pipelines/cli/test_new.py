@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -19,6 +20,7 @@ from electra.data import tokenizer as wordpiece
 from electra.files import write_jsonl
 from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
+from pipelines.cli.first_scores import interval
 from pipelines.config.params import load
 from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
@@ -111,6 +113,15 @@ def test_new_shows_what_a_task_scores_without_a_network(here, capsys):
     assert re.search(r"spearman, 99 .*: bag of words \S+ \(\S+ to \S+\)", capsys.readouterr().out)
     assert main(["new", "lost", "--task", "data/scores.jsonl", "data/lost.jsonl"]) == 0
     assert "warning: no scores yet: data/lost.jsonl: " in capsys.readouterr().out
+
+
+def test_a_resampled_interval_is_of_95_percent():
+    draw = np.random.default_rng(1)
+    label = draw.normal(size=400)
+    predicted = label / 2 + 0.75**0.5 * draw.normal(size=400)
+    low, high = interval("pearson", predicted, label)
+    error = (1 - np.corrcoef(predicted, label)[0, 1] ** 2) / 400**0.5
+    assert (high - low) / 2 == pytest.approx(196 * error, rel=0.1)
 
 
 @pytest.mark.parametrize(

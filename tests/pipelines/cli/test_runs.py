@@ -26,6 +26,7 @@ def here(tmp_path, monkeypatch):
     ):
         (tmp_path / "runs" / name).mkdir(parents=True)
     (tmp_path / "runs/pretrain/1a2b3c4d/step-20/file").write_bytes(b"x" * 2_000_000)
+    (tmp_path / "runs/pretrain/1a2b3c4d.old/bad-step-8").mkdir()
     name_run(tmp_path / "runs/pretrain/1a2b3c4d", "a", {})
     (tmp_path / "kept").mkdir()
     return tmp_path
@@ -48,7 +49,7 @@ def test_the_list_names_size_step_and_state(run_command):
             "corpus/5e6f7a8b 0.0 MB in use",
             "finetune 0.0 MB 1 run",
             "pretrain/1a2b3c4d a 2.0 MB 20",
-            "pretrain/1a2b3c4d.old 0.0 MB 9 archived",
+            "pretrain/1a2b3c4d.old 0.0 MB 9 archived, holds damaged checkpoints",
         ]
 
 

@@ -30,3 +30,9 @@ def test_progress_lines_move_bars(is_gone, monkeypatch):
         log(line)
     assert logged == lines, "a server that has gone stops nothing"
     assert moves == ([] if is_gone else [("pretrain-a-b-progress", 10.0), 100.0])
+
+
+def test_numbers_and_words_are_rows_and_lists_are_not():
+    rows = artifacts.number_rows({"cola": {"mean": 81.23456, "scores": [1.0]}, "label": "here"})
+    assert [row["number"] for row in rows] == ["cola.mean", "label"]
+    assert [row["value"] for row in rows] == ["81.23", "here"]

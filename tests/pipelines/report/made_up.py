@@ -117,13 +117,13 @@ def write_examples(model: str) -> None:
 
 
 def write_predictions(model: str) -> None:
-    """One right and one wrong prediction of each task, and of each kind of question."""
+    """One right and two wrong predictions of each task, and one of each kind of question."""
     tasks = Path("build/tasks/sample_world")
-    gold = {"text": "two grey goats", "start": 16}
-    context = "Maren the miller two grey goats behind the mill, and more."
+    context = f"{'Once. ' * 30}Maren the miller two grey goats behind the mill, and more."
+    gold = {"text": "two grey goats", "start": context.index("two")}
     questions, answers = [], {}
     for number, (impossible, answer) in enumerate(
-        [(False, "two grey goats"), (False, "the mill"), (True, ""), (True, "the mill")]
+        [(False, "two grey goats"), (False, "grey goats"), (True, ""), (True, "the mill")]
     ):
         row = {"id": f"q{number}", "question": f"What does Maren keep ({number})?"}
         row |= {"context": context, "answers": [] if impossible else [gold]}
@@ -137,11 +137,12 @@ def write_predictions(model: str) -> None:
         right, wrong = (4.5, 0.5) if task.regression else task.labels[:2]
         rows = [
             {"id": f"{number}", "a": f"The weaver of <Marlow> {number}.", "b": "A baker & a goat."}
-            for number in range(2)
+            for number in range(3)
         ]
         predictions = [
             {"id": "0", "label": right, "prediction": right, "logits": [2.0, 1.0]},
             {"id": "1", "label": right, "prediction": wrong, "logits": [2.0, 1.0]},
+            {"id": "2", "label": right, "prediction": wrong, "logits": [4.0, 1.0]},
         ]
         write_jsonl(tasks / name / "dev.jsonl", rows)
         write_jsonl(Path(f"build/glue/{model}/{name}/pretrained-seed1.jsonl"), predictions)

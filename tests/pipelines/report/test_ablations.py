@@ -13,6 +13,7 @@ from pipelines import report
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
 from pipelines.report import claims, figures, load_results, paper
+from pipelines.report.comparison import compare_scores
 from pipelines.sources import LocalTasks, SampleTasks
 from tests.pipelines.report import made_up
 
@@ -125,6 +126,21 @@ def test_points_and_lines_are_drawn():
         [50.2, 40.1],
         [52.1, 52.2],
     ]
+    (bar, _), _ = (of[2][0].get_segments() for of in axes.containers)
+    assert list(bar[:, 1]) == pytest.approx([50.2 - 0.2 * 2**0.5, 50.2 + 0.2 * 2**0.5])
+    (chance,) = [line for line in axes.lines if line.get_label() == "chance"]
+    assert set(chance.get_ydata()) == {0.0}, "of CoLA"
+
+
+def test_differences_are_drawn_with_their_intervals_beside_the_papers():
+    made_up.write_ablation()
+    (ablation,) = load_results.load(made_up.params(ablations=("table5",))).ablations
+    axes = figures.draw_differences(ablation).axes[0]
+    ours = compare_scores(ablation.arms[0].scores, ablation.reference.scores)
+    (bar,) = axes.containers[0][2][0].get_segments()
+    assert ours and list(bar[:, 0]) == pytest.approx([ours.low, ours.high])
+    assert axes.get_xlabel() == "points above BERT"
+    assert axes.texts[0].get_text() == "+2.8 in the paper"
 
 
 def test_the_page_shows_records_failures_and_what_is_not_run():

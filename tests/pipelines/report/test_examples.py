@@ -1,6 +1,10 @@
 from types import SimpleNamespace
 
-from pipelines.report.examples import counts, sentences, words
+import pytest
+
+from pipelines.report import load_results
+from pipelines.report.examples import CONTEXT, answers, counts, mistakes, sentences, words
+from tests.pipelines.report import made_up
 
 EXAMPLE = {
     "tokens": ["[CLS]", "the", "bak", "##es", "ate", "##n", "[SEP]", "##x", "[SEP]"],
@@ -23,3 +27,20 @@ def test_rows_with_most_caught_words_come_first():
     rows = sentences(SimpleNamespace(examples=[unseen, EXAMPLE]))
     assert [[word.kind for word in row].count("caught") for row in rows] == [1, 0]
     assert counts(rows) == {"plain": 7, "caught": 1, "missed": 3, "alarm": 1}
+
+
+def test_answers_and_mistakes_are_chosen_by_rule():
+    made_up.write()
+    (model,) = load_results.load(made_up.params("tiny")).models
+    shown = [(answer.heading, answer.share) for answer in answers(model)]
+    kinds = ("Right", "Right to give no answer", "Wrong", "Wrong to answer")
+    assert shown == [(kind, "1 of 4 questions") for kind in kinds], "by exact match"
+    right, nothing, _, _ = answers(model)
+    assert right.context and nothing.context
+    before, answer, after = right.context
+    assert answer == "two grey goats" and after == " behind the mill, and more."
+    assert len(before) == CONTEXT + 2 and before.endswith("Once. Maren the miller ")
+    assert nothing.context[:2] == ("", None)
+    cola, *_ = mistakes(model)
+    assert cola.share == "2 of 3 rows wrong" and cola.texts[0] == "The weaver of <Marlow> 2."
+    assert cola.sure == pytest.approx(1 / (1 + 2.718281828**-3)), "the surest"

@@ -104,6 +104,17 @@ def test_one_fine_tuning_decides_a_gain_beyond_the_error_of_the_dev_rows():
     for title in ("MRPC", "WNLI", "CoLA", "STS-B"):
         assert verdicts[title] == "cannot tell yet"
     assert "4 undecided" in findings.moved(model)
+    points = sorted(row.difference.points for row in model.tasks if row.difference.counts)
+    assert f"by {points[0]:.1f} to {points[-1]:.1f} points" in findings.moved(model)
+
+
+def test_a_task_is_above_the_baselines_if_it_is_above_the_best():
+    model = write()
+    *_, rte, _ = model.tasks
+    weak = replace(model, tasks=(replace(rte, baselines={"chance": 50.0, "bag of words": 80.0}),))
+    assert "overlap on RTE." in " ".join(findings.strengths(replace(model, tasks=(rte,))))
+    _, auc = findings.strengths(weak)
+    assert f" {100 * model.series('disc_auc')[1][-1]:.0f} times in 100." in auc, "at the end"
 
 
 def test_a_weak_discriminator_chance_and_wrong_answers_fall_short():

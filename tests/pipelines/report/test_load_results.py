@@ -9,7 +9,9 @@ import pytest
 from electra.errors import CorruptFile
 from electra.files import read_json, write_json
 from electra.pretraining.config import ObjectiveConfig
-from pipelines.report import figures, load_results
+from pipelines.report import figures, load_results, tables
+from pipelines.report.records import ArmScores
+from pipelines.report.table import NOTES, left
 from pipelines.sources import CustomTask, CustomTasks
 from tests.pipelines.report import made_up
 
@@ -68,6 +70,41 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
     assert load_results.load(TINY).models[0].curve == {}
 
 
+def test_a_damaged_file_of_build_is_missing():
+    made_up.write()
+    path = Path("build/models/tiny/examples.json")
+    path.write_bytes(path.read_bytes().replace(b"bread", b"broad"))
+    inputs = load_results.load(TINY)
+    assert inputs.models[0].examples == []
+    assert any("examples.json: has sha256" in line for line in inputs.missing)
+
+
+def test_a_mean_has_a_short_name_and_baselines_that_all_of_its_tasks_have():
+    made_up.write()
+    glue = read_json(Path("results/tiny/glue.json"))
+    del glue["tasks"]["rte"]["baselines"]["chance"]
+    glue["average"]["name"] = "mean over " + ", ".join(glue["tasks"])
+    average = load_results.measure_average(glue, load_results.measure_tasks(glue))
+    assert average and average.title == "mean over 9 tasks"
+    assert average.baselines == {"the best of each": pytest.approx(44.25)}
+
+
+def test_a_subset_is_measured_against_the_full_set():
+    made_up.write()
+    (model,) = load_results.load(TINY).models
+    local = replace(model, kind="local", data="GLUE")
+    sizes = {"sample world": "3,000 train, 500 dev"}
+    sizes["GLUE"] = "3,000 train, 8,551 in the full set, 500 dev"
+    for kind in (model, local):
+        _, cola, *_ = tables.tabulate_tasks(kind).rows
+        assert cola[left("rows", under="task")] == sizes[kind.data]
+    assert tables.caution([model]) == [NOTES["not_comparable"]]
+    assert tables.caution([local]) == [NOTES["other_scale"]]
+    for count, text in ((4_400_000, "4.4M"), (14_000_000, "14M")):
+        parameters = {"parameters": {"discriminator": count}}
+        assert replace(model, pretrain=parameters).parameters == text
+
+
 def test_captions_and_labels_are_of_the_models_own_settings():
     made_up.write()
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
@@ -82,3 +119,9 @@ def test_captions_and_labels_are_of_the_models_own_settings():
     # -10 (0.1 ln 0.1 + 0.9 ln 0.9)
     expected = [1.0, 2.0], [pytest.approx(3.2508, abs=1e-4), 0.0]
     assert figures.majority_loss(replace(model, curve=curve)) == expected
+    assert model.average
+    scores = ArmScores((98.0, 100.0))
+    high = replace(model.average, pretrained=scores, scratch=ArmScores())
+    axes = figures.draw_tasks(replace(model, average=high, tasks=(), squad=())).axes[0]
+    (bar,) = axes.containers[0][2][0].get_segments()
+    assert list(bar[:, 0]) == pytest.approx([99.0 - 2**0.5, 100.0]), "which ends with the scale"

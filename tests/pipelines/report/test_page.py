@@ -43,15 +43,18 @@ def page(root):
     return (root / "index.html").read_text(encoding="utf-8")
 
 
-def test_same_inputs_same_bytes(root):
+def test_same_inputs_same_bytes(root, monkeypatch):
     """Everything but run.js; a second place on the disk, a second time of the day."""
     write_results()
+    monkeypatch.setattr("pipelines.report.page.printed", lambda git, command, *_: command)
     report.build(PARAMS, Path("out"))
     first, second = files_of(root), files_of(Path("out"))
     clock = first.pop("run.js").decode()
-    assert clock != second.pop("run.js").decode()
-    run = json.loads(clock.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
+    later = second.pop("run.js").decode()
+    assert clock != later
+    run = json.loads(later.removeprefix("window.electraRun = ").rstrip().removesuffix(";"))
     assert run["stages"] == STAGES
+    assert (run["commit"], run["changed"]) == ("rev-parse", True)
     assert set(first) == set(second)
     assert [name for name in first if first[name] != second[name]] == []
     assert {Path(name).suffix for name in first} == {".html", ".svg", ".csv"}
@@ -68,6 +71,7 @@ def test_the_page_needs_nothing_but_itself_and_escapes_text(page, root):
     assert set(re.findall(r'href="#([^"]*)"', page)) <= set(ids)
     assert "&lt;Marlow&gt;" in page and "<Marlow>" not in page
     assert page.count("Higher and lower mean ") == 1  # a note is shown once
+    assert "build/models/tiny/MANIFEST.json" in page
 
 
 def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(page):
@@ -154,6 +158,12 @@ def test_tables_set_the_paper_apart(root):
     head, electra, *_ = table.splitlines()
     assert head.startswith("arm,against BERT,difference,95 % interval,mean of the tasks mean,")
     assert '"paper, Table 5: GLUE dev"' in head and ",85," in electra
+    assert electra.endswith(',2.1e+14,"1,200 steps"')
+    *_, ours = csv.DictReader((root / "tables/paper-1.csv").read_text().splitlines())
+    assert (
+        ours["model"] == "tiny (ours, 9 tasks)"
+        and 60 < float(ours["ours: mean of the tasks mean"]) < 70
+    )
 
 
 def test_what_is_missing_failed_or_broken_is_named():

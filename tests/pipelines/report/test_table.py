@@ -26,6 +26,7 @@ def test_html_escapes_and_shows_what_is_missing():
     assert "<b>" not in shown and "&lt;b&gt;" in shown
     assert "Tasks &lt;sample world&gt;" in shown
     assert "CoLA | a<small>Matthews</small>" in shown
+    assert '31.0<span class="sd"> ± 1.4</span>' in shown
     # no score; no reading at all
     assert shown.count("–") == 1 and shown.count('<td class="left"></td>') == 1
     assert "task<small>metric</small>" in shown

@@ -178,12 +178,25 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
     assert trained == ["ten-seed1"]
 
 
-def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params):
+def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params, monkeypatch):
+    monkeypatch.setattr(ablation, "longest_row_read", lambda settings, step, steps: 8 + step)
+    failed = {"metrics": {"matthews": 0.0}, "train_rows": 16, "failed": "one answer"}
+    monkeypatch.setattr(ablation, "run_all", lambda jobs, workers: [failed])
     events: list[dict[str, Any]] = []
     sender: Any = SimpleNamespace(send=events.append)
     ablation.run("objectives", params, tracking.Tracker(sender))
     opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
-    steps = read_json(Path("build/ablation/objectives/results.json"))["arms"]["mlm"]["steps"]
+    arms = read_json(Path("build/ablation/objectives/results.json"))["arms"]
+    faults = [f"cola, seed {seed}: one answer" for seed in (1, 2)]
+    assert arms["electra"]["failed"] == faults, "at the end alone"
+    read = {
+        read_json(path)["trained_positions"]
+        for path in Path("runs/arm").glob("*/point-0.5/config.json")
+    }
+    steps = arms["mlm"]["steps"]
+    assert read == {8 + point["step"] for arm in arms.values() for point in arm["points"][:1]}
+    curves = [event["values"] for event in events if event["what"] == "metrics"]
+    assert {"valid/loss/seed1", "valid/loss/seed2"} <= set().union(*curves)
     assert opened["mlm"]["pretrain.steps"] == str(steps) != opened["electra"]["pretrain.steps"]
     assert opened["mlm"]["seeds"] == "[1, 2]" and "pretrain.seed" not in opened["mlm"]
     assert opened["mlm"]["tokens"] == "smoke"

@@ -119,3 +119,11 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and here != pytest.approx(50, abs=0.1)
     assert baselines.score_frozen(frozen, GLUE["sst2"], folder, config, model) is None
+    folder = write(tmp_path / "scores", "stsb", lambda a, b: float(len({*a} & {*b})))
+    here = baselines.score_frozen(frozen, GLUE["stsb"], folder, config, model / "discriminator")
+    label = np.array(
+        [row["label"] for row in baselines.read_splits(GLUE["stsb"], folder, config)[1]]
+    )
+    apart = label != np.median(label)
+    there = 100 * roc_auc_score(label[apart] < np.median(label), np.array(surest)[apart])
+    assert here == pytest.approx(there, abs=0.02) and not apart.all()

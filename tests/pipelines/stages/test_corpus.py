@@ -144,6 +144,7 @@ def test_what_is_left_out_is_counted_and_said(tmp_path, monkeypatch, capsys):
     dropped = {f"left_out_{reason}": count for reason, count in left_out.items()}
     assert found["dropped"] == dropped | {"duplicate_documents": 0, "near_duplicates": 52}
     assert found["rows"] == 140
+    assert found["dropped_shares"] == {"near_duplicates": round(52 / (140 - 12), 6)}
     assert [source["documents"] for source in found["sources"]] == [18, 10, 48]
     printed = capsys.readouterr().err
     assert "corpora.x: of 140 rows dropped 2 left_out" in printed

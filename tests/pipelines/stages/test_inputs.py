@@ -2,6 +2,7 @@
 anything is read.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,11 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     write(d="two")
     assert changed(after, record(OWN)) == {"tasks/smoke"}
     assert hashed == [Path("text/b.txt"), Path("d.tsv")]
+    before = record(OWN)
+    old = Path("text/b.txt").stat()
+    write(text_b="new")
+    os.utime("text/b.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert changed(before, record(OWN)) == {"corpora/smoke"}, "though size and time are as before"
     without = record(OWN.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
     assert [name for name, _ in without["corpora/smoke"]] == ["a.txt"]
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -65,6 +66,9 @@ def test_examples_compile_nothing_for_their_few_rows(trained):
     rows = ModelRows(params, "smoke", config)
     ids = rows.tokenizer
     special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
+    counts = rows._counts()
+    assert set(counts[list(special)].tolist()) == {1}, "a unigram generator proposes words"
+    assert counts.sum() == ids.vocab_size + np.isin(rows.train_rows.ids, special, invert=True).sum()
     model = Pretraining(config, ids.vocab_size, special).eval()
     compile_parts(model, backend=lambda graph, inputs: compiled.append(graph) or graph.forward)
     assert show_examples(model, config, rows) and not compiled
@@ -106,6 +110,9 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     assert "Intended use: fine-tuning on a task." in card
     assert "not known here: that of the files" in card
     assert bool(vars(ModelCard(card).data)["eval_results"]) == (part != "encoder")
+    majority = f" {100 * results('smoke')['disc_majority']:.1f} |\n"
+    lines = [line for line in card.splitlines(True) if line.startswith("| accuracy on all tokens")]
+    assert [line.endswith(majority) for line in lines] == [True] * (part == "discriminator")
     assert f"{use}(" in card and electra.load(folder).kind == part
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +15,11 @@ from pipelines.config.params import PublishedConfig, load
 from pipelines.stages.summarize import (
     find_before,
     headline,
+    record_results,
     stage_numbers,
     summarize,
 )
+from pipelines.tracking import NOTE
 from tests.conftest import ROOT, run
 
 WITHOUT_TORCH = """
@@ -109,6 +112,17 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on():
     summarize("smoke", load())
     assert not (results / "smoke/squad.json").exists()
     assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
+
+
+@pytest.mark.usefixtures("made")
+def test_a_runs_note_begins_with_the_mean_of_the_tasks():
+    average = {"name": "mean", "pretrained": {"mean": 60.0, "scores": [60.0]}}
+    leave("glue", GLUE | {"average": average, "label": "sample world"})
+    notes: dict[str, str] = {}
+    tracker = SimpleNamespace(summary=id, artifact=id, tags=notes.update)
+    record_results("glue", "smoke", tracker)
+    first = "pretrained/average 60; pretrained/cola 50; scratch/cola 10"
+    assert notes == {NOTE: f"sample world: {first}"}
 
 
 def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder():

@@ -1,6 +1,7 @@
 """DVC's hashes of what a run reads and writes."""
 
 import os
+import subprocess
 
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
@@ -56,3 +57,22 @@ def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
     monkeypatch.setattr("getpass.getuser", unknown)
     monkeypatch.setattr("os.getuid", lambda: 4711)
     assert lineage.common_tags()["mlflow.user"] == "4711"
+
+
+def test_a_run_says_whether_its_code_is_committed_and_which_gpus_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(lineage, "ROOT", tmp_path)
+    monkeypatch.setattr(lineage, "gpus", lambda *options: [f"H100 {' '.join(options)}"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    names = ("electra/nn/a.py", "pipelines/a.py", "pipelines/b/c/d.py", "params.yaml", "README.md")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *author, *command], check=True)
+    for name in names:
+        (tmp_path / name).write_text("changed")
+        tags = lineage.common_tags()
+        assert tags["git.dirty"] == ("false" if name == "README.md" else "true"), name
+        (tmp_path / name).write_text("")
+    assert tags["gpu"] == "H100 --id=1"

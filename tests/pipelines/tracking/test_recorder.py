@@ -58,7 +58,8 @@ def test_runs_are_nested_and_complete(store, tmp_path):
     assert stage.data.params == {"a.b": "1"} and child.data.params == {"rate": "0.1"}
     assert points(store, stage, "loss") == [(1, 1.0), (2, 2.0)]
     assert child.data.metrics == {"score_ _": 0.5} and child.data.tags["status"] == "ok"
-    assert stage.inputs.dataset_inputs[0].dataset.digest == "a" * 36
+    (rows,) = stage.inputs.dataset_inputs
+    assert (rows.dataset.digest, rows.tags[0].value) == ("a" * 36, "train")
     for recorded in by_name.values():
         assert recorded.data.tags["mlflow.user"] and recorded.data.tags["host"]
         assert len(recorded.data.tags["mlflow.source.git.commit"]) == 40
@@ -181,16 +182,24 @@ def test_what_the_store_refuses_costs_one_line_and_nothing_else(store, tmp_path,
     assert capsys.readouterr().err.count("warning: tracking: left out") == 1
 
 
-def test_what_is_sent_again_doubles_neither_runs_nor_points(store, tmp_path):
+def test_what_is_sent_again_doubles_neither_runs_nor_points(store, tmp_path, monkeypatch):
     """As after an uploader was killed before it saved how far it got."""
     folder = tmp_path / "log"
     events = [opening(), *losses(range(5)), metric(None, score=0.5)]
-    assert send(folder, *events)
+
+    def send_and_die(self, events, send=recorder.Recorder.send):
+        send(self, events)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(recorder.Recorder, "send", send_and_die)
+        send(folder, *events)
     log = append(folder)
     for forgotten in ({"offset": 0}, {"offset": 0, "runs": {}}):
         log.save(log.state() | forgotten)
         assert send(folder)
-    (run,) = [run for name, run in runs(store).items() if name == "pretrain@tiny"]
+    found = store[0].search_runs([store[1]])
+    (run,) = [run for run in found if run.info.run_name == "pretrain@tiny"]
     assert points(store, run, "loss") == [(step, step) for step in range(5)]
     assert points(store, run, "score") == [(0, 0.5)]
 

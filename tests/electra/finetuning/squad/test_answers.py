@@ -101,6 +101,10 @@ def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading)
     assert [span.text for span in find(reading, outputs).spans] == ["the", "the red", "the old"]
     nothing = find(reading, make_outputs(*[(0, 0.0, [(0, 0.0), (0, 0.0)])] * 2))
     assert nothing.best == "" and nothing.spans == []
+    # three pieces, as many as are allowed, and one
+    equal = make_outputs((5, -1.0, [(5, -1.0), (6, LOW)]), (4, -1.0, [(6, -1.0), (5, LOW)]))
+    texts = [span.text for span in find(reading, equal).spans]
+    assert texts[:2] == ["the red cat", "red"], "of equal scores the first in the text"
 
 
 def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):

@@ -139,3 +139,6 @@ def test_the_owner_has_most_context_on_its_poorer_side():
     # 14: 5 to its right in the first, 4 to its left in the second
     assert first.tolist() == [True] * 15 + [False] * 5
     assert second.tolist() == [False] * 5 + [True] * 15
+    # 642: 41 to its right in 384 pieces, 42 to its left in 100, which counts 2.84 less
+    *_, (start, count, last) = _cuts(700, 384, 300)
+    assert (start, count, last.tolist()) == (600, 100, [False] * 43 + [True] * 57)
