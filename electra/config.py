@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from electra.errors import BadConfig, shown
 
 T = TypeVar("T")
+MOST_FAULTS = 100  # that are explained; a message is cut to fewer (electra/errors.py)
 
 # Upper ends are far above all use: a number beyond them can only be a slip.
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -54,7 +55,7 @@ def build(kind: type[T], values: Any, where: str) -> T:
     """Build settings of a `kind` from plain values found at `where` (a dotted path such as
     `models.tiny.pretrain`).
 
-    Raises BadConfig with every fault and its place.
+    Raises BadConfig with the faults and their places.
     """
     try:
         return TypeAdapter(kind).validate_json(json.dumps(values))
@@ -66,9 +67,11 @@ def build(kind: type[T], values: Any, where: str) -> T:
 
 
 def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str]:
-    """Yield a sentence for each place at which pydantic found a fault in `values`."""
+    """Yield a sentence for each place at which pydantic found a fault in `values`, for MOST_FAULTS
+    at most.
+    """
     messages: dict[str, list[str]] = {}
-    for fault in error.errors(include_url=False):
+    for fault in error.errors(include_url=False)[:MOST_FAULTS]:
         path = ".".join(filter(None, [where, *_path(fault, values)])).replace(".[", "[")
         context = fault.get("ctx", {})
         cause = context.get("error")

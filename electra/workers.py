@@ -4,8 +4,10 @@ The number of processes depends on the machine and not on the experiment, so par
 have it: all cores that this process may use, or the environment variable ELECTRA_WORKERS.
 """
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import re
 import signal
@@ -16,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from electra.errors import BadConfig, Stopped, shown
-from electra.stopping import StopRequest, ignore_all
+from electra.stopping import SIGNALS, StopRequest, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -86,7 +88,7 @@ def run_units(
         try:
             # a request to stop waits until all have started: a half-started worker would fail with
             # a traceback
-            with StopRequest():
+            with StopRequest(), _hidden_from_workers():
                 futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
         except (EOFError, ConnectionError) as error:
             # the process that forks them was killed, or one as it began
@@ -105,12 +107,26 @@ def run_units(
             process.join()
 
 
+@contextlib.contextmanager
+def _hidden_from_workers() -> Iterator[None]:
+    """Keep the signals of a terminal, which go to all processes, from those that start in this
+    block. SIGTERM remains, with which their parent ends them.
+    """
+    multiprocessing.resource_tracker.ensure_running()  # the library unblocks what it finds blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS} - {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _prepare_worker() -> None:
     """Prepare a new worker: it leaves requests to stop to its parent, ends with it, and uses one
     thread.
     """
     ignore_all()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the parent's own means
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -22,6 +22,7 @@ from electra.files import (
     safe_join,
     sha256_bytes,
     sha256_file,
+    well_formed,
     write_json,
 )
 
@@ -126,23 +127,26 @@ def verify_manifest(
     manifest does not list are ignored. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
-    for name in manifest["files"] if only is None else only:
-        path = folder / name
-        with read_errors(path, do):
-            if path.parent != folder:
-                safe_join(folder, str(Path(name).parent), do)
-            if name not in manifest["files"]:
-                raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
-            if not path.is_file():  # a link, as DVC makes, is one
-                raise CorruptFile(f"{path}: is missing; {do}")
-            expected = manifest["files"][name]
-            size = path.stat().st_size
-            if size != expected["bytes"]:
-                raise CorruptFile(f"{path}: has {size} bytes instead of {expected['bytes']}; {do}")
-            digest = sha256_once(path)
-            if digest != expected["sha256"]:
-                fault = f"has sha256 {digest} instead of {expected['sha256']}"
-                raise CorruptFile(f"{path}: {fault}; {do}")
+    with well_formed(folder / MANIFEST, do):  # anybody can seal one
+        for name in manifest["files"] if only is None else only:
+            path = folder / name
+            with read_errors(path, do):
+                if path.parent != folder:
+                    safe_join(folder, str(Path(name).parent), do)
+                if name not in manifest["files"]:
+                    raise CorruptFile(f"{path}: is not in {MANIFEST}; {do}")
+                if not path.is_file():  # a link, as DVC makes, is one
+                    raise CorruptFile(f"{path}: is missing; {do}")
+                expected = manifest["files"][name]
+                size = path.stat().st_size
+                if size != expected["bytes"]:
+                    raise CorruptFile(
+                        f"{path}: has {size} bytes instead of {expected['bytes']}; {do}"
+                    )
+                digest = sha256_once(path)
+                if digest != expected["sha256"]:
+                    fault = f"has sha256 {digest} instead of {expected['sha256']}"
+                    raise CorruptFile(f"{path}: {fault}; {do}")
     return manifest
 
 

@@ -6,6 +6,7 @@ help. Heavy imports happen when it runs. A user's mistake is one sentence on std
 code. A bug keeps its traceback.
 """
 
+import contextlib
 import os
 import sys
 import traceback
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         arguments = sys.argv[1:]
         stopping.leave_at_once()
+        open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, TextIOWrapper
@@ -85,35 +87,53 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with write_errors(Path("standard output")):
                 sys.stdout.flush()
         return int(code)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return 130
     # completion, or how Typer ends when the reader of the output has gone
     except SystemExit as error:
         return 141 if error.code == 1 else int(error.code or 0)
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
-        flush_output()
         return 141
     except (Interrupted, Exception) as error:
+        if isinstance(error, typer.Abort) and not error.__cause__:  # the answer to a question
+            return 130
         flush_output()
         refusal = explain(command, error)
-        if "--debug" in arguments or not refusal:
-            traceback.print_exc()
-        if not refusal:
-            print("error: this is a bug; the lines above say where", file=sys.stderr)
-            return BUG
-        processes.report(refusal)
-        return refusal.exit_code
+        with contextlib.suppress(OSError):  # of standard error
+            if "--debug" in arguments or not refusal:
+                traceback.print_exc()
+            if refusal:
+                processes.report(refusal)
+            else:
+                print("error: this is a bug; the lines above say where", file=sys.stderr)
+        return refusal.exit_code if refusal else BUG
+    finally:
+        flush_output()
+
+
+def open_streams() -> None:
+    """Open those of the standard streams that the caller has closed, to nowhere: else the next
+    file that is opened gets the number of one, and what libraries print.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def flush_output() -> None:
     """Write the rest of the output. If that fails, discard it: Python would try again at its end,
     and replace the exit code.
     """
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for number, stream in enumerate((sys.stdout, sys.stderr), 1):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def explain(command: str, error: BaseException) -> UserError | None:

@@ -79,9 +79,9 @@ def parts(source: HubCorpus, where: str) -> list[HubFile]:
             for fact in HfApi().get_paths_info(
                 source.dataset, some, revision=source.revision, repo_type="dataset"
             ):
-                assert isinstance(fact, RepoFile)
-                promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
-                facts[fact.path] = (fact.size, promised)
+                if isinstance(fact, RepoFile):
+                    promised = f"sha256:{fact.lfs.sha256}" if fact.lfs else f"git:{fact.blob_id}"
+                    facts[fact.path] = (fact.size, promised)
         return [
             HubFile(number, len(files), file, *facts[file]) for number, file in enumerate(files)
         ]
@@ -224,6 +224,9 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
             _unreachable(): f"cannot reach the hub for {name} ({why}); {WAYS}",
             (ValueError, RuntimeError): (
                 f"{name} cannot be used ({why}); check `config` and `split`"
+            ),
+            (AttributeError, LookupError, TypeError): (  # of JSON that lacks what a hub's has
+                f"the answer for {name} is not a hub's ({why}); check HF_ENDPOINT"
             ),
         }
         for kind, sentence in faults.items():

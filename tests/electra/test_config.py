@@ -1,14 +1,16 @@
 """Settings: what is refused, and the sentence that says so."""
 
 import dataclasses
+import json
 import math
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from electra.config import (
+    MOST_FAULTS,
     Count,
     Probability,
     Settings,
@@ -134,3 +136,10 @@ def test_shown_is_short_and_stands_on_one_line():
     again = []
     again.append(again)
     assert len(shown(again)) <= 120
+
+
+def test_of_very_many_faults_the_first_are_explained():
+    values = {"name": "n", **{f"key{number}": 1 for number in range(1000)}}
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Network).validate_json(json.dumps(values))
+    assert len(list(faults(caught.value, values))) == MOST_FAULTS

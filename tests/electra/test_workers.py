@@ -81,8 +81,9 @@ from electra.stopping import Interrupted, interruptible
 from electra.workers import run_units
 
 if __name__ == "__main__":
+    os.setpgrp()
     def stop():
-        os.kill(WHO, signal.SIGTERM)
+        os.kill(WHO, signal.NUMBER)
     threading.Timer(0.3, stop).start()
     try:
         with interruptible():
@@ -93,17 +94,20 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    "who, sentence",
+    "who, number, sentence",
     [
-        ("os.getpid()", "stopped by signal 15"),
+        ("os.getpid()", "SIGTERM", "stopped by signal 15"),
+        ("0", "SIGINT", "stopped by signal 2"),  # Ctrl-C: every process gets it
         (
             "multiprocessing.forkserver._forkserver._forkserver_pid",
+            "SIGTERM",
             "worker: was killed from outside",
         ),
     ],
 )
-def test_a_stop_while_workers_start_is_quiet(tmp_path, who, sentence):
-    (tmp_path / "program.py").write_text(STOPPED.replace("WHO", who))
+def test_a_stop_while_workers_start_is_quiet(tmp_path, who, number, sentence):
+    program = STOPPED.replace("WHO", who).replace("NUMBER", number)
+    (tmp_path / "program.py").write_text(program)
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.6)\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = run(tmp_path, "program.py", code=None, PYTHONPATH=path)

@@ -10,7 +10,13 @@ import pytest
 from electra.errors import BadInput, CorruptFile, Unreadable
 from electra.files import read_json, read_jsonl, remove, sha256_file, write_json
 from electra.storage import manifest as manifests
-from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
+from electra.storage.manifest import (
+    MANIFEST,
+    sha256_once,
+    verify_manifest,
+    write_manifest,
+    write_sealed,
+)
 from tests.conftest import harm
 
 FACTS = {"kind": "model", "name": "ours", "shards": {10: 1, 9: 2}}
@@ -39,6 +45,16 @@ def test_every_damage_is_named_with_its_file(folder):
             assert name.rpartition("/")[0] in str(error.value) and error.value.exit_code == 74
             remove(folder / name)
             (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"files": 5}, {"files": ["weights"]}, {"files": {"weights": {}}}], ids=str
+)
+def test_a_manifest_of_another_form_is_refused_though_its_seal_fits(folder, values):
+    write_sealed(folder / MANIFEST, values)
+    for only in (None, ["weights"]):
+        with pytest.raises(CorruptFile, match=f"{MANIFEST}: is malformed"):
+            verify_manifest(folder, only=only)
 
 
 def test_a_card_may_be_edited(folder):

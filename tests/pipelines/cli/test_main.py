@@ -165,6 +165,27 @@ def test_a_bug_keeps_its_traceback(here, monkeypatch, capsys):
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_an_end_of_file_is_a_bug_and_not_an_answer(here, monkeypatch, capsys):
+    stage_that(EOFError("marshal data too short"), monkeypatch)
+    assert main(["tasks", "smoke"]) == 70
+    assert "marshal data too short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, streams, code",
+    [
+        ("corpus smoke", ">&- 2>&-", 0),
+        ("corpus smoke", ">/dev/full 2>&1", 0),
+        ("corpus smoky", "2>&-", 64),
+        ("corpus smoky", "2>/dev/full", 64),
+    ],
+)
+def test_streams_that_take_nothing_leave_the_exit_code(words, streams, code, project):
+    done = run(["sh", "-c", f'"$0" -m pipelines {words} {streams}', sys.executable], project)
+    assert done.returncode == code, done
+    assert (project / "build/corpus/smoke/results.json").exists() == (code == 0)
+
+
 @pytest.mark.parametrize(
     "words, code, sentence",
     [

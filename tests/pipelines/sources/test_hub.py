@@ -184,3 +184,12 @@ def test_offline_by_choice_is_a_sentence_at_once(
             HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x"
         )
     check(SampleTasks(kind="sample"))
+
+
+@pytest.mark.parametrize("error", [KeyError("id"), TypeError("must be a mapping, not list")])
+def test_an_answer_in_another_form_is_a_sentence(error: Exception) -> None:
+    with (
+        pytest.raises(SourceUnreachable, match=r"made/up is not a hub's .*; check HF_ENDPOINT"),
+        hub.reach_hub("made/up", "corpora.x"),
+    ):
+        raise error

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from pipelines import tracking
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
 from tests.conftest import ROOT, run, until
@@ -233,3 +234,11 @@ def test_a_fault_of_the_uploader_is_one_line(tmp_path):
     (tmp_path / "x").write_text("a file where a folder of events is expected")
     done = run(ROOT, "-m", "pipelines.tracking.uploader", str(tmp_path / "x"))
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("warning: tracking: ")
+
+
+def test_ctrl_c_does_not_reach_an_uploader_that_starts(tmp_path):
+    process = tracking.start_uploader(tmp_path)
+    group = os.getpgid(process.pid)
+    process.kill()
+    process.communicate()
+    assert group == process.pid
