@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 from electra.errors import BadConfig, shown
 
 T = TypeVar("T")
-MOST_FAULTS = 100  # that are explained; a message is cut to fewer (electra/errors.py)
+MOST_FAULTS = 100  # explained; electra/errors.py shows fewer
 
 # Upper ends are far above all use: a number beyond them can only be a slip.
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -67,8 +67,8 @@ def build(kind: type[T], values: Any, where: str) -> T:
 
 
 def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str]:
-    """Yield a sentence for each place at which pydantic found a fault in `values`, for MOST_FAULTS
-    at most.
+    """Yield a sentence for each place in `values` at which pydantic found one of its first
+    MOST_FAULTS faults.
     """
     messages: dict[str, list[str]] = {}
     for fault in error.errors(include_url=False)[:MOST_FAULTS]:

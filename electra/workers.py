@@ -109,10 +109,10 @@ def run_units(
 
 @contextlib.contextmanager
 def _hidden_from_workers() -> Iterator[None]:
-    """Keep the signals of a terminal, which go to all processes, from those that start in this
-    block. SIGTERM remains, with which their parent ends them.
+    """Block the signals that a terminal sends to all processes, for those that start in this block.
+    SIGTERM stays, because their parent ends them with it.
     """
-    multiprocessing.resource_tracker.ensure_running()  # the library unblocks what it finds blocked
+    multiprocessing.resource_tracker.ensure_running()  # starting it later would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS} - {signal.SIGTERM})
     try:
         yield

@@ -127,7 +127,7 @@ def verify_manifest(
     manifest does not list are ignored. Bytes are hashed once a process.
     """
     manifest = read_manifest(folder, do, **fields)
-    with well_formed(folder / MANIFEST, do):  # anybody can seal one
+    with well_formed(folder / MANIFEST, do):  # a fitting hash doesn't prove the form
         for name in manifest["files"] if only is None else only:
             path = folder / name
             with read_errors(path, do):

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
         return 141
     except (Interrupted, Exception) as error:
-        if isinstance(error, typer.Abort) and not error.__cause__:  # the answer to a question
+        if isinstance(error, typer.Abort) and not error.__cause__:  # the user answered no
             return 130
         flush_output()
         refusal = explain(command, error)
@@ -112,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def open_streams() -> None:
-    """Open those of the standard streams that the caller has closed, to nowhere: else the next
-    file that is opened gets the number of one, and what libraries print.
+    """Open /dev/null for each standard stream that the caller has closed. Otherwise the next file
+    gets its number, and with it what libraries print.
     """
     for number in range(3):
         try:

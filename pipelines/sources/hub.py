@@ -225,8 +225,8 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
             (ValueError, RuntimeError): (
                 f"{name} cannot be used ({why}); check `config` and `split`"
             ),
-            (AttributeError, LookupError, TypeError): (  # of JSON that lacks what a hub's has
-                f"the answer for {name} is not a hub's ({why}); check HF_ENDPOINT"
+            (AttributeError, LookupError, TypeError): (  # JSON without the expected keys
+                f"the hub's answer about {name} is malformed ({why}); check HF_ENDPOINT"
             ),
         }
         for kind, sentence in faults.items():

@@ -189,7 +189,7 @@ def test_offline_by_choice_is_a_sentence_at_once(
 @pytest.mark.parametrize("error", [KeyError("id"), TypeError("must be a mapping, not list")])
 def test_an_answer_in_another_form_is_a_sentence(error: Exception) -> None:
     with (
-        pytest.raises(SourceUnreachable, match=r"made/up is not a hub's .*; check HF_ENDPOINT"),
+        pytest.raises(SourceUnreachable, match=r"made/up is malformed .*; check HF_ENDPOINT"),
         hub.reach_hub("made/up", "corpora.x"),
     ):
         raise error
