@@ -276,8 +276,8 @@ def learned() -> str:
             values = [
                 statistics.fmean(end[name][metric] for name in learning["sets"]) for end in ends
             ]
-            low, high = f"{min(values):.2f}", f"{max(values):.2f}"
-            cells.append(low if low == high else f"{low}–{high}")
+            extremes = sorted({f"{min(values):.2f}", f"{max(values):.2f}"})
+            cells.append("–".join(extremes))
         rows.append(" | ".join(cells))
     return table("package | million tokens | AUC | recall", rows)
 
