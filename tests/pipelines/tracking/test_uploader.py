@@ -3,8 +3,11 @@
 """
 
 import os
+import re
 import shutil
+import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -238,7 +241,8 @@ def test_a_fault_of_the_uploader_is_one_line(tmp_path):
 
 def test_ctrl_c_does_not_reach_an_uploader_that_starts(tmp_path):
     process = tracking.start_uploader(tmp_path)
-    group = os.getpgid(process.pid)
+    status = Path(f"/proc/{process.pid}/status").read_text()
     process.kill()
     process.communicate()
-    assert group == process.pid
+    (blocked,) = re.findall(r"SigBlk:\s+(\w+)", status)
+    assert int(blocked, 16) == 1 << (signal.SIGINT - 1)
