@@ -95,7 +95,7 @@ def help_pages(program: Path) -> Iterator[str]:
 
 def is_held_out(text: str) -> bool:
     """Return whether a document is held out for the tasks."""
-    return hashlib.sha256(text.encode()).digest()[0] < 72
+    return hashlib.sha256(text.encode()).digest()[0] < 72  # of 256
 
 
 def paragraphs(text: str) -> list[str]:
@@ -136,10 +136,10 @@ def yield_rows(
     largest = sorted(parts, key=lambda name: -len(parts[name]))[: len(CLASSES)]
     for label, name in zip(CLASSES, largest, strict=True):
         for prose in parts[name]:
+            strangers = [other for other in parts[name] if other is not prose]
             yield "package", {"text": plain(prose[0]), "label": label}
             for first, second in zip(prose[::2], prose[1::2], strict=False):
-                follows = draw.random() < 0.5 or len(parts[name]) == 1
-                strangers = [other for other in parts[name] if other is not prose]
+                follows = draw.random() < 0.5 or not strangers
                 other = second if follows else draw.choice(draw.choice(strangers))
                 row = {"a": plain(first), "b": plain(other)}
                 yield "follows", row | {"label": "yes" if follows else "no"}
@@ -212,7 +212,7 @@ def measure() -> dict[str, Any]:
 
 def main() -> None:
     parser = arguments(__doc__, "own-text.json")
-    parser.add_argument("--language", default="", help="of LibreOffice's help")
+    parser.add_argument("--language", default="", help="a language of LibreOffice's help")
     options = parser.parse_args()
     if options.language:
         options.output = options.output.with_stem(f"own-text-{options.language}")

@@ -264,9 +264,7 @@ def learned() -> str:
     learning = record("learning")
     titles = {"preset": "this project", "paper": "this project, the paper's recipe"}
     rows = []
-    for arm in ("preset", "paper", *learning["versions"]):
-        if arm not in learning["runs"]:
-            continue
+    for arm in (*titles, *sorted(learning["runs"].keys() - titles.keys())):
         ends = [run["curve"][-1] for run in learning["runs"][arm]]
         cells = [
             titles.get(arm, arm),

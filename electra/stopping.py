@@ -77,6 +77,18 @@ def ignore_all() -> None:
 
 
 @contextlib.contextmanager
+def hidden_from_children() -> Iterator[None]:
+    """Block the signals of a terminal, which go to all its processes, in those that start in this
+    block: Ctrl-C would be a traceback while Python loads. SIGTERM stays, for their parent.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS} - {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Let the first signal in this block raise Interrupted, and ignore later ones."""
     interrupted = False

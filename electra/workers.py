@@ -4,7 +4,6 @@ The number of processes depends on the machine and not on the experiment, so par
 have it: all cores that this process may use, or the environment variable ELECTRA_WORKERS.
 """
 
-import contextlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
@@ -18,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from electra.errors import BadConfig, Stopped, shown
-from electra.stopping import SIGNALS, StopRequest, ignore_all
+from electra.stopping import StopRequest, hidden_from_children, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -85,10 +84,12 @@ def run_units(
         min(workers, len(units)), mp_context=context, initializer=_prepare_worker
     )
     try:
+        # starting it later would unblock the signals
+        multiprocessing.resource_tracker.ensure_running()
         try:
             # a request to stop waits until all have started: a half-started worker would fail with
             # a traceback
-            with StopRequest(), _hidden_from_workers():
+            with StopRequest(), hidden_from_children():
                 futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
         except (EOFError, ConnectionError) as error:
             # the process that forks them was killed, or one as it began
@@ -105,19 +106,6 @@ def run_units(
             process.terminate()
         for process in processes:
             process.join()
-
-
-@contextlib.contextmanager
-def _hidden_from_workers() -> Iterator[None]:
-    """Block the signals that a terminal sends to all processes, for those that start in this block.
-    SIGTERM stays, because their parent ends them with it.
-    """
-    multiprocessing.resource_tracker.ensure_running()  # starting it later would unblock them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS} - {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _prepare_worker() -> None:

@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def open_streams() -> None:
     """Open /dev/null for each standard stream that the caller has closed. Otherwise the next file
-    gets its number, and with it what libraries print.
+    that is opened gets its number, and libraries print into that file.
     """
     for number in range(3):
         try:

@@ -59,8 +59,8 @@ class Word:
 class Prediction:
     """One prediction to read. `heading` and `share` say how common such predictions are.
 
-    `context` is the text before the answer, the answer (None without one), and the text
-    after it. `sure` is the probability of the predicted label.
+    `context` is the text before the answer, the answer (None without one), and the text after it.
+    `sure` is the probability of the predicted label.
     """
 
     heading: str

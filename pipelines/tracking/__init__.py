@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from typing import Any
 
 from electra.config import digest
 from electra.errors import Stopped, mask_secrets
-from electra.stopping import Interrupted
+from electra.stopping import Interrupted, hidden_from_children
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
 from pipelines.tracking.lineage import dvc_hashes, user
@@ -260,14 +259,10 @@ def start_uploader(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    # Ctrl-C goes to it, too: without this it would be a traceback while Python loads
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with hidden_from_children():
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
         )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _find_workflow() -> tuple[str, str]:

@@ -22,7 +22,7 @@ def common_tags() -> dict[str, str]:
     tags = {"mlflow.user": user(), "mlflow.source.type": "LOCAL", "host": platform.node()}
     git = ("git", "-C", str(ROOT))
     if commit := printed(*git, "rev-parse", "HEAD"):
-        code = ("electra", "pipelines/*.py", "params.yaml")  # git's * stands for folders, too
+        code = ("electra", "pipelines/*.py", "params.yaml")  # git's * also matches folders
         dirty = bool(printed(*git, "status", "--porcelain", "--", *code))
         tags |= {"mlflow.source.git.commit": commit, "git.dirty": str(dirty).lower()}
     only = os.environ.get("CUDA_VISIBLE_DEVICES", "")

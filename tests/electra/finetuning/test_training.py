@@ -148,13 +148,13 @@ def test_regression_is_a_squared_error_of_one_output(model, tokenizer):
     assert network.head.weight.shape == (1, 32)
 
 
-@pytest.mark.parametrize("every, made", [(2, 2), (50, 8)])
-def test_training_ends_when_the_loss_is_not_finite(every, made, model, examples, monkeypatch):
-    """Or is found to have failed at its end, where that comes first."""
+@pytest.mark.parametrize("every, count", [(2, 2), (50, 8)])
+def test_training_ends_when_the_loss_is_not_finite(every, count, model, examples, monkeypatch):
+    """It ends at the next check, or at its own end if that comes first."""
     network = classifier(model)
     steps = []
     monkeypatch.setattr(training, "CHECK_EVERY", every)
     monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: steps.append(rate))
     torch.nn.init.constant_(network.head.weight, float("nan"))
     actual = train(network, examples, CONFIG, seed=1, stream="t")
-    assert not actual.finite and actual.curve == [] and len(steps) == made
+    assert not actual.finite and actual.curve == [] and len(steps) == count

@@ -245,4 +245,4 @@ def test_ctrl_c_does_not_reach_an_uploader_that_starts(tmp_path):
     process.kill()
     process.communicate()
     (blocked,) = re.findall(r"SigBlk:\s+(\w+)", status)
-    assert int(blocked, 16) == 1 << (signal.SIGINT - 1)
+    assert int(blocked, 16) & 1 << (signal.SIGINT - 1)
