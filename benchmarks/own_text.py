@@ -15,7 +15,9 @@ Installed packages differ, so only the same environment gives the same figures. 
 reused.
 
 `--language el` takes the pages of LibreOffice's help instead of docstrings, its programs instead of
-packages, and names on the screen instead of code, and writes own-text-el.json. For the pages:
+packages, and names on the screen instead of code, and writes own-text-el.json. It is for languages
+in another script: pages that are mostly in Latin letters are untranslated and left out. For the
+pages:
 
     apt-get download libreoffice-help-el
     dpkg-deb --extract libreoffice-help-el_*.deb build/help
@@ -82,13 +84,17 @@ def docstrings(package: Path) -> Iterator[str]:
 
 
 def help_pages(program: Path) -> Iterator[str]:
-    """Yield the distinct pages of a program's help, with names on the screen in backquotes."""
+    """Yield the distinct translated pages of a program's help, with names on the screen in
+    backquotes.
+    """
     seen = set()
     for file in sorted(program.rglob("*.html")):
         page = NAME_ON_SCREEN.sub(r"`\1`", file.read_text("utf-8"))
         text = re.sub("<[^>]+>", "", "\n\n".join(PAGE_PARAGRAPH.findall(page)))
         text = html.unescape(text).strip()
-        if text and text not in seen:
+        letters = [letter for letter in text if letter.isalpha()]
+        is_translated = 2 * sum(letter.isascii() for letter in letters) < len(letters)
+        if is_translated and text not in seen:
             seen.add(text)
             yield text
 
