@@ -58,9 +58,15 @@ def prepare(
         bool, typer.Option("--version", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Undo the handling of signals for commands that run no stage, and refuse to run them without
-    standard output.
+    """Refuse to run in a folder that was deleted, where torch ends the process. Undo the handling
+    of signals for commands that run no stage, and refuse to run them without standard output.
     """
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise BadInput(
+            f"the working folder cannot be found ({error.strerror}); `cd` to the project's folder"
+        ) from None
     if context.invoked_subcommand in STAGES:
         return
     stopping.restore_signals()

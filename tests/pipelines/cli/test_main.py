@@ -198,6 +198,12 @@ def test_a_wrong_name_is_one_line(words, code, sentence, here, refuse):
     assert sentence in refuse(code, *words)
 
 
+def test_a_deleted_folder_is_one_line(tmp_path, monkeypatch, refuse):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert "the working folder cannot be found" in refuse(65, "predict", "model", "rows.jsonl")
+
+
 def test_params_shows_what_a_run_would_use(here, run_command):
     settings = json.loads(run_command("params", "smoke"))
     assert settings["objective"]["discriminator_weight"] == 50.0
