@@ -9,6 +9,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from electra.errors import BadInput, SourceUnreachable, first_line
 from electra.files import sha256_file
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document, unwrapped
-from pipelines.sources.streams import Item
+from pipelines.sources.streams import Item, decompress_with_fsspec
 
 SECONDS = 10.0  # for the first answer; what comes after is retried by the library
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
@@ -39,9 +40,7 @@ def resolve(dataset: str, revision: str, where: str) -> str:
 def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
     """Return a file of a model on the hub, from the local cache if it is in there."""
     with reach_hub(repo, where):
-        from huggingface_hub import hf_hub_download
-
-        return Path(hf_hub_download(repo, file, revision=revision, etag_timeout=SECONDS))
+        return download(repo, file, revision, where, kind="model")
 
 
 @dataclass(frozen=True)
@@ -92,13 +91,7 @@ def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Item]:
     where = f"{source.dataset}@{source.revision[:12]}"
     with reach_hub(source.dataset, where):
         if part.file:
-            import datasets
-
-            path = download(source.dataset, source.revision, part, where)
-            format_of = type(_builder(source)).__module__.rpartition(".")[2]
-            stream = datasets.load_dataset(
-                format_of, data_files=[str(path)], split="train", streaming=True
-            )
+            stream = _downloaded(source, part, where)
         else:
             stream = _stream(source)
             if part.parts > 1:
@@ -115,23 +108,44 @@ def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Item]:
             yield unwrapped(item) if source.hard_wrapped else item
 
 
-def download(dataset: str, revision: str, part: HubFile, where: str) -> Path:
-    """Return the file of a part in the library's cache. Its bytes are those that the hub promises,
-    or BadInput is raised.
+def _downloaded(source: HubCorpus, part: HubFile, where: str) -> Any:
+    import datasets
+
+    decompress_with_fsspec()
+    path = download(source.dataset, part.file, source.revision, where, part.promised)
+    format_of = type(_builder(source)).__module__.rpartition(".")[2]
+    return datasets.load_dataset(format_of, data_files=[str(path)], split="train", streaming=True)
+
+
+def download(
+    repo: str, file: str, revision: str, where: str, promised: str = "", kind: str = "dataset"
+) -> Path:
+    """Return a file in the library's cache. Its bytes are those that the hub promises, or BadInput
+    is raised.
+
+    Where nothing is `promised`, the name that the cache has given them is the hash.
     """
     for again in (False, True):
-        path = _fetch(dataset, revision, part.file, again)
-        kind, _, promised = part.promised.partition(":")
-        digest = sha256_file(path) if kind == "sha256" else _git_hash(path)
-        if digest == promised:
+        path = _fetch(repo, kind, revision, file, again)
+        name, _, expected = (promised or _hash_in_cache(path)).partition(":")
+        digest = sha256_file(path) if name == "sha256" else _git_hash(path)
+        if digest == expected or not name:
             return path
     raise BadInput(
-        f"{where}/{part.file}: arrives with {kind} {digest} instead of {promised}, twice; "
-        "ask the data set's owner, or a mirror"
+        f"{where}/{file}: arrives with {name} {digest} instead of {expected}, twice; "
+        f"ask the {kind}'s owner, or a mirror"
     )
 
 
-def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
+def _hash_in_cache(path: Path) -> str:
+    """Return the hash that the hub told of a file, or "" in a cache that has no links."""
+    name = path.resolve().name
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name):
+        return ""
+    return f"git:{name}" if len(name) == 40 else f"sha256:{name}"
+
+
+def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
     """Return one file, from the cache unless `again`. A server that stumbles is asked twice more,
     after a second and two.
     """
@@ -140,9 +154,9 @@ def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
     for pause in (1, 2, 0):
         try:
             path = hf_hub_download(
-                dataset,
+                repo,
                 file,
-                repo_type="dataset",
+                repo_type=kind,
                 revision=revision,
                 etag_timeout=SECONDS,
                 force_download=again,
@@ -150,8 +164,8 @@ def _fetch(dataset: str, revision: str, file: str, again: bool) -> Path:
             return Path(path)
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
-            if not pause or status < 500:
-                raise
+            if not pause or status < 500 or isinstance(error, FileNotFoundError):
+                raise  # the last after tries of the library's own
             time.sleep(pause)
     raise AssertionError
 
@@ -165,13 +179,11 @@ def _git_hash(path: Path) -> str:
 def read_rows(
     dataset: str, config: str | None, split: str, revision: str, where: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a split of a small data set (GLUE, SQuAD)."""
-    with reach_hub(dataset, where):
-        import datasets
-
-        yield from datasets.load_dataset(
-            dataset, config, split=split, revision=revision, streaming=True
-        )
+    """Yield the rows of a split of a data set (GLUE, SQuAD), whose files are checked as others."""
+    source = HubCorpus(kind="hub", dataset=dataset, revision=revision, config=config, split=split)
+    for part in parts(source, where):
+        with reach_hub(dataset, where):
+            yield from _downloaded(source, part, where)
 
 
 # a worker reads many shards of one split, and asking for it takes a dozen requests
@@ -179,6 +191,7 @@ def read_rows(
 def _stream(source: HubCorpus) -> Any:
     import datasets
 
+    decompress_with_fsspec()
     return datasets.load_dataset(
         source.dataset, source.config, split=source.split, revision=source.revision, streaming=True
     )
@@ -206,9 +219,13 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
         yield
     except Exception as error:
         why = first_line(error)
+        unreachable = f"cannot reach the hub for {name} ({why}); {WAYS}"
         # the first that fits; `datasets` raises the last on unknown configurations, splits, and on
         # scripts
         faults: dict[Any, str] = {
+            (EOFError, StopIteration): (
+                f"{name} has a damaged or empty file ({why}); ask its owner, or a mirror"
+            ),
             errors.RevisionNotFoundError: (
                 f"{name} has no such revision; set `revision` to a commit of it"
             ),
@@ -218,12 +235,13 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
             errors.RepositoryNotFoundError: (
                 f"the hub has no {name}; set its name, or HF_TOKEN if it is private"
             ),
+            errors.LocalEntryNotFoundError: unreachable,  # nor is it in the cache
             (errors.EntryNotFoundError, FileNotFoundError): (
                 f"{name} has no such file or part ({why})"
             ),
-            _unreachable(): f"cannot reach the hub for {name} ({why}); {WAYS}",
+            _unreachable(): unreachable,
             (ValueError, RuntimeError): (
-                f"{name} cannot be used ({why}); check `config` and `split`"
+                f"{name} cannot be used ({why}); check `config`, `split` and HF_ENDPOINT"
             ),
             (AttributeError, LookupError, TypeError): (  # JSON without the expected keys
                 f"the hub's answer about {name} is malformed ({why}); check HF_ENDPOINT"

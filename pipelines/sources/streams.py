@@ -333,6 +333,23 @@ def open_content(path: Path, start: int = 0, end: int | None = None) -> io.Buffe
     return io.BufferedReader(file, BLOCK)
 
 
+def decompress_with_fsspec() -> None:
+    """Let fsspec, and so `datasets`, read compressed files as `open_content` does. Its own readers
+    take a .zst that is cut off for an empty one.
+    """
+    from fsspec.compression import register_compression
+
+    def opener(suffix: str) -> Callable[..., io.BufferedReader]:
+        def open_file(file: Any, mode: str = "rb") -> io.BufferedReader:
+            path = Path(f"{str(file.path).removesuffix(suffix)}{suffix}")
+            return io.BufferedReader(_Decompressed(path, file=file), BLOCK)
+
+        return open_file
+
+    for suffix, name in zip(COMPRESSIONS, ("bz2", "gzip", "xz", "zstd"), strict=True):
+        register_compression(name, opener(suffix), suffix[1:], force=True)
+
+
 class _Recoded:
     """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is
     refused as no UTF-8.
@@ -361,11 +378,13 @@ class _Decompressed(io.RawIOBase):
     that was read last begins.
     """
 
-    def __init__(self, path: Path, start: int = 0, end: int | None = None) -> None:
+    def __init__(
+        self, path: Path, start: int = 0, end: int | None = None, file: IO[bytes] | None = None
+    ) -> None:
         self._path = path
-        self._file = path.open("rb")
+        self._file = file or path.open("rb")
+        self._end = self._file.seek(0, io.SEEK_END) if end is None else end
         self.stream_start = self._file.seek(start)
-        self._end = path.stat().st_size if end is None else end
         self._size = self._end - start
         self._most = self._left = max(SMALL, EXPANSION * self._size)
         self._stream = DECODERS[path.suffix]()

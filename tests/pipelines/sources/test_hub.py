@@ -2,6 +2,7 @@
 have.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
-from electra.errors import SourceUnreachable
+from electra.errors import BadInput, SourceUnreachable
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, SampleTasks, hub
 from pipelines.stages.inputs import check_source as check
 from tests.pipelines.sources.bad_input import parquet
@@ -112,6 +114,7 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         "made/wrong": {"data/train-0.parquet": files[PARTS[0]]},
     }
     faults = {PARTS[0]: "flip", PARTS[1]: 503, PARTS[2]: "cut", "data/train-0.parquet": "flips"}
+    faults["data/train-00000-of-00001.parquet"] = "flip"  # of SQuAD
     with Hub({"made/up": files, **others}, faults) as server:
         squad2, good, jsonl, wrong, *bad = ask(
             tmp_path,
@@ -186,13 +189,42 @@ def test_offline_by_choice_is_a_sentence_at_once(
     check(SampleTasks(kind="sample"))
 
 
-@pytest.mark.parametrize("error", [KeyError("id"), TypeError("must be a mapping, not list")])
+@pytest.mark.parametrize(
+    "error, sentence",
+    [
+        (KeyError("id"), r"made/up is malformed .*; check HF_ENDPOINT"),
+        (TypeError("must be a mapping, not list"), r"made/up is malformed .*; check HF_ENDPOINT"),
+        (EOFError("it ends in the middle of a stream"), r"made/up has a damaged or empty file"),
+        (StopIteration(), r"made/up has a damaged or empty file"),
+        (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
+    ],
+)
 def test_an_answer_in_another_form_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, error: Exception
+    monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
 ) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
     with (
-        pytest.raises(SourceUnreachable, match=r"made/up is malformed .*; check HF_ENDPOINT"),
+        pytest.raises(SourceUnreachable, match=sentence),
         hub.reach_hub("made/up", "corpora.x"),
     ):
         raise error
+
+
+def test_a_model_file_has_the_hash_by_which_the_cache_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    vocabulary = b"[PAD]\n[UNK]\n"
+    link = tmp_path / "vocab.txt"
+    monkeypatch.setattr(hub, "_fetch", lambda *_: link)
+    for name in (
+        hashlib.sha1(b"blob %d\0" % len(vocabulary) + vocabulary).hexdigest(),
+        hashlib.sha256(vocabulary).hexdigest(),
+    ):
+        (tmp_path / name).write_bytes(vocabulary)
+        link.symlink_to(tmp_path / name)
+        assert hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x") == link
+        (tmp_path / name).write_bytes(vocabulary[:-6])
+        with pytest.raises(BadInput, match=rf"tokenizers.x/vocab.txt: .* instead of {name}, twice"):
+            hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x")
+        link.unlink()

@@ -3,11 +3,12 @@
 import io
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from electra.errors import BadInput
 from pipelines import preflight
-from pipelines.sources.streams import read_stream
+from pipelines.sources.streams import decompress_with_fsspec, read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
@@ -79,3 +80,19 @@ def test_a_western_encoding_is_named_where_it_is_plain(
     errors = "surrogateescape" if encoding == "utf-8" else "strict"
     path.write_text(text, encoding, errors)
     assert " ".join(preflight.guess_encoding(path)) == guess
+
+
+@pytest.mark.parametrize("compression", list(COMPRESS)[1:])
+def test_the_hubs_library_reads_compressed_files_whole_or_not(
+    tmp_path: Path, compression: str
+) -> None:
+    decompress_with_fsspec()
+    path = tmp_path / f"a.jsonl{compression}"
+    stored = COMPRESS[compression](ROWS.encode())
+    path.write_bytes(stored * 2)
+    with fsspec.open(path, compression="infer") as file:
+        assert file.read() == ROWS.encode() * 2
+    for damaged in (stored[:-5], stored + b"x" + stored):
+        path.write_bytes(damaged)
+        with pytest.raises(EOFError), fsspec.open(path, compression="infer") as file:
+            file.read()
