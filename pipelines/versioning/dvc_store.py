@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from electra.errors import BadConfig, first_line
 from electra.files import write_atomic
 from pipelines.versioning.dvc_runner import DVC, Checkout, run
 
@@ -64,7 +65,7 @@ def restore_entries(folder: Path, committed: Callable[[Path], str]) -> None:
     """
     for path in LOCKS:
         lock = read_yaml(folder / path)
-        before = parse_yaml(committed(path)).get("stages", {})
+        before = parse_yaml(committed(path), path).get("stages", {})
         lost = [name for name in before if name not in lock.get("stages", {})]
         if lost:
             lock = lock or {"schema": "2.0", "stages": {}}
@@ -100,14 +101,21 @@ def read_yaml(path: Path) -> Any:
     """Return a YAML file with its comments and order, which `write_yaml` keeps. Empty where
     there is no file.
     """
-    return parse_yaml(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return parse_yaml(path.read_bytes(), path) if path.is_file() else {}
 
 
-def parse_yaml(text: str) -> Any:
-    """Return the values of a YAML text, as `read_yaml` does."""
+def parse_yaml(content: str | bytes, where: Path) -> Any:
+    """Return the values of the YAML that stands in a file. Raises BadConfig if it has no keys."""
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
-    return YAML().load(text) or {}
+    try:
+        values = YAML().load(content) or {}
+    except (YAMLError, ValueError) as error:
+        raise BadConfig(f"{where}: is not YAML ({first_line(error)}); correct it") from None
+    if not isinstance(values, dict):
+        raise BadConfig(f"{where}: should hold sections of keys and values")
+    return values
 
 
 def write_yaml(path: Path, values: Any) -> None:

@@ -247,14 +247,17 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Write values by dotted keys into a params.yaml, whose comments stay; BadConfig for a key
     within a value.
     """
+    from ruamel.yaml.comments import CommentedMap
+
     values = dvc_store.read_yaml(path)
     for key, value in settings.items():
         *sections, last = key.split(".")
         section = values
         for name in sections:
-            section = section.setdefault(name, {})
-            if not isinstance(section, dict):
+            section = section.setdefault(name, CommentedMap())
+            if not isinstance(section, CommentedMap):
                 raise BadConfig(f"settings.{key}: {name} is a value of params.yaml and has no keys")
+            section.fa.set_block_style()  # in braces ruamel writes texts that DVC cannot read
         section[last] = value
     dvc_store.write_yaml(path, values)
 

@@ -132,15 +132,22 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(machines, on):
 
 def test_settings_are_written_as_they_are(tmp_path):
     path = tmp_path / "params.yaml"
-    path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\n")
+    path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\nflow: {x: {y: 1}}\n")
     values = {"a.b": "1e-3", "a.c": 1e-3, "list": [True, None, "on"], "new.x++.y": {}}
+    values |= {"flow.x.y": "1:30", "flow.x.z": ["? x"]}
     workspace.write_settings(path, values)
     assert path.read_text() == (
         "# a comment\na:\n  b: '1e-3' # another\n  c: 0.001\n"
-        "list:\n- true\n- \n- on\nnew:\n  x++:\n    y: {}\n"
+        "list:\n- true\n- \n- on\nflow:\n  x:\n    y: 1:30\n    z:\n    - '? x'\n"
+        "new:\n  x++:\n    y: {}\n"
     )
+    assert read(path)["flow"] == {"x": {"y": "1:30", "z": ["? x"]}}
     with pytest.raises(BadConfig, match=r"settings\.a\.b\.d: b is a value"):
         workspace.write_settings(path, {"a.b.d": 1})
+    for content in (b"- a\n", b"text\n", b"a: [1\n", b"\xff\n", b"a: 1\na: 2\n", b"<<<<<<< HEAD\n"):
+        path.write_bytes(content)
+        with pytest.raises(BadConfig, match=r"params\.yaml: (is not YAML|should hold sections)"):
+            workspace.write_settings(path, {"a.b": 1})
 
 
 @pytest.mark.parametrize("key, value", [("stepz", 10), ("learning_rate", "1e-3")])
