@@ -111,6 +111,7 @@ class ModelFolder:
     def tensors(self) -> Tensors:
         """The tensors of model.safetensors, or of all its shards."""
         tensors: Tensors = {}
+        count = 0
         for name in weight_files(self.path):
             file = self.path / name
             if not file.is_file():
@@ -119,7 +120,13 @@ class ModelFolder:
                 raise BadInput(
                     f"{file}: there is no such file{note}; convert the checkpoint to safetensors"
                 )
-            tensors |= read_file(file, DO)
+            shard = read_file(file, DO)
+            count += len(shard)
+            tensors |= shard
+        if len(set(map(bare, tensors))) < count:
+            raise BadInput(
+                f"{self.path}: holds a tensor twice, in two shards or under two names; {DO}"
+            )
         return tensors
 
     @property

@@ -66,8 +66,8 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
         if tensor.shape != place.shape:
             shapes = f"{tuple(tensor.shape)} instead of {tuple(place.shape)}"
             raise BadInput(f"{where}: {name} has shape {shapes}; {do}")
-        if not tensor.is_floating_point():
-            kind = str(tensor.dtype).removeprefix("torch.")
+        kind = str(tensor.dtype).removeprefix("torch.")
+        if not tensor.is_floating_point() or kind.endswith("_x2"):  # two numbers in a byte
             raise BadInput(f"{where}: {name} holds {kind} instead of floating point; {do}")
         if not tensor.to(place.dtype).isfinite().all():  # what a wider type holds may not fit
             fault = f"{name} holds NaN or infinity, so its training has failed"

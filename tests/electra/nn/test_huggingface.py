@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import electra
 from electra.data.tokenizer import SPECIALS
@@ -269,6 +270,17 @@ def test_shards_are_files_of_their_folder(weight_map, tmp_path):
     index = tmp_path / "m/model.safetensors.index.json"
     write_json(index, {"weight_map": weight_map})
     with pytest.raises(BadInput, match="weight_map should name safetensors files of this folder"):
+        load_encoder(tmp_path / "m")
+
+
+@pytest.mark.parametrize("shard, prefix", [("10KB", ""), ("1GB", "electra.")])
+def test_a_tensor_that_is_stored_twice_is_refused(shard, prefix, tmp_path):
+    write_published(tmp_path / "m", shard=shard)
+    files = sorted((tmp_path / "m").glob("*.safetensors"))
+    name, tensor = next(iter(load_file(files[0]).items()))
+    others = {prefix + name: tensor + 1, **load_file(files[-1])}
+    save_file(others, files[-1], {"format": "pt"})
+    with pytest.raises(BadInput, match="holds a tensor twice"):
         load_encoder(tmp_path / "m")
 
 

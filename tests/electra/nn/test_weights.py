@@ -154,7 +154,9 @@ def test_a_config_that_does_not_fit_its_weights_is_one_sentence(elsewhere, chang
 def test_files_and_tensors_of_another_kind_are_one_sentence(elsewhere):
     path = elsewhere / "model.safetensors"
     good = read_tensors(path, "")
+    packed = torch.zeros(16, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     for changes, sentence in (
+        ({"embeddings.LayerNorm.bias": packed}, "bias holds float4_e2m1fn_x2"),
         ({"embeddings.LayerNorm.bias": torch.zeros(16, dtype=torch.int32)}, "bias holds int32"),
         ({"encoder.layer.9.x": torch.zeros(1)}, r"has encoder\.layer\.9\.x, which this network"),
     ):
