@@ -120,6 +120,8 @@ def test_whose_a_folder_is_and_what_it_lists(folder):
     (folder / "added").write_bytes(b"harmless until it is read")
     with pytest.raises(CorruptFile, match=f"added: is not in {MANIFEST}"):
         verify_manifest(folder, only=["added"])
+    with pytest.raises(BadInput, match="there is no such folder"):
+        verify_manifest(folder / "elsewhere")
 
 
 def test_a_manifest_of_nonsense_is_refused(folder):
