@@ -43,6 +43,8 @@ PAGES = (
 )
 GPU_HOUR_DOLLARS = 3  # of an H100: nanochat's speedrun.sh
 ARMS = ("scratch", "pretrained")
+OWN_TEXT = {"English": "own-text", "Greek": "own-text-el", "Russian": "own-text-ru"}
+OWN_TEXT_BASELINES = ("bag_of_words", "word_overlap")
 used: set[str] = set()  # names of the records of the current page
 GPUS = ("h100", "a100", "rtx_4090")
 
@@ -120,38 +122,35 @@ def tiny_sentence() -> str:
 
 
 def own_text() -> str:
-    """Return the table of four tasks of a user's own, from scratch and pre-trained on the user's
-    own text, with the best baseline.
+    """Return the table of four tasks of a user's own in each language: the mean from scratch and
+    pre-trained on the user's own text, the interval of the difference, and the best baseline.
     """
-    run = record("own-text")
-    titles = {"word_overlap": "overlap features", "bag_of_words": "bag of words"}
-    columns = (
-        "points on dev | from scratch | pre-trained | difference, 95 % interval | without a network"
-    )
+    runs = [record(name) for name in OWN_TEXT.values()]
     rows = []
-    for name, task in [*run["tasks"].items(), ("mean", run["mean"])]:
-        gain = compare_scores(task["pretrained"], task["scratch"])
-        assert gain is not None
-        cells = [
-            spread({"mean": statistics.fmean(task[arm]), "std": statistics.stdev(task[arm])})
-            for arm in ARMS
-        ]
-        simple = {
-            titles[key]: value for key, value in task.get("baselines", {}).items() if key in titles
-        }
-        best = max(simple, key=simple.__getitem__, default="")
-        cells.append(f"{gain.points:+.1f}, {gain.low:+.1f} to {gain.high:+.1f}")
-        cells.append(f"{simple[best]:.1f} ({best})" if best else "")
-        rows.append(f"{name} | {' | '.join(cells)}".replace("-", "−"))
-    return table(columns, rows)
+    for name in [*runs[0]["tasks"], "mean"]:
+        cells = [own_text_cell({"mean": run["mean"], **run["tasks"]}[name]) for run in runs]
+        rows.append(f"{name} | {' | '.join(cells)}")
+    return table(f"points on dev | {' | '.join(OWN_TEXT)}", rows)
+
+
+def own_text_cell(task: dict[str, Any]) -> str:
+    """Return the scores of a task in one language."""
+    gain = compare_scores(task["pretrained"], task["scratch"])
+    assert gain is not None
+    scratch, pretrained = (statistics.fmean(task[arm]) for arm in ARMS)
+    baselines = task.get("baselines", {})
+    simple = max((baselines[key] for key in OWN_TEXT_BASELINES if key in baselines), default=None)
+    without = "" if simple is None else f"; {simple:.1f}"
+    scores = f"{scratch:.1f} → {pretrained:.1f} ({gain.low:+.1f} to {gain.high:+.1f}){without}"
+    return scores.replace("-", "−")
 
 
 def own_text_run() -> str:
     """Return the size of the pre-trainings on own text, and the quality of their discriminators."""
-    runs = record("own-text")["pretrainings"]
+    runs = [run for name in OWN_TEXT.values() for run in record(name)["pretrainings"]]
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
-        f"{len(runs)} pre-trainings of {runs[0]['steps']:,} steps, "
+        f"{len(runs) // len(OWN_TEXT)} pre-trainings of {runs[0]['steps']:,} steps, "
         f"{runs[0]['tokens'] / 1e6:.0f} million tokens each, "
         f"end at AUC {min(auc):.2f} to {max(auc):.2f} and find "
         f"{100 * min(recall):.0f} to {100 * max(recall):.0f} % of the replaced tokens"

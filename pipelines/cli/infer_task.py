@@ -88,8 +88,8 @@ def read_columns(file: str) -> tuple[Columns, int, list[Rejected]]:
     if not columns:
         raise BadInput(f"{file}: has no row with a text and a label")
     if {"context", "question", "answers"} <= columns.keys():
-        do = "name the files as SQuAD does, such as train-v2.0.jsonl (docs/corpora.md, Tasks)"
-        raise BadInput(f"{file}: holds questions with answers as rows; {do}")
+        do = "`new` writes no settings for them; do it by hand (docs/corpora.md, Tasks)"
+        raise BadInput(f"{file}: holds questions with answers; {do}")
     if len(columns) == 1:
         only = shown(next(iter(columns)))
         do = "write a table with a header, JSON lines, parquet or CoNLL"
