@@ -129,7 +129,7 @@ def require(condition: bool, sentence: str) -> None:
         raise BadConfig(sentence)
 
 
-def require_once(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
+def require_unique(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
     """Raise BadConfig for a list with an entry twice, and for an empty one."""
     require(
         len(set(values)) == len(values),

@@ -72,7 +72,7 @@ def use_own_gpu() -> None:
 
 
 @contextlib.contextmanager
-def same_bytes(enable: bool) -> Iterator[None]:
+def deterministic_gpu(enable: bool) -> Iterator[None]:
     """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that
     cannot is an error.
 

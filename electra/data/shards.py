@@ -142,16 +142,15 @@ class Rows:
         )
 
 
-def read_at_random(table: NDArray[Any], yes: bool = True) -> None:
-    """Tell the system how rows of a memory-mapped table will be read: here and there, or (`yes`
-    false) one after the other.
+def read_at_random(table: NDArray[Any]) -> None:
+    """Tell the system that rows of a memory-mapped table will be read in random order.
 
     Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own
     bytes. Nothing is done for a table that is in memory, or where the system takes no advice.
     """
     base: object = table.base
     if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-        base.madvise(mmap.MADV_RANDOM if yes else mmap.MADV_NORMAL)
+        base.madvise(mmap.MADV_RANDOM)
 
 
 def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:

@@ -36,11 +36,11 @@ def offset(head: int) -> int:
 
 
 @torch.no_grad()
-def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
+def mimetic_attention(layers: Iterable[nn.Module]) -> None:
     """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in
     place.
 
-        Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
+        Wqᵀ Wk ≈ M = 0.7 · Z / √H + 0.7 · I        Z ~ N(0, 1), (H, H)
 
     Trained encoders show such a diagonal. From unrelated Q and K, attention that finds a word again
     elsewhere in the row takes long to form. M has more rank than a head, so each head gets the best
@@ -52,7 +52,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
         assert isinstance(layer, EncoderLayer)
         for query_DH, key_DH in split_heads(layer.attention):
             size, width = query_DH.shape
-            m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
+            m_HH = 0.7 * torch.randn(width, width) / math.sqrt(width) + 0.7 * torch.eye(width)
             left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
             left_DH = left_HH.T[:size]
             right_DH = right_HH[:size]

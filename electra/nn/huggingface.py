@@ -36,7 +36,7 @@ from electra.nn.hf_names import (
     of_encoder,
     of_head,
 )
-from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
+from electra.storage.manifest import MANIFEST, cached_sha256, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
 
@@ -221,7 +221,7 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     hashes = {}
     for name in present:
         with read_errors(folder / name, do):
-            hashes[name] = sha256_once(folder / name)
+            hashes[name] = cached_sha256(folder / name)
     return hashes
 
 

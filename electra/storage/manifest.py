@@ -32,7 +32,7 @@ _SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the
 _hashed: dict[tuple[int, ...], str] = {}
 
 
-def sha256_once(path: Path) -> str:
+def cached_sha256(path: Path) -> str:
     """Return the hex sha256 of a file, hashed once a process: again only when its inode, size or
     times have changed.
     """
@@ -143,14 +143,14 @@ def verify_manifest(
                     raise CorruptFile(
                         f"{path}: has {size} bytes instead of {expected['bytes']}; {do}"
                     )
-                digest = sha256_once(path)
+                digest = cached_sha256(path)
                 if digest != expected["sha256"]:
                     fault = f"has sha256 {digest} instead of {expected['sha256']}"
                     raise CorruptFile(f"{path}: {fault}; {do}")
     return manifest
 
 
-def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
+def read_if_complete(folder: Path, fingerprint: str) -> dict[str, Any] | None:
     """Return the manifest of a folder that has this fingerprint and is intact, else None; damage is
     a warning.
     """

@@ -7,7 +7,7 @@ import torch
 
 from electra.devices import driver_version
 from electra.errors import counted
-from electra.pretraining.compiling import lacks_to_compile
+from electra.pretraining.compiling import missing_for_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
@@ -65,7 +65,7 @@ def _device(step: StepDone) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    lacking = lacks_to_compile()
+    lacking = missing_for_compile()
     return f"not compiled (no {lacking})" if lacking else "compiled"
 
 

@@ -22,7 +22,7 @@ from electra.errors import SourceUnreachable, UserError, first_line, mask_secret
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
-from electra.storage.run_dir import OLD, newest
+from electra.storage.run_dir import OLD, newest_progress
 from pipelines.stages import is_main
 
 VARIABLE = "ELECTRA_MIRROR"
@@ -57,7 +57,7 @@ def url_of(run: Path) -> str:
     its own.
     """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
-    continued = (newest(run) or {}).get("continued")
+    continued = (newest_progress(run) or {}).get("continued")
     return f"{url}-{digest(continued)[:8]}" if continued else url
 
 
