@@ -73,10 +73,10 @@ def neighbour_attention(encoder: Encoder) -> None:
     as softmax sees it, and the others are near 0. Nothing is fixed: all of it learns. Without it
     such heads take millions of tokens to form.
     """
-    block = encoder.embeddings
+    embeddings = encoder.embeddings
     attention = encoder.layers[0].attention
     assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
-    word_VE, position_PE = [table.clone() for table in block.tables()]
+    word_VE, position_PE = [table.clone() for table in embeddings.tables()]
     width = word_VE.shape[1]
     size = width // attention.heads
     half = size // 2
@@ -86,11 +86,11 @@ def neighbour_attention(encoder: Encoder) -> None:
 
     angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F
     position_PE.zero_()
-    others = (word_VE.var() + block.token_type.weight.var()).sqrt()
+    others = (word_VE.var() + embeddings.token_type.weight.var()).sqrt()
     position_PE[:, places] = 2**0.5 * others * torch.cat([angle_PF.sin(), angle_PF.cos()], 1)
     word_VE[:, places] = 0
-    block.load_tables(word_VE, position_PE)
-    block.token_type.weight[:, places] = 0
+    embeddings.load_tables(word_VE, position_PE)
+    embeddings.token_type.weight[:, places] = 0
 
     for head, (query_DH, key_DH) in enumerate(split_heads(attention)):
         turn_F = offset(head) * frequency_F
@@ -118,14 +118,14 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
     fast ones away. With heads of 64, the word that is looked for gets 0.6 of a row of 128 and 0.4
     of a row of 512.
     """
-    block = encoder.embeddings
+    embeddings = encoder.embeddings
     layer = encoder.layers[0]
     config = encoder.config
     assert isinstance(layer, EncoderLayer) and config.kind == "modern"
     size = config.hidden // config.heads
-    word_VH = block.tables()[0].clone()
+    word_VH = embeddings.tables()[0].clone()
     word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)
-    block.load_tables(word_VH)
+    embeddings.load_tables(word_VH)
 
     # the first layer sees the whole row
     frequency_F = config.global_theta ** -(torch.arange(0, size, 2) / size)

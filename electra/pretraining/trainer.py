@@ -365,7 +365,7 @@ def pretrain(
                 cause = f"signal {stop.signal}" if stop else "a signal to another process"
                 raise Stopped(
                     f"{options.title}: stopped by {cause} after step {done:,} of {steps:,}; "
-                    "everything is saved, and the same command goes on"
+                    "everything is saved, and the same command continues"
                 )
         return PretrainResult(
             model.eval(), state.history, max(first, last), precision, continued, code

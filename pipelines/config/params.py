@@ -165,7 +165,7 @@ class Params(Settings):
                 sentence = f"{where}: should be a name of letters, digits, _ and -"
                 require(NAME.fullmatch(name) is not None, sentence)
         for name in self.published:
-            sentence = f"published.{name}: is the name of a model, too; choose another"
+            sentence = f"published.{name}: is also the name of a model; choose another"
             require(name not in self.models, sentence)
 
     def _check_finetuning(self, name: str) -> None:

@@ -3,7 +3,7 @@
     recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<name>.defaults <
     recipes.<name>.tasks.<task>
 
-SQuAD's own settings stand under `squad` instead of `tasks`.
+SQuAD's own settings are under `squad` instead of `tasks`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -63,8 +63,8 @@ class Job:
     device: str = "cpu"
     # whose fine-tuned encoder to start from instead of `model`'s weights
     start: "Job | None" = None
-    keep: bool = False  # write the fine-tuned model, too
-    candidates: bool = False  # write what an ensemble of seeds needs, too
+    keep: bool = False  # also write the fine-tuned model
+    candidates: bool = False  # also write what an ensemble of seeds needs
 
     @cached_property
     def fingerprint(self) -> str:

@@ -8,8 +8,8 @@ pages, their text.
 3. text      decoded as UTF-8, as declared, or as its bytes look. Of HTML the main content without
   its boilerplate
 
-After a damaged record reading goes on with the next one, in a compressed file with the next stream.
-A record's place is its number in the file.
+After a damaged record reading continues with the next one, in a compressed file with the next
+stream. A record's place is its number in the file.
 """
 
 import base64

@@ -22,14 +22,14 @@ UNITS = (
 
 
 def announce(step: StepDone) -> None:
-    """Print the line in each phase of a run, once it is known what became of the GPU's means."""
+    """Print the line once in each phase, when a GPU has compiled and captured its step."""
     settled = SETTLED if step.world.device.type == "cuda" else 1
     if step.done - step.phase_start == settled:
         print(describe(step), file=sys.stderr, flush=True)
 
 
 def describe(step: StepDone) -> str:
-    """Return the line."""
+    """Return that line."""
     settings = step.settings
     title = step.title
     if len(step.phases) > 1:

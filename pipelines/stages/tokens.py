@@ -8,7 +8,7 @@ valid.
               shards' order)
 
 A document is held out (valid) by the hash of its text alone, so neither a repetition nor another
-order can leak it. A killed run goes on with the shards that are missing.
+order can leak it. A killed run continues with the shards that are missing.
 """
 
 import contextlib

@@ -157,6 +157,6 @@ def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     Path(".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
     folder = "nowhere" if wrong == "folder" else "."
-    code = "other" if wrong == "code" else dask_cluster.code_here()
+    code = "other" if wrong == "code" else dask_cluster.digest_of(dask_cluster.CODE)
     with pytest.raises(UserError, match=f"worker tcp://a:1: {said}"):
         dask_cluster.run_unit((folder, ".lock", "pid 1 on this", code), abs, -1)
