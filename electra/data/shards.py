@@ -25,7 +25,7 @@ SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
 LONGEST = 65_535  # tokens a row may have: bounds are uint16
 PIECE_ROWS = 16_384
-REMAKE = "run the tokens stage again"
+REBUILD_ADVICE = "run the tokens stage again"
 
 
 def shard_paths(folder: Path, split: str) -> tuple[Path, Path]:
@@ -126,10 +126,10 @@ class Rows:
             raise BadInput(f"{folder}: has no {MANIFEST}; run the tokens stage that makes the rows")
         ids, bounds = shard_paths(folder, split)
         names = [ids.name, bounds.name]
-        manifest = verify_manifest(folder, only=names, do=REMAKE, kind="rows")
+        manifest = verify_manifest(folder, only=names, do=REBUILD_ADVICE, kind="rows")
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
             other = f"{manifest['tokenizer'][:12]}… instead of {tokenizer[:12]}…"
-            raise BadInput(f"{folder}: was made with tokenizer {other}; {REMAKE}")
+            raise BadInput(f"{folder}: was made with tokenizer {other}; {REBUILD_ADVICE}")
         rows = manifest["splits"][split]["rows"]
         if rows == 0:
             raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")

@@ -297,7 +297,7 @@ def pretrain(
 
         def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
             """Raise NonFinite after a step that is not finite. Nothing has changed since then."""
-            if train_step.bad.item():
+            if train_step.nonfinite.item():
                 loss = read_sums(world.all_reduce_sum(sums))["loss"]
                 raise NonFinite(
                     f"step {done}: loss {loss} and gradient norm {norm.item()} are not finite, so "

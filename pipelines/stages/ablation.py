@@ -56,7 +56,7 @@ from pipelines.versioning.code import digest_of
 Result = dict[str, Any]
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 END = 1.0
-AGAIN = "run the ablation again"
+RERUN_ADVICE = "run the ablation again"
 
 
 @dataclass(frozen=True)
@@ -367,9 +367,9 @@ def export(arm: Arm, home: Path, trained: PretrainResult, rows: ModelRows, point
     if point != END:
         folder = home / arm.run / f"step-{step}"
         verify_manifest(folder)
-        tensors = read_tensors(folder / "model.safetensors", AGAIN)
+        tensors = read_tensors(folder / "model.safetensors", RERUN_ADVICE)
         weights = {name: weight.data for name, weight in trained.model.named_parameters()}
-        require_fit(weights, tensors, folder, AGAIN)
+        require_fit(weights, tensors, folder, RERUN_ADVICE)
         for name, weight in weights.items():
             weight.copy_(tensors[name])
     part = f"point-{point:g}"
