@@ -14,7 +14,7 @@ from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_rate
 from electra.optim.precision import autocast
-from electra.pretraining.compiling import compile_parts, lacks_to_compile
+from electra.pretraining.compiling import compile_parts, missing_for_compile
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import BatchLoader
@@ -54,7 +54,7 @@ class Ours:
             keep_freed_memory()
         self.model = build(config).to(device).train()
         gpu = device.type == "cuda"
-        if gpu and not lacks_to_compile():
+        if gpu and not missing_for_compile():
             torch._inductor.config.max_autotune = kind == "autotune"
             if kind == "whole":
                 self.model.compile(dynamic=False, options={"combo_kernels": True})

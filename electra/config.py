@@ -22,7 +22,7 @@ from electra.errors import BadConfig, shown
 T = TypeVar("T")
 MOST_FAULTS = 100  # explained; electra/errors.py shows fewer
 
-# Upper ends are far above all use: a number beyond them can only be a slip.
+# Upper ends are far above all use: a number beyond them can only be a mistake.
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Amount = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
 Size = Annotated[int, Field(ge=1, le=2**20)]  # of a dimension of a network
@@ -40,7 +40,7 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]  # dropout, the betas of Adam
     frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 )
 class Settings:
-    """The base of all settings. Validators before a class are out of place here: they end
+    """The base of all settings. Do not add `before` validators to them: these end
     pydantic's JSON mode, in which lists are tuples and mappings are settings while numbers and text
     stay strict."""
 
@@ -129,7 +129,7 @@ def require(condition: bool, sentence: str) -> None:
         raise BadConfig(sentence)
 
 
-def require_once(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
+def require_unique(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
     """Raise BadConfig for a list with an entry twice, and for an empty one."""
     require(
         len(set(values)) == len(values),
@@ -153,6 +153,17 @@ def merge(base: dict[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
             merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
         )
     return merged
+
+
+def leaves(
+    values: Mapping[str, Any], dot: str = ".", prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield every value of nested sections with its dotted key. An empty section is a value."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, dot, f"{prefix}{key}{dot}")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def plain(config: Any) -> Any:

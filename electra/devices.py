@@ -72,12 +72,12 @@ def use_own_gpu() -> None:
 
 
 @contextlib.contextmanager
-def same_bytes(enable: bool) -> Iterator[None]:
-    """Let a GPU add up in one order, so that the same work gives the same bytes; an operation that
-    cannot is an error.
+def deterministic_gpu(enable: bool) -> Iterator[None]:
+    """Make a GPU add in a fixed order, so that the same work gives the same bytes. An operation
+    that cannot do so raises an error.
 
     Without it backward passes of embeddings and of attention add in the order in which threads
-    come.
+    arrive.
     """
     if not enable:
         yield

@@ -26,7 +26,7 @@ from typing import Any
 
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom, Unreadable
 
-AGAIN = "run the stage that makes it again"
+REBUILD_ADVICE = "run the stage that makes it again"
 RETRY = "run the same command again"
 LOCK = ".lock"  # in a locked folder: who holds it
 SMALL = 1 << 24  # bytes of settings; a larger file holds something else
@@ -89,7 +89,7 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def read_errors(path: Path, do: str = AGAIN) -> Iterator[None]:
+def read_errors(path: Path, do: str = REBUILD_ADVICE) -> Iterator[None]:
     """Turn a refusal to read into CorruptFile, or into Unreadable if the next try may succeed."""
     try:
         yield
@@ -101,7 +101,7 @@ def read_errors(path: Path, do: str = AGAIN) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def well_formed(where: object, do: str = AGAIN) -> Iterator[None]:
+def well_formed(where: object, do: str = REBUILD_ADVICE) -> Iterator[None]:
     """Turn the errors of a record that is not as its stage writes it into CorruptFile."""
     try:
         yield
@@ -203,7 +203,7 @@ def _read_text(path: Path, do: str) -> str:
             return path.read_text(encoding="utf-8")
 
 
-def read_json(path: Path, do: str = AGAIN) -> Any:
+def read_json(path: Path, do: str = REBUILD_ADVICE) -> Any:
     """Read JSON; a missing or malformed file is a UserError."""
     text = _read_text(path, do)
     with well_formed(path, do):
@@ -216,7 +216,9 @@ def read_object(path: Path) -> dict[str, Any]:
         raise CorruptFile(f"{path}: has {size:,} bytes, and settings have at most {SMALL:,}")
     values = read_json(path)
     if not isinstance(values, dict):
-        raise CorruptFile(f"{path}: is a {type(values).__name__} instead of a JSON object; {AGAIN}")
+        raise CorruptFile(
+            f"{path}: is a {type(values).__name__} instead of a JSON object; {REBUILD_ADVICE}"
+        )
     return values
 
 
@@ -238,7 +240,7 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 def read_jsonl(path: Path) -> list[Any]:
     """Read one JSON value per line. Errors name the line."""
     rows: list[Any] = []
-    for number, line in enumerate(io.StringIO(_read_text(path, AGAIN)), 1):
+    for number, line in enumerate(io.StringIO(_read_text(path, REBUILD_ADVICE)), 1):
         with well_formed(f"{path}:{number}"):
             rows.append(json.loads(line))
     return rows
@@ -315,7 +317,7 @@ def link_or_copy(old: Path, new: Path) -> None:
         shutil.copyfile(old, new)
 
 
-def safe_join(folder: Path, name: str, do: str = AGAIN) -> Path:
+def safe_join(folder: Path, name: str, do: str = REBUILD_ADVICE) -> Path:
     """Join a name found in data to a folder; one that leads outside of it, or over a link, is
     refused.
     """

@@ -29,7 +29,7 @@ class Interrupted(BaseException):
     """A request to stop. It is not an Exception, so no handler takes it for a fault."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by signal {number}; run the same command to go on")
+        super().__init__(f"stopped by signal {number}; run the same command to continue")
 
 
 def leave_at_once() -> None:

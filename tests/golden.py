@@ -177,7 +177,7 @@ def finetuning(folder):
                 if task == "mnli" or split != "dev_mismatched":
                     write_jsonl(rows / f"{split}.jsonl", labelled)
             config = squad if task == "squad2" else FinetuneConfig(**settings)
-            plan = Plan(task, config, rows=rows, model=model, state=folder / f"jobs {kind}")
+            plan = Plan(task, config, rows=rows, model=model, runs=folder / f"jobs {kind}")
             for job in plan.jobs():
                 run(job)
                 digests[f"{kind}{task}, {job.arm}"] = digest(job.folder)

@@ -31,7 +31,7 @@ def choose_stages(chance: random.Random, tries: int) -> Iterator[str]:
 
 
 def kill(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """SIGKILL before a change to a file, or in the middle of a write."""
+    """Send SIGKILL before a change to a file, or in the middle of a write."""
     for stage in choose_stages(chance, tries):
         place = chance.randrange(world.changes[stage])
         prepare = partial(disk.watch, disk.At(place, disk.kill_process))
@@ -40,7 +40,7 @@ def kill(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
 
 
 def send_signals(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """A signal at any moment."""
+    """Send a signal at any moment."""
     for stage in choose_stages(chance, tries):
         number = chance.choice([signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
         moment = chance.uniform(0, 1.1) * world.seconds[stage]
@@ -55,13 +55,13 @@ def send(child: int, *, after: float, number: int) -> None:
 
 
 def damage(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """Damage to a file that a stage reads, in runs that were killed on their way."""
+    """Damage a file that a stage reads, in runs that were killed on their way."""
     files: dict[str, list[tuple[Path, Path]]] = {stage: [] for stage in READ}
     for stage, folders in READ.items():
         for before in [world.kill_at(stage, share) for share in KILLED_AT]:
             for folder in folders:
-                found = [path for path in sorted((before / folder).rglob("*/*")) if path.is_file()]
-                files[stage] += [(before, path.relative_to(before)) for path in found]
+                paths = [path for path in sorted((before / folder).rglob("*/*")) if path.is_file()]
+                files[stage] += [(before, path.relative_to(before)) for path in paths]
     for stage in itertools.islice(itertools.cycle(READ), tries):
         before, name = chance.choice(files[stage])
         kind = chance.choice(DAMAGE)
@@ -98,7 +98,7 @@ def run_damaged(
 
 
 def fail_writes(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """A disk on which writing fails, from any change to a file on."""
+    """Let a disk fail on which a stage writes, from any change to a file on."""
     for stage in choose_stages(chance, tries):
         name = chance.choice(list(disk.FAULTS))
         place = chance.randrange(world.changes[stage])
@@ -108,7 +108,7 @@ def fail_writes(world: World, chance: random.Random, tries: int) -> Iterator[Ver
 
 
 def cut_power(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
-    """States in which a power cut may leave a disk (benchmarks/reliability/power.py)."""
+    """Restart from a state in which a power cut may leave a disk (power.py)."""
     for stage in choose_stages(chance, tries):
         place = chance.randrange(world.changes[stage])
         seed = chance.randrange(1 << 30)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from electra.config import Fraction, Probability, Rate, Seed, Settings, require, require_once
+from electra.config import Fraction, Probability, Rate, Seed, Settings, require, require_unique
 from electra.data.shards import LONGEST
 from electra.data.tokenizer import AnyTokenizer, Tokenizer
 
@@ -57,7 +57,7 @@ class TokensConfig(Settings):
     seed: Seed = 1
 
     def __post_init__(self) -> None:
-        require_once(self.lengths, "lengths")
+        require_unique(self.lengths, "lengths")
         shortest = self.packing.shortest
         fits = shortest <= min(self.lengths)
         require(fits, f"packing.shortest: is {shortest}, should be at most the shortest of lengths")

@@ -25,7 +25,7 @@ SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
 LONGEST = 65_535  # tokens a row may have: bounds are uint16
 PIECE_ROWS = 16_384
-REMAKE = "run the tokens stage again"
+REBUILD_ADVICE = "run the tokens stage again"
 
 
 def shard_paths(folder: Path, split: str) -> tuple[Path, Path]:
@@ -126,10 +126,10 @@ class Rows:
             raise BadInput(f"{folder}: has no {MANIFEST}; run the tokens stage that makes the rows")
         ids, bounds = shard_paths(folder, split)
         names = [ids.name, bounds.name]
-        manifest = verify_manifest(folder, only=names, do=REMAKE, kind="rows")
+        manifest = verify_manifest(folder, only=names, do=REBUILD_ADVICE, kind="rows")
         if tokenizer is not None and manifest["tokenizer"] != tokenizer:
             other = f"{manifest['tokenizer'][:12]}… instead of {tokenizer[:12]}…"
-            raise BadInput(f"{folder}: was made with tokenizer {other}; {REMAKE}")
+            raise BadInput(f"{folder}: was made with tokenizer {other}; {REBUILD_ADVICE}")
         rows = manifest["splits"][split]["rows"]
         if rows == 0:
             raise BadInput(f"{folder}: has no {split} rows; use a larger corpus")
@@ -142,16 +142,15 @@ class Rows:
         )
 
 
-def read_at_random(table: NDArray[Any], yes: bool = True) -> None:
-    """Tell the system how rows of a memory-mapped table will be read: here and there, or (`yes`
-    false) one after the other.
+def read_at_random(table: NDArray[Any]) -> None:
+    """Tell the system that rows of a memory-mapped table will be read in random order.
 
     Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own
     bytes. Nothing is done for a table that is in memory, or where the system takes no advice.
     """
     base: object = table.base
     if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
-        base.madvise(mmap.MADV_RANDOM if yes else mmap.MADV_NORMAL)
+        base.madvise(mmap.MADV_RANDOM)
 
 
 def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:

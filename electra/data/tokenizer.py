@@ -48,7 +48,7 @@ SPECIALS = ("[PAD]", UNK, CLS, SEP, MASK)
 NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")  # in transformers
 CONFIG = "tokenizer_config.json"
 FILES = ("tokenizer.json", "vocab.txt", CONFIG)
-LIKE = "use a tokenizer of BERT, ELECTRA or ModernBERT"
+TOKENIZER_ADVICE = "use a tokenizer of BERT, ELECTRA or ModernBERT"
 # characters that a published tokenizer may read as one word: its time grows by their square
 LONGEST_WORD = 200
 # characters; longer words are [UNK] (transformers' value, the original ELECTRA has 200)
@@ -163,10 +163,14 @@ class Tokenizer:
         _require_rules(values, _BYTE_LEVEL_RULES if self.byte_level else _WORDPIECE_RULES, where)
         if not (self.byte_level or _letter_rules(values)):
             rules_said = shown(values["normalizer"])
-            raise BadInput(f"{where}: normalizer is {rules_said}, which is not supported; {LIKE}")
+            raise BadInput(
+                f"{where}: normalizer is {rules_said}, which is not supported; {TOKENIZER_ADVICE}"
+            )
         unknown = values["model"]["unk_token"]
         if unknown is not None and unknown not in values["model"]["vocab"]:
-            raise BadInput(f"{where}: has no piece {shown(unknown)}, its unk_token; {LIKE}")
+            raise BadInput(
+                f"{where}: has no piece {shown(unknown)}, its unk_token; {TOKENIZER_ADVICE}"
+            )
         self.rules = rules
         self.raw = _reader_of(rules, values)
         self.vocab_size = len(vocabulary)
@@ -586,7 +590,7 @@ def _read_json(file: Path, options: Mapping[str, Any] | None, form: Form) -> Tok
     ids = raw.encode("a").ids
     if not ids or (ids[0], ids[-1]) != (tokenizer.cls_id, tokenizer.sep_id):
         fault = "its post_processor puts no [CLS] before a text and no [SEP] behind it"
-        raise BadInput(f"{file}: {fault}; {LIKE}")
+        raise BadInput(f"{file}: {fault}; {TOKENIZER_ADVICE}")
     return tokenizer
 
 
@@ -605,7 +609,9 @@ def _read_vocab(path: Path) -> list[str]:
             raise BadInput(f"{path}:{number}: repeats {piece!r} of line {lines[piece]}")
     continues = any(piece.startswith(CONTINUATION) for piece in pieces)
     if not continues and any(len(piece) > 1 and piece.startswith("▁") for piece in pieces):
-        raise BadInput(f"{path}: holds the pieces of SentencePiece (▁ begins a word); {LIKE}")
+        raise BadInput(
+            f"{path}: holds the pieces of SentencePiece (▁ begins a word); {TOKENIZER_ADVICE}"
+        )
     return pieces
 
 
@@ -628,4 +634,6 @@ def _require_rules(
         for part in key.split("."):
             value = (value or {}).get(part)
         if not any(value == choice and type(value) is type(choice) for choice in valid):
-            raise BadInput(f"{where}: {key} is {shown(value)}, which is not supported; {LIKE}")
+            raise BadInput(
+                f"{where}: {key} is {shown(value)}, which is not supported; {TOKENIZER_ADVICE}"
+            )

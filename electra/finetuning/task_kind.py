@@ -26,7 +26,7 @@ from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, ModelFolder
 from electra.storage.tensors import Tensors, fill, read_tensors
 
-DO = "give the folder of a fine-tuned model, as it was written"
+FOLDER_ADVICE = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
 
 
@@ -84,7 +84,7 @@ class Stored:
 
     def extra_file(self, name: str) -> Tensors:
         """Return the tensors of another file of the folder."""
-        return read_tensors(self.path / name, DO)
+        return read_tensors(self.path / name, FOLDER_ADVICE)
 
     def labels(self) -> tuple[str, ...]:
         """Return what each output stands for."""
@@ -103,9 +103,10 @@ class Stored:
         missing = [name for name in head.state_dict() if name not in heads]
         if missing:
             raise BadInput(
-                f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; {DO}"
+                f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; "
+                f"{FOLDER_ADVICE}"
             )
-        fill(head, heads, self.path, DO)
+        fill(head, heads, self.path, FOLDER_ADVICE)
 
 
 class TaskKind:

@@ -25,7 +25,7 @@ from electra.config import (
     Weight,
     build,
     require,
-    require_once,
+    require_unique,
 )
 from electra.files import read_json
 
@@ -203,7 +203,7 @@ class FinetuneConfig(Settings):
 
     def __post_init__(self) -> None:
         for key in ("seeds", "arms"):
-            require_once(getattr(self, key), key)
+            require_unique(getattr(self, key), key)
 
     def of_arm(self, arm: str) -> "FinetuneConfig":
         """Return these settings with what `scratch` changes, for the arm that starts from fresh
@@ -255,7 +255,7 @@ class SquadConfig(FinetuneConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_once(self.versions, "versions")
+        require_unique(self.versions, "versions")
 
     def check_merged(self, where: str) -> None:
         """Raise BadConfig for windows that hold no text or skip some, and for settings of sentence

@@ -36,11 +36,11 @@ def offset(head: int) -> int:
 
 
 @torch.no_grad()
-def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: float = 0.7) -> None:
+def mimetic_attention(layers: Iterable[nn.Module]) -> None:
     """Let every head of these layers begin by looking for its own word (Trockman & Kolter 2023), in
     place.
 
-        Wqᵀ Wk ≈ M = noise · Z / √H + own · I        Z ~ N(0, 1), (H, H)
+        Wqᵀ Wk ≈ M = 0.7 · Z / √H + 0.7 · I        Z ~ N(0, 1), (H, H)
 
     Trained encoders show such a diagonal. From unrelated Q and K, attention that finds a word again
     elsewhere in the row takes long to form. M has more rank than a head, so each head gets the best
@@ -52,7 +52,7 @@ def mimetic_attention(layers: Iterable[nn.Module], *, noise: float = 0.7, own: f
         assert isinstance(layer, EncoderLayer)
         for query_DH, key_DH in split_heads(layer.attention):
             size, width = query_DH.shape
-            m_HH = noise * torch.randn(width, width) / math.sqrt(width) + own * torch.eye(width)
+            m_HH = 0.7 * torch.randn(width, width) / math.sqrt(width) + 0.7 * torch.eye(width)
             left_HH, values_H, right_HH = torch.linalg.svd(m_HH)
             left_DH = left_HH.T[:size]
             right_DH = right_HH[:size]
@@ -73,10 +73,10 @@ def neighbour_attention(encoder: Encoder) -> None:
     as softmax sees it, and the others are near 0. Nothing is fixed: all of it learns. Without it
     such heads take millions of tokens to form.
     """
-    block = encoder.embeddings
+    embeddings = encoder.embeddings
     attention = encoder.layers[0].attention
     assert isinstance(attention, Attention) and isinstance(encoder.project, nn.Identity)
-    word_VE, position_PE = [table.clone() for table in block.tables()]
+    word_VE, position_PE = [table.clone() for table in embeddings.tables()]
     width = word_VE.shape[1]
     size = width // attention.heads
     half = size // 2
@@ -86,11 +86,11 @@ def neighbour_attention(encoder: Encoder) -> None:
 
     angle_PF = torch.arange(len(position_PE))[:, None] * frequency_F
     position_PE.zero_()
-    others = (word_VE.var() + block.token_type.weight.var()).sqrt()
+    others = (word_VE.var() + embeddings.token_type.weight.var()).sqrt()
     position_PE[:, places] = 2**0.5 * others * torch.cat([angle_PF.sin(), angle_PF.cos()], 1)
     word_VE[:, places] = 0
-    block.load_tables(word_VE, position_PE)
-    block.token_type.weight[:, places] = 0
+    embeddings.load_tables(word_VE, position_PE)
+    embeddings.token_type.weight[:, places] = 0
 
     for head, (query_DH, key_DH) in enumerate(split_heads(attention)):
         turn_F = offset(head) * frequency_F
@@ -118,14 +118,14 @@ def rotary_neighbour_attention(encoder: Encoder) -> None:
     fast ones away. With heads of 64, the word that is looked for gets 0.6 of a row of 128 and 0.4
     of a row of 512.
     """
-    block = encoder.embeddings
+    embeddings = encoder.embeddings
     layer = encoder.layers[0]
     config = encoder.config
     assert isinstance(layer, EncoderLayer) and config.kind == "modern"
     size = config.hidden // config.heads
-    word_VH = block.tables()[0].clone()
+    word_VH = embeddings.tables()[0].clone()
     word_VH[:, -1] = 4 * word_VH.std() / math.sqrt(1 - 4**2 / config.hidden)
-    block.load_tables(word_VH)
+    embeddings.load_tables(word_VH)
 
     # the first layer sees the whole row
     frequency_F = config.global_theta ** -(torch.arange(0, size, 2) / size)

@@ -22,7 +22,14 @@ import torch
 from torch import nn
 
 from electra.errors import BadInput, CorruptFile, shown
-from electra.files import AGAIN, atomic_folder, read_errors, read_object, write_atomic, write_json
+from electra.files import (
+    REBUILD_ADVICE,
+    atomic_folder,
+    read_errors,
+    read_object,
+    write_atomic,
+    write_json,
+)
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
@@ -36,7 +43,7 @@ from electra.nn.hf_names import (
     of_encoder,
     of_head,
 )
-from electra.storage.manifest import MANIFEST, sha256_once, verify_manifest, write_manifest
+from electra.storage.manifest import MANIFEST, cached_sha256, verify_manifest, write_manifest
 from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
 
@@ -51,7 +58,7 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 FILES = (CONFIG, WEIGHTS, INDEX, *TOKENIZER_FILES, TASK, SPANS, POOLED, EXTRAS)
 """All that is ever read of a folder, besides the shards that INDEX lists."""
 KIND = "network"
-DO = "use the folder as it was written"
+FOLDER_ADVICE = "use the folder as it was written"
 # the word table once more, where it is stored twice
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")
 # the head's tensors with a row for each piece
@@ -120,13 +127,12 @@ class ModelFolder:
                 raise BadInput(
                     f"{file}: there is no such file{note}; convert the checkpoint to safetensors"
                 )
-            shard = read_file(file, DO)
+            shard = read_file(file, FOLDER_ADVICE)
             count += len(shard)
             tensors |= shard
         if len(set(map(bare, tensors))) < count:
-            raise BadInput(
-                f"{self.path}: holds a tensor twice, in two shards or under two names; {DO}"
-            )
+            fault = "holds a tensor twice, in two shards or under two names"
+            raise BadInput(f"{self.path}: {fault}; {FOLDER_ADVICE}")
         return tensors
 
     @property
@@ -177,7 +183,7 @@ def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> N
     with absurd sizes costs none.
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
-    require_fit(named_tensors(encoder), renamed, where, DO)
+    require_fit(named_tensors(encoder), renamed, where, FOLDER_ADVICE)
     _allocate(encoder)
     encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
     places = named_tensors(encoder)
@@ -204,11 +210,13 @@ def weight_files(folder: Path) -> list[str]:
     weight_map = read_object(index).get("weight_map")
     shards = set(map(str, weight_map.values())) if isinstance(weight_map, dict) else set()
     if not shards or not all(re.fullmatch(r"\w[\w.-]*\.safetensors", name) for name in shards):
-        raise BadInput(f"{index}: weight_map should name safetensors files of this folder; {DO}")
+        raise BadInput(
+            f"{index}: weight_map should name safetensors files of this folder; {FOLDER_ADVICE}"
+        )
     return sorted(shards)
 
 
-def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str]:
+def verify_folder(folder: Path, do: str = REBUILD_ADVICE, **fields: Any) -> dict[str, str]:
     """Return the sha256 of each file that is read of a Hugging Face folder, checked against the
     folder's manifest.
 
@@ -228,7 +236,7 @@ def verify_folder(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, str
     hashes = {}
     for name in present:
         with read_errors(folder / name, do):
-            hashes[name] = sha256_once(folder / name)
+            hashes[name] = cached_sha256(folder / name)
     return hashes
 
 
@@ -352,10 +360,10 @@ def load_network(
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
     load_encoder_tensors(encoder, folder.tensors, path)
-    extra = read_file(path / EXTRAS, DO) if (path / EXTRAS).is_file() else {}
+    extra = read_file(path / EXTRAS, FOLDER_ADVICE) if (path / EXTRAS).is_file() else {}
     if places := encoder.embeddings.factors():
         factors = {name: extra.pop(name) for name in places if name in extra}
-        require_fit(places, factors, path / EXTRAS, DO)
+        require_fit(places, factors, path / EXTRAS, FOLDER_ADVICE)
         _load_factors(encoder, factors, folder)
     ours = {their: our for our, their in head_names(encoder, head)}
     parts = {ours.get(name, name): value for name, value in folder.head_tensors.items()}
@@ -366,9 +374,9 @@ def load_network(
                 f"{path}: has a {decoder} that is not the word table; tie the embeddings"
             )
     _allocate(head)
-    fill(head, parts, path, DO)
+    fill(head, parts, path, FOLDER_ADVICE)
     if extras and extra:
-        fill(nn.ModuleDict(extras), extra, path / EXTRAS, DO)
+        fill(nn.ModuleDict(extras), extra, path / EXTRAS, FOLDER_ADVICE)
 
 
 def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, where: Path) -> None:
@@ -403,5 +411,6 @@ def _load_factors(encoder: Encoder, factors: Tensors, folder: ModelFolder) -> No
     table_VH = next(value for name, value in folder.tensors.items() if bare(name) == word_table)
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
         raise BadInput(
-            f"{folder.path / EXTRAS}: holds factors of another word table than this folder's; {DO}"
+            f"{folder.path / EXTRAS}: holds factors of another word table than this folder's; "
+            f"{FOLDER_ADVICE}"
         )

@@ -35,7 +35,7 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
         setattr(model, name, torch.compile(getattr(model, name), **options))
 
 
-def lacks_to_compile() -> str:
+def missing_for_compile() -> str:
     """Return what torch's compiler needs for a GPU and does not find here, as Triton looks for it;
     "" if nothing is lacking.
     """

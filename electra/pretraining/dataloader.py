@@ -35,7 +35,7 @@ class RowSet(Protocol):
 
 
 @dataclass(frozen=True)
-class Data:
+class PretrainData:
     """Rows and what training must know of their tokenizer; `others` are the training rows of phases
     with another length.
     """

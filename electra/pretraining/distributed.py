@@ -168,6 +168,6 @@ def join(device: torch.device, title: str) -> Iterator[World]:
             raise
         ended = "another process of this run has ended"
         raise Stopped(
-            f"{title}: {ended}; run the same command to go on from the last checkpoint"
+            f"{title}: {ended}; run the same command to continue from the last checkpoint"
         ) from error
     dist.destroy_process_group()

@@ -49,13 +49,13 @@ class Graphs:
         """
         self.captured: dict[str, tuple[torch.cuda.CUDAGraph, Any]] = {}
         self.steps = 0
-        self.fixed: Batch = tree_map(torch.clone, batch)
+        self.static_batch: Batch = tree_map(torch.clone, batch)
 
     def place(self, batch: Batch) -> Batch:
         """Copy a slice to the fixed memory that graphs read."""
-        for ours, theirs in zip(tree_leaves(self.fixed), tree_leaves(batch), strict=True):
+        for ours, theirs in zip(tree_leaves(self.static_batch), tree_leaves(batch), strict=True):
             ours.copy_(theirs, non_blocking=True)
-        return self.fixed
+        return self.static_batch
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
         """Return what the work returns, by its graph once the steps of the warm-up are over."""
@@ -96,8 +96,8 @@ class Graphs:
 
 
 class Step:
-    """The update of one run; `bad` latches to 1 at the first step that is not finite: from then on
-    nothing changes.
+    """The update of one run. At the first step that is not finite `nonfinite` becomes 1 for good,
+    and from then on nothing changes.
 
     `graphs`: what captures the parts, on a GPU. `threads`: two threads that take slices by turns,
     each on half of a CPU's threads; torch has to be set to that number.
@@ -119,9 +119,9 @@ class Step:
         self.precision = precision
         self.graphs = graphs
         self.threads = threads
-        self.bad = torch.zeros((), device=world.device)
+        self.nonfinite = torch.zeros((), device=world.device)
         self.loss = torch.zeros((), device=world.device)  # of the step's slices so far
-        optimizer.found_inf = self.bad  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
+        optimizer.found_inf = self.nonfinite  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
         self.kind: tuple[str, torch.Size] | None = None
 
     def __call__(
@@ -219,7 +219,7 @@ class Step:
     def _update(self) -> Tensor:
         norm = clip_gradients(self.learning, self.model.config.pretrain.max_grad_norm)
         finite = torch.isfinite(norm) & torch.isfinite(self.loss)
-        self.bad.copy_(torch.maximum(self.bad, (~finite).float()))
+        self.nonfinite.copy_(torch.maximum(self.nonfinite, (~finite).float()))
         self.optimizer.step()
         return norm
 

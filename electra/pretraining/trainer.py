@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from electra.config import plain
-from electra.devices import default_device, same_bytes
+from electra.devices import default_device, deterministic_gpu
 from electra.errors import BadInput, NonFinite, Stopped
 from electra.nn.huggingface import load_networks
 from electra.optim.adamw import set_rate
 from electra.optim.precision import Precision, choose
-from electra.pretraining.compiling import compile_parts, lacks_to_compile
+from electra.pretraining.compiling import compile_parts, missing_for_compile
 from electra.pretraining.config import ElectraConfig, PretrainConfig
-from electra.pretraining.dataloader import BatchLoader, Data, slice_batch
+from electra.pretraining.dataloader import BatchLoader, PretrainData, slice_batch
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
@@ -43,8 +43,8 @@ from electra.storage.fingerprint import Code, Fingerprint
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A run at its launch's last step.
+class PretrainResult:
+    """The outcome of a run at the last step of this process.
 
     `continued`: where settings changed (step, spent so far, keys' old and new); `code`: the
     versions of the code that it used, with the step from which each was used.
@@ -77,28 +77,28 @@ Log = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launch:
+class RunOptions:
     """Options by which a run is started and shown. No number depends on them."""
 
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = ""  # what is recorded as the code of this launch
+    code: Code = ""  # what is recorded as this run's code
     bar: type[Bar] = Bar
     announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
-    # a step to end at and save, so that another launch continues from there
+    # a step to end at and save, so that another process continues from there
     until: int | None = None
 
 
 def pretrain(
     config: ElectraConfig,
-    data: Data,
+    data: PretrainData,
     run: Path,
     fingerprint: Fingerprint,
     *,
     log: Log,
-    launch: Launch = Launch(),
-) -> Trained:
+    options: RunOptions = RunOptions(),
+) -> PretrainResult:
     """Train in the folder `run`, or resume there, to the last step.
 
     `log` gets (step, numbers). Raises Stopped after a signal, once all is saved, and NonFinite for
@@ -106,9 +106,9 @@ def pretrain(
     and logs.
     """
     settings = config.pretrain
-    device = launch.device or default_device()
+    device = options.device or default_device()
     steps = training_steps(config, data.vocab_size)
-    last = steps if launch.until is None else min(steps, launch.until)
+    last = steps if options.until is None else min(steps, options.until)
     phases = phases_of(settings, steps)
     flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in phases}  # of a step
     tokens: dict[Phase, float] = {}  # of a step, padding apart
@@ -117,14 +117,14 @@ def pretrain(
         tokens[phase] = phase.batch * rows.tokens / len(rows)
 
     with contextlib.ExitStack() as stack:
-        world = stack.enter_context(join(device, launch.title))
+        world = stack.enter_context(join(device, options.title))
         stop = stack.enter_context(StopRequest())
-        stack.enter_context(same_bytes(settings.deterministic and device.type == "cuda"))
+        stack.enter_context(deterministic_gpu(settings.deterministic and device.type == "cuda"))
         folder = stack.enter_context(run_dir.RunFolder(run)) if world.main else None
 
         def notify(sentence: str) -> None:
             if world.main:
-                print(f"{launch.title}: {sentence}", file=sys.stderr, flush=True)
+                print(f"{options.title}: {sentence}", file=sys.stderr, flush=True)
 
         # ── networks with their first weights, optimizer, slices of a batch ──
 
@@ -163,10 +163,10 @@ def pretrain(
                 )
 
         if folder:
-            run_dir.prepare(folder, fingerprint, launch.code, steps)
-            if launch.origin:
+            run_dir.prepare(folder, fingerprint, options.code, steps)
+            if options.origin:
                 keep = settings.keep_checkpoints
-                run_dir.continue_from(run, launch.origin, fingerprint, require_fit, keep=keep)
+                run_dir.continue_from(run, options.origin, fingerprint, require_fit, keep=keep)
         precision: Precision = world.broadcast_object(choose(settings.precision, device))
         progress = state.load()
         if progress:
@@ -181,8 +181,8 @@ def pretrain(
         continued = progress["continued"]
         code: run_dir.Versions = progress["code"]
         code_before = code[-1][1] if code else ""
-        if launch.code and launch.code != code_before:
-            code = [*code, [first, launch.code]]
+        if options.code and options.code != code_before:
+            code = [*code, [first, options.code]]
             if code_before:
                 notify(f"the code has changed at step {first:,}; `--restart` would start over")
 
@@ -190,7 +190,7 @@ def pretrain(
 
         graphs = None
         if device.type == "cuda" and settings.compile == "auto":
-            if not lacks_to_compile():
+            if not missing_for_compile():
                 notify("compiling: the first steps on rows of one length take a minute or two")
                 compile_parts(model)
             if torch.version.hip is None:  # on ROCm a capture may pass over illegal work in silence
@@ -297,7 +297,7 @@ def pretrain(
 
         def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
             """Raise NonFinite after a step that is not finite. Nothing has changed since then."""
-            if train_step.bad.item():
+            if train_step.nonfinite.item():
                 loss = read_sums(world.all_reduce_sum(sums))["loss"]
                 raise NonFinite(
                     f"step {done}: loss {loss} and gradient norm {norm.item()} are not finite, so "
@@ -308,7 +308,9 @@ def pretrain(
 
         if first == 0:
             evaluate_held_out(0)
-        bar = stack.enter_context((launch.bar if world.main else Bar)(launch.title, last, "steps"))
+        bar = stack.enter_context(
+            (options.bar if world.main else Bar)(options.title, last, "steps")
+        )
         for step in range(first, last):
             done = step + 1
             stage = stage_of(config, step, steps)
@@ -333,9 +335,9 @@ def pretrain(
             )
             log_due = done % settings.log_every == 0
             if world.main:
-                launch.announce(
+                options.announce(
                     StepDone(
-                        title=launch.title,
+                        title=options.title,
                         settings=settings,
                         world=world,
                         precision=precision,
@@ -362,7 +364,9 @@ def pretrain(
             if stopping:
                 cause = f"signal {stop.signal}" if stop else "a signal to another process"
                 raise Stopped(
-                    f"{launch.title}: stopped by {cause} after step {done:,} of {steps:,}; "
-                    "everything is saved, and the same command goes on"
+                    f"{options.title}: stopped by {cause} after step {done:,} of {steps:,}; "
+                    "everything is saved, and the same command continues"
                 )
-        return Trained(model.eval(), state.history, max(first, last), precision, continued, code)
+        return PretrainResult(
+            model.eval(), state.history, max(first, last), precision, continued, code
+        )

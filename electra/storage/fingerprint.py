@@ -6,8 +6,9 @@ recorded with the fingerprint. Every stored result carries both.
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any
+
+from electra.config import leaves
 
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
@@ -17,8 +18,10 @@ _SHOWN = 12  # characters of a hash
 
 def differences(old: Fingerprint, new: Fingerprint) -> Changes:
     """Return every key in which two fingerprints differ."""
-    before = dict(_flat(old))
-    after = dict(_flat(new))
+    before, after = (
+        {key.removeprefix("config."): value for key, value in leaves(fingerprint)}
+        for fingerprint in (old, new)
+    )
     pairs = {key: [before.get(key), after.get(key)] for key in before | after}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
@@ -26,15 +29,6 @@ def differences(old: Fingerprint, new: Fingerprint) -> Changes:
 def describe(changes: Changes) -> str:
     """Return what a user reads of changes: `pretrain.steps 800 -> 600, train 1f0c… -> 9a8b…`."""
     return ", ".join(f"{key} {_show(old)} -> {_show(new)}" for key, (old, new) in changes.items())
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        name = f"{prefix}{key}".removeprefix("config.")
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{name}.")
-        else:
-            yield name, value
 
 
 def _show(value: Any) -> str:

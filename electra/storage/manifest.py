@@ -15,7 +15,7 @@ from typing import Any
 
 from electra.errors import BadInput, CorruptFile, UserError
 from electra.files import (
-    AGAIN,
+    REBUILD_ADVICE,
     dump_json,
     read_errors,
     read_json,
@@ -32,7 +32,7 @@ _SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the
 _hashed: dict[tuple[int, ...], str] = {}
 
 
-def sha256_once(path: Path) -> str:
+def cached_sha256(path: Path) -> str:
     """Return the hex sha256 of a file, hashed once a process: again only when its inode, size or
     times have changed.
     """
@@ -71,7 +71,7 @@ def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     return sealed
 
 
-def read_sealed(path: Path, do: str = AGAIN) -> dict[str, Any]:
+def read_sealed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
     """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has
     changed.
     """
@@ -100,7 +100,7 @@ def _hash(values: dict[str, Any]) -> str:
     return sha256_bytes(json.dumps(values, sort_keys=True).encode())
 
 
-def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any]:
+def read_manifest(folder: Path, do: str = REBUILD_ADVICE, **fields: Any) -> dict[str, Any]:
     """Return a folder's manifest, which must be whole and say these fields. Read no other file."""
     path = folder / MANIFEST
     with read_errors(path, do):
@@ -118,7 +118,7 @@ def read_manifest(folder: Path, do: str = AGAIN, **fields: Any) -> dict[str, Any
 
 
 def verify_manifest(
-    folder: Path, *, only: Collection[str] | None = None, do: str = AGAIN, **fields: Any
+    folder: Path, *, only: Collection[str] | None = None, do: str = REBUILD_ADVICE, **fields: Any
 ) -> dict[str, Any]:
     """Check a folder's files, or `only` those of these names, against its manifest, and return the
     manifest.
@@ -143,14 +143,14 @@ def verify_manifest(
                     raise CorruptFile(
                         f"{path}: has {size} bytes instead of {expected['bytes']}; {do}"
                     )
-                digest = sha256_once(path)
+                digest = cached_sha256(path)
                 if digest != expected["sha256"]:
                     fault = f"has sha256 {digest} instead of {expected['sha256']}"
                     raise CorruptFile(f"{path}: {fault}; {do}")
     return manifest
 
 
-def finished(folder: Path, fingerprint: str) -> dict[str, Any] | None:
+def read_if_complete(folder: Path, fingerprint: str) -> dict[str, Any] | None:
     """Return the manifest of a folder that has this fingerprint and is intact, else None; damage is
     a warning.
     """

@@ -94,7 +94,7 @@ def archive(run: Path) -> Path:
     return old
 
 
-def intact(run: Path) -> dict[int, Progress]:
+def readable_checkpoints(run: Path) -> dict[int, Progress]:
     """Return the progress.json of each checkpoint of a run, newest first; damaged ones are left to
     the loader.
     """
@@ -109,9 +109,9 @@ def intact(run: Path) -> dict[int, Progress]:
     return result
 
 
-def newest(run: Path) -> Progress | None:
+def newest_progress(run: Path) -> Progress | None:
     """Return the record of the newest checkpoint, or None without one."""
-    return next(iter(intact(run).values()), None)
+    return next(iter(readable_checkpoints(run).values()), None)
 
 
 def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
@@ -121,12 +121,12 @@ def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) 
     (`last`: its last step) by other code than this is archived, since it will be trained again.
     """
     run = folder.path
-    for step, progress in intact(run).items():
+    for step, progress in readable_checkpoints(run).items():
         changes = differences(progress["fingerprint"], fingerprint)
         if changes:
             why = f"it is of another run: {describe(changes)}"
             checkpoint.set_aside(run, step, "foreign", why)
-    latest = newest(run)
+    latest = newest_progress(run)
     used = latest["code"] if latest else []
     if latest and used and code and latest["step"] >= last and used[-1][1] != code:
         old = folder.archive()
@@ -147,7 +147,7 @@ def continue_from(
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
     settings cannot continue from.
     """
-    progress = newest(run)
+    progress = newest_progress(run)
     if progress:
         if any(change["run"] == source.name for change in progress["continued"]):
             return

@@ -73,7 +73,7 @@ def restart(stage: str, name: str, params: Params) -> None:
     """Archive the run of an entry's present settings, finished or not, so that its stage starts
     from the beginning.
     """
-    run = STAGES[stage].run_folder(name, params)
+    run: Path = STAGES[stage].module.run_folder(name, params)
     if not any(run.glob("[!.]*")):
         raise BadConfig(f"--restart: {run} holds nothing of {stage} {name}; leave the option out")
     with RunFolder(run) as held:

@@ -34,7 +34,7 @@ from pipelines.stages import LOCKS
 from pipelines.versioning.dvc_store import dump_yaml
 
 Entries = dict[str, dict[str, Any]]  # section of params.yaml -> name -> entry
-BEFORE = "-before"  # of the name of published weights that `--from` goes on from
+BEFORE = "-before"  # of the name of published weights that `--from` continues from
 SECONDS = 60.0  # to wait for another `electra new`
 
 PASSES = 40  # over the text at most: each time other words are masked
@@ -81,7 +81,7 @@ def add_entries(
 
     `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for
     at most `minutes` here, as estimated (0: 20, on a GPU no limit). `start` is a folder
-    of published weights to go on from instead. `model` is what is fine-tuned on the files of
+    of published weights to continue from instead. `model` is what is fine-tuned on the files of
     `task` if there is no text. `columns` are those of `a`, `b` and `label`, "" where they are
     to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
     leaves params.yaml as it is where an entry would not be valid.
@@ -97,7 +97,7 @@ def add_entries(
             "new: give --text or --task with files of yours, such as --text 'data/*.jsonl'"
         )
     if start and not text:
-        raise BadConfig("--from: goes on with pre-training, so give --text, too")
+        raise BadConfig("--from: continues pre-training, so give --text as well")
     gpu = torch.cuda.is_available()
     encoder = encoder or ("small" if gpu else "mini")
     params.require("encoders", encoder, "--encoder")

@@ -104,7 +104,7 @@ def launch(command: Sequence[str], options: Mapping[str, Any], name: str) -> int
         try:
             elastic_launch(config, sys.executable)("-m", "pipelines", *command)
         except SignalException as error:
-            sentence = f"stopped by {error.sigval.name}; run the same command to go on"
+            sentence = f"stopped by {error.sigval.name}; run the same command to continue"
             raise Stopped(f"{name}: {sentence}") from None
         except RendezvousError as error:
             sentence = f"the machines did not meet ({error}); {MEET}"
@@ -168,7 +168,7 @@ def explain(failures: Mapping[int, Any], name: str) -> int:
     )
     if chosen.exitcode < 0:
         ended = f"process {rank} was ended by {chosen.signal_name()}"
-        raise Stopped(f"{name}: {ended}; run the same command to go on from the last checkpoint")
+        raise Stopped(f"{name}: {ended}; run the same command to continue from the last checkpoint")
     if isinstance(chosen.message, dict):  # of `report`; a bug has shown its traceback
         print(f"error: {chosen.message['message'].partition(': ')[2]}", file=sys.stderr)
     return int(chosen.exitcode)

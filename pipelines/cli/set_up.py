@@ -62,7 +62,7 @@ def new(
         typer.Option(
             "--from",
             metavar="FOLDER",
-            help="go on from published weights: a folder with discriminator and generator in it",
+            help="continue from published weights: a folder with discriminator and generator in it",
         ),
     ] = "",
     encoding: Annotated[

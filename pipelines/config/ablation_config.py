@@ -18,7 +18,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from electra import config
-from electra.config import Count, Fraction, require, require_once
+from electra.config import Count, Fraction, require, require_unique
 from electra.errors import shown
 from electra.pretraining.config import Flops
 
@@ -52,7 +52,7 @@ class Protocol(config.Settings):
 
     def __post_init__(self) -> None:
         for key in ("tasks", "points"):
-            require_once(getattr(self, key), key, empty=True)
+            require_unique(getattr(self, key), key, empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from electra.config import (
     nearest,
     plain,
     require,
-    require_once,
+    require_unique,
     without_defaults,
 )
 from electra.data.packing import TokensConfig
@@ -107,7 +107,7 @@ class FinetuningConfig(Settings):
     arms: tuple[ArmName, ...] = ("pretrained",)
 
     def __post_init__(self) -> None:
-        require_once(self.arms, "arms")
+        require_unique(self.arms, "arms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class Params(Settings):
                 self._check_ablation(name)
         for section in ("models", "ablations"):
             names = getattr(self.run, section)
-            require_once(names, f"run.{section}", empty=True)
+            require_unique(names, f"run.{section}", empty=True)
             for name in names:
                 self.require(section, name, f"run.{section}")
         for name in self.run.models:
@@ -165,7 +165,7 @@ class Params(Settings):
                 sentence = f"{where}: should be a name of letters, digits, _ and -"
                 require(NAME.fullmatch(name) is not None, sentence)
         for name in self.published:
-            sentence = f"published.{name}: is the name of a model, too; choose another"
+            sentence = f"published.{name}: is also the name of a model; choose another"
             require(name not in self.models, sentence)
 
     def _check_finetuning(self, name: str) -> None:

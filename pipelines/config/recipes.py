@@ -3,7 +3,7 @@
     recipes.paper.defaults < recipes.paper.tasks.<task> < recipes.<name>.defaults <
     recipes.<name>.tasks.<task>
 
-SQuAD's own settings stand under `squad` instead of `tasks`.
+SQuAD's own settings are under `squad` instead of `tasks`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from electra.config import Settings, build, merge, nearest, require, require_once
+from electra.config import Settings, build, merge, nearest, require, require_unique
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 
 
@@ -36,7 +36,7 @@ class PaperRecipe(Recipe):
     workers: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def __post_init__(self) -> None:
-        require_once(self.run, "run", empty=True)
+        require_unique(self.run, "run", empty=True)
         require_tasks(self.run, "run")
         require_tasks(self.tasks, "tasks")
         for name in (*self.tasks, "squad"):
@@ -97,7 +97,7 @@ class ChangedRecipe:
         chosen = build(Recipe, self.changes, self.where).run
         names = (self.custom or self.paper.run) if chosen is None else chosen
         require_tasks(names, f"{self.where}.run", self.custom)
-        require_once(names, f"{self.where}.run", empty=True)
+        require_unique(names, f"{self.where}.run", empty=True)
         configs = {name: self.resolve(name) for name in names}
         for name, config in configs.items():
             if config.init_from_task is None:

@@ -1,7 +1,7 @@
 """One run of fine-tuning: an arm of a task with a seed, all that its result depends on, and the
 work itself.
 
-`solve` reads rows, trains, predicts and scores; it is a function of the job alone.
+`train_and_evaluate` reads rows, trains, predicts and scores; it is a function of the job alone.
 """
 
 import dataclasses
@@ -57,14 +57,14 @@ class Job:
     files: dict[str, str]  # sha256 of each of its files, when planned
     encoder: EncoderConfig
     vocab_size: int
-    state: Path
+    runs: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
     code: Code = ""
     device: str = "cpu"
     # whose fine-tuned encoder to start from instead of `model`'s weights
     start: "Job | None" = None
-    keep: bool = False  # write the fine-tuned model, too
-    candidates: bool = False  # write what an ensemble of seeds needs, too
+    keep: bool = False  # also write the fine-tuned model
+    candidates: bool = False  # also write what an ensemble of seeds needs
 
     @cached_property
     def fingerprint(self) -> str:
@@ -98,7 +98,7 @@ class Job:
     @property
     def folder(self) -> Path:
         """The folder of its results, named by its settings and data alone."""
-        return self.state / self.fingerprint[:8]
+        return self.runs / self.fingerprint[:8]
 
 
 def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -113,7 +113,7 @@ def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tupl
 
 
 @dataclass(frozen=True)
-class Solved:
+class JobResult:
     """The results of a job: scores, content of files by name (rows, one JSON value or tensors), the
     network.
     """
@@ -123,7 +123,7 @@ class Solved:
     network: Network
 
 
-def solve(job: Job) -> Solved:
+def train_and_evaluate(job: Job) -> JobResult:
     """Train on the job's rows, then predict its splits. Those with labels are scored, the first of
     them counts.
     """
@@ -176,7 +176,7 @@ def solve(job: Job) -> Solved:
     if kind.scores_training:
         record["train_metrics"] = judge(train_sample, examples_of_sample, labelled=True).scores
     widen()
-    return Solved(record, files, network)
+    return JobResult(record, files, network)
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:

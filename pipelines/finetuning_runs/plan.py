@@ -27,11 +27,11 @@ from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
 from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
 from electra.storage.fingerprint import Code
-from electra.storage.manifest import sha256_once, write_manifest
+from electra.storage.manifest import cached_sha256, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
-from pipelines.finetuning_runs.job import MODEL, Job, Record, solve, splits_of
+from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of, train_and_evaluate
 
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
@@ -43,16 +43,16 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """One task's fine-tuning: every arm with every seed, each in a folder below `state`."""
+    """One task's fine-tuning: every arm with every seed, each in a folder below `runs`."""
 
     task: str
     config: FinetuneConfig
     _: KW_ONLY
     rows: Path
     model: Path
-    state: Path
+    runs: Path
     device: str = "cpu"
-    before: Sequence[Job] = ()  # the jobs of the task that `config.init_from_task` names
+    source_jobs: Sequence[Job] = ()  # the jobs of the task that `config.init_from_task` names
     code: Code = ""
 
     def jobs(self) -> list[Job]:
@@ -89,7 +89,7 @@ class Plan:
                 files=files,
                 encoder=encoder,
                 vocab_size=vocab_size,
-                state=self.state,
+                runs=self.runs,
                 cost=cost,
                 code=self.code,
                 device=self.device,
@@ -108,11 +108,11 @@ class Plan:
             if not paths[split].is_file():
                 advice = f"give the source the {task.name} files and run the tasks stage"
                 raise BadInput(f"{paths[split]}: there is no such file; {advice}")
-        return {split: sha256_once(path) for split, path in paths.items() if path.is_file()}
+        return {split: cached_sha256(path) for split, path in paths.items() if path.is_file()}
 
     def _start(self, seed: int) -> Job:
         """Return the job from whose encoder a seed starts."""
-        for job in self.before:
+        for job in self.source_jobs:
             if job.arm == "pretrained" and job.seed == seed:
                 return job
         fault = f"{self.config.init_from_task} has no seed {seed}; let both have the same `seeds`"
@@ -121,7 +121,7 @@ class Plan:
 
 def read_finished(job: Job) -> Record | None:
     """Return the record of a job that this code has finished, its files intact, or None."""
-    complete = manifest.finished(job.folder, job.fingerprint)
+    complete = manifest.read_if_complete(job.folder, job.fingerprint)
     if complete is None or complete.get("made_by") != job.made_by:
         return None
     record: Record = read_json(job.folder / _SCORE)
@@ -136,7 +136,7 @@ def check_inputs(job: Job) -> None:
     hashes |= {job.model / name: sha256 for name, sha256 in job.files.items()}
     for path, expected in hashes.items():
         with read_errors(path):
-            if sha256_once(path) != expected:
+            if cached_sha256(path) != expected:
                 fault = f"has another sha256 than {expected}, as when the stage began"
                 raise CorruptFile(f"{path}: {fault}. Run it again")
 
@@ -148,17 +148,17 @@ def run(job: Job) -> Record:
     if record := read_finished(job):
         return record
     check_inputs(job)
-    solved = solve(job)
-    if manifest.finished(job.folder, job.fingerprint):  # by other code
+    result = train_and_evaluate(job)
+    if manifest.read_if_complete(job.folder, job.fingerprint):  # by other code
         archive(job.folder)
-    record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **solved.record}
+    record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **result.record}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
-        for name, content in solved.files.items():
+        for name, content in result.files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
             write_model(
-                folder / MODEL, solved.network, job.task, job.config, job.model, name=job.name
+                folder / MODEL, result.network, job.task, job.config, job.model, name=job.name
             )
         write_manifest(
             folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code

@@ -3,7 +3,7 @@ averages by their name.
 
 A failed run keeps its score among the others and is named under `failed`. The paper's protocol is
 the median over seeds from one checkpoint; mean, standard deviation (of a sample) and best are
-given, too.
+also given.
 """
 
 import statistics

@@ -8,11 +8,11 @@ from typing import Any
 
 from prefect import artifacts
 
+from electra.config import leaves
 from electra.files import read_json
 from pipelines.flows import server
 from pipelines.stages import STAGES
 from pipelines.stages.summarize import headline
-from pipelines.tracking import leaves
 
 WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 # as pipelines/stages/progress_bar.py writes it

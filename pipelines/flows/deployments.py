@@ -8,7 +8,7 @@ deploy/automations.
 Existing deployments get this code's flow and queue, and keep what users have set: schedules,
 whether it is paused, parameters and tags. A tag `clone:<id>` names each clone of the project that
 has deployed it. Deployments of models that params.yaml no longer has are deleted, unless another
-clone has deployed them, too.
+clone has also deployed them.
 
 The pool `electra` has the queues `gpu` and `cpu`; a worker (`make worker`) takes one run at a time,
 of both or of one of them: one GPU. Runs of `team` only wait for their parts, so they have a pool of
@@ -160,7 +160,7 @@ def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
 
 def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
     """Delete what this clone has deployed for models that params.yaml no longer has. Of what
-    another clone has deployed, too, remove this one's tag.
+    another clone has also deployed, remove this one's tag.
     """
     flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
     of_clone = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))

@@ -87,7 +87,7 @@ def end_process() -> NoReturn:
     url = PREFECT_API_URL.value() or "Prefect"
     done = "the server has gone; stages that had started were finished, and DVC knows them"
     error = SourceUnreachable(
-        f"{url}: {done}; start it (`make server`) and the same flow again: it goes on from there"
+        f"{url}: {done}; start it (`make server`) and the same flow again: it continues from there"
     )
     with contextlib.suppress(OSError):  # the worker that would read it may be dead
         print(f"error: {error}", file=sys.stderr, flush=True)
@@ -98,7 +98,7 @@ def end_process() -> NoReturn:
 @contextlib.contextmanager
 def stopped_when_unwanted(log: Callable[[str], None]) -> Iterator[None]:
     """Stop this process when its run has been deleted, or was cancelled and no worker lives that
-    would stop it. Tell a server that took the run for dead that it goes on.
+    would stop it. Tell a server that took the run for dead that it is alive.
     """
     ended = threading.Event()
     if "PREFECT__FLOW_RUN_ID" in os.environ:
@@ -122,7 +122,7 @@ def _watch(run: str, ended: threading.Event, log: Callable[[str], None]) -> None
             if state in ("CRASHED", "SCHEDULED"):
                 # The machine slept, or the network was down for minutes. Prefect's worker would end
                 # if it were handed a run that it has already.
-                log("the server took this run for dead: it goes on here")
+                log("the server took this run for dead: it continues here")
                 client.set_flow_run_state(run, Running(), force=True)
             elif state in ("CANCELLED", "DELETED"):
                 log(f"this run was {state.lower()}: it stops, and what it saved stays")

@@ -5,7 +5,7 @@ team/electra-base`.
                         -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go
-through the store. One that fails stops only what needs it. One whose worker dies goes on on
+through the store. One that fails stops only what needs it. One whose worker dies continues on
 another. This flow only waits, in a pool of its own, so that it takes no worker from its parts.
 Prefect's server cancels the parts of a run that is cancelled.
 """
@@ -38,7 +38,7 @@ Future = PrefectFuture[None]
 
 
 def is_server_gone(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether Prefect's server or its database did not answer: the part goes on, and this
+    """Return whether Prefect's server or its database did not answer: the part continues, and this
     asks again.
     """
     return server.has_failed(state.result(raise_on_failure=False))
@@ -86,8 +86,8 @@ def hand_out(
 
 
 def has_ended(run: FlowRun) -> bool:
-    """Return whether a part is over: a crashed one goes on on another worker unless it has died too
-    often.
+    """Return whether a part is over: a crashed one continues on another worker unless it has died
+    too often.
     """
     state = run.state
     if state is None or not state.is_final():

@@ -90,7 +90,7 @@ def compare_scores(
             warnings.simplefilter("ignore", RuntimeWarning)
             low, high = ttest_ind(first, second, equal_var=share_variance).confidence_interval()
     elif rows and min(means) >= 0:
-        # of a proportion with one right and one wrong row more, so that 100 % has an error, too
+        # of a proportion with one right and one wrong row more, so that even 100 % has an error
         shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
         reach = 1.96 * HIGHEST * math.sqrt(sum(share * (1 - share) / rows for share in shares))
         low = points - reach

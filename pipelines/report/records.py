@@ -107,7 +107,7 @@ class Measured:
 class ModelResults:
     """Everything known of one fine-tuning and its model. `recorded`: by task, a score for each of
     several pre-trainings. `before`: by task, the scores of the published weights that this
-    pre-training went on from.
+    pre-training continued from.
     """
 
     name: str

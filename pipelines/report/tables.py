@@ -95,7 +95,7 @@ def _task_row(model: ModelResults, row: Measured) -> Row:
 
 
 def tabulate_before(model: ModelResults) -> Table:
-    """Return the scores of published weights, and those after the pre-training that went on from
+    """Return the scores of published weights, and those after the pre-training that continued from
     them: of each task, and on held-out text.
     """
     rows: list[Row] = []

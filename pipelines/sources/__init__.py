@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from electra.config import Positive, Seed, Settings, require, require_once
+from electra.config import Positive, Seed, Settings, require, require_unique
 from electra.errors import shown
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
@@ -223,7 +223,7 @@ class CustomTask(Settings):
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))
         known = f"metric: is {shown(self.metric)}, should be one of {', '.join(metrics)}"
         require(self.metric in metrics, known)
-        require_once(self.labels, "labels", empty=True)
+        require_unique(self.labels, "labels", empty=True)
         require(len(self.labels) >= few, f"labels: should be {few} or more for {self.kind}")
         require(few > 0 or not self.labels, "labels: should not be set for regression")
         require(self.kind != "tagging" or self.b is None, "b: should not be set for tagging")

@@ -1,4 +1,4 @@
-"""The language of a document, by py3langid, whose model lies in its package: no download, the same
+"""The language of a document, by py3langid, whose model is in its package: no download, the same
 answer anywhere.
 """
 

@@ -21,9 +21,9 @@ from electra.errors import BadInput, first_line, shown
 from electra.files import encodes
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import (
-    AGAIN,
     ATTRIBUTE,
     EXCERPT,
+    FETCH_ADVICE,
     FileRange,
     Item,
     first_bytes,
@@ -259,7 +259,9 @@ def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
         TypeError,
         ValueError,
     ) as error:
-        raise BadInput(f"{piece.path}: cannot be read ({first_line(error)}); {AGAIN}") from None
+        raise BadInput(
+            f"{piece.path}: cannot be read ({first_line(error)}); {FETCH_ADVICE}"
+        ) from None
 
 
 def _values(column: Any) -> list[Any]:

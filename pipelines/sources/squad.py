@@ -3,7 +3,7 @@
 
 Files have the official JSON layout, or rows of `datasets` as JSON lines, a list or parquet. Answers
 decide as in the official script: without any, a question of 2.0 is impossible. An offset counts
-characters, or UTF-16 units or UTF-8 bytes where the answer stands there. A question is rejected
+characters, or UTF-16 units or UTF-8 bytes where the answer is there. A question is rejected
 when no answer is at its offset, or when its flag contradicts its answers.
 """
 

@@ -57,7 +57,7 @@ EXCERPT = 120  # characters of a bad line that go into the quarantine
 BLOCK = 1 << 20
 LONGEST_MATCH = 64  # bytes: what is searched for across the seam of two blocks
 COMPRESSED_BLOCK = 1 << 12  # bytes: a zstd block may expand to 30,000 times its size in one call
-AGAIN = "get the file again"
+FETCH_ADVICE = "get the file again"
 ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')  # of a tag
 
 
@@ -150,7 +150,7 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
             with open_content(path, piece.start, piece.end) as stream:
                 yield from _lines(stream, piece, mark_of(start))
         except EOFError as error:
-            raise BadInput(f"{path}: is damaged or cut short ({error}); {AGAIN}") from None
+            raise BadInput(f"{path}: is damaged or cut short ({error}); {FETCH_ADVICE}") from None
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
@@ -365,7 +365,7 @@ class _Recoded:
         except UnicodeDecodeError as error:
             raise BadInput(
                 f"{self._path}: is not {self._text.encoding.upper()}, as its byte order mark says "
-                f"({error.reason}); {AGAIN}"
+                f"({error.reason}); {FETCH_ADVICE}"
             ) from None
 
 

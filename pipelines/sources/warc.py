@@ -8,8 +8,8 @@ pages, their text.
 3. text      decoded as UTF-8, as declared, or as its bytes look. Of HTML the main content without
   its boilerplate
 
-After a damaged record reading goes on with the next one, in a compressed file with the next stream.
-A record's place is its number in the file.
+After a damaged record reading continues with the next one, in a compressed file with the next
+stream. A record's place is its number in the file.
 """
 
 import base64
@@ -26,10 +26,10 @@ from pathlib import Path
 from electra.errors import BadConfig, BadInput
 from pipelines.sources import streams
 from pipelines.sources.streams import (
-    AGAIN,
     COMPRESSIONS,
     CONTROLS,
     EXCERPT,
+    FETCH_ADVICE,
     LONGEST_LINE,
     LOOK,
     FileRange,
@@ -105,7 +105,7 @@ def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
         begin = _find_record(path, records.begin + 1)
         unended += reason == UNENDED  # for each of them all that follows was read
         if not begin or unended > MOST_UNENDED:
-            raise BadInput(f"{path}: is damaged or cut short ({reason}); {AGAIN}")
+            raise BadInput(f"{path}: is damaged or cut short ({reason}); {FETCH_ADVICE}")
         yield "damaged", reason
 
 

@@ -16,7 +16,14 @@ from xml.etree import ElementTree  # a page begins with <page>: no DTD, hence no
 
 from electra.errors import BadConfig, BadInput
 from electra.files import encodes
-from pipelines.sources.streams import AGAIN, FileRange, Item, Skipped, read_blocks, read_lines
+from pipelines.sources.streams import (
+    FETCH_ADVICE,
+    FileRange,
+    Item,
+    Skipped,
+    read_blocks,
+    read_lines,
+)
 from pipelines.text.cleaning import Document
 
 if TYPE_CHECKING:
@@ -124,7 +131,7 @@ def read_wikipedia(piece: FileRange) -> Iterator[Item]:
             yield Document(identity, text, lost)
     if piece.end is None and not ended:
         raise BadInput(
-            f"{piece.path}: is damaged or cut short (it ends before </mediawiki>); {AGAIN}"
+            f"{piece.path}: is damaged or cut short (it ends before </mediawiki>); {FETCH_ADVICE}"
         )
 
 

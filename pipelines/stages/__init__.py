@@ -40,8 +40,8 @@ class Stage:
 
     `section` of params.yaml holds its names ("" for the report, which has none). `inputs` gives the
     stages whose folders it reads, as DVC names them (`corpus@c4`). `code` are the files and folders
-    that its bytes depend on. `restarts` says whether it keeps unfinished work that a restart sets
-    aside.
+    that its bytes depend on. `restarts` says whether it keeps unfinished work, which a restart sets
+    aside: its module has a `run_folder(name, params)`.
     """
 
     name: str
@@ -69,13 +69,6 @@ class Stage:
         with lock:
             sweep(BUILD / self.folder, ".*")
             self.module.run(name, params, tracker)
-
-    def run_folder(self, name: str, params: "Params") -> Path:
-        """Return the folder of the unfinished work of a name's present settings, where the stage
-        `restarts`.
-        """
-        folder: Path = self.module.run_folder(name, params)
-        return folder
 
     def results(self, name: str) -> Path:
         """Return the path of a name's numbers."""

@@ -37,7 +37,7 @@ from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, Flops, fingerprinted_settings
 from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read
-from electra.pretraining.trainer import Launch, Trained
+from electra.pretraining.trainer import PretrainResult, RunOptions
 from electra.storage import run_dir
 from electra.storage.manifest import read_sealed, verify_manifest, write_manifest, write_sealed
 from electra.storage.tensors import read_tensors, require_fit
@@ -56,7 +56,7 @@ from pipelines.versioning.code import digest_of
 Result = dict[str, Any]
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
 END = 1.0
-AGAIN = "run the ablation again"
+RERUN_ADVICE = "run the ablation again"
 
 
 @dataclass(frozen=True)
@@ -283,16 +283,16 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
     scores: dict[str, dict[str, float]] = {}
     faults = []
     train_rows = {}
-    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as held:
-        record = train(arm, rows, held)
+    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as folder:
+        record = train(arm, rows, folder)
         for task, config in scoring.tasks.items():
             for point in scoring.points:
                 plan = Plan(
                     task,
                     replace(config, seeds=(arm.seed,)),
                     rows=scoring.rows / task,
-                    model=held.path / f"point-{point:g}",
-                    state=held.path / "tasks" / f"{point:g}",
+                    model=folder.path / f"point-{point:g}",
+                    runs=folder.path / "tasks" / f"{point:g}",
                     device=default_device().type,
                     code=digest_of(FINETUNING),
                 )
@@ -313,19 +313,21 @@ def arm_folder(arm: Arm, params: Params) -> Path:
     return run_dir.folder_of("arm", rows.fingerprint(arm.config))
 
 
-def train(arm: Arm, rows: ModelRows, held: run_dir.RunFolder) -> Result:
+def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
     """Pre-train an arm and keep its encoders, or read what exists. What other code has finished
     is archived.
     """
-    if record := read_finished(arm, held.path):
+    if record := read_finished(arm, folder.path):
         return record
-    if (held.path / "arm.json").exists():
+    if (folder.path / "arm.json").exists():
         why = "finished by other code, or damaged, so it is trained again"
-        print(f"{arm.title}: {why}; the old run is {held.archive()}", file=sys.stderr, flush=True)
-    home = held.path
+        print(f"{arm.title}: {why}; the old run is {folder.archive()}", file=sys.stderr, flush=True)
+    home = folder.path
     run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
-    launch = Launch(title=arm.title, bar=ProgressBar, announce=announce)
-    trained = rows.train(arm.config, home / arm.run, log=lambda step, numbers: None, launch=launch)
+    options = RunOptions(title=arm.title, bar=ProgressBar, announce=announce)
+    trained = rows.train(
+        arm.config, home / arm.run, log=lambda step, numbers: None, options=options
+    )
     for point in (END, *arm.points):
         export(arm, home, trained, rows, point)
     facts = rows.facts(arm.config, trained)
@@ -357,7 +359,7 @@ def read_finished(arm: Arm, home: Path) -> Result | None:
 
 
 @torch.no_grad()
-def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float) -> None:
+def export(arm: Arm, home: Path, trained: PretrainResult, rows: ModelRows, point: float) -> None:
     """Write the encoder of one point. For one before the end, its checkpoint is loaded into the
     trained network.
     """
@@ -365,9 +367,9 @@ def export(arm: Arm, home: Path, trained: Trained, rows: ModelRows, point: float
     if point != END:
         folder = home / arm.run / f"step-{step}"
         verify_manifest(folder)
-        tensors = read_tensors(folder / "model.safetensors", AGAIN)
+        tensors = read_tensors(folder / "model.safetensors", RERUN_ADVICE)
         weights = {name: weight.data for name, weight in trained.model.named_parameters()}
-        require_fit(weights, tensors, folder, AGAIN)
+        require_fit(weights, tensors, folder, RERUN_ADVICE)
         for name, weight in weights.items():
             weight.copy_(tensors[name])
     part = f"point-{point:g}"

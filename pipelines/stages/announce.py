@@ -7,7 +7,7 @@ import torch
 
 from electra.devices import driver_version
 from electra.errors import counted
-from electra.pretraining.compiling import lacks_to_compile
+from electra.pretraining.compiling import missing_for_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
 from electra.pretraining.trainer import StepDone
@@ -22,14 +22,14 @@ UNITS = (
 
 
 def announce(step: StepDone) -> None:
-    """Print the line in each phase of a run, once it is known what became of the GPU's means."""
+    """Print the line once in each phase, when a GPU has compiled and captured its step."""
     settled = SETTLED if step.world.device.type == "cuda" else 1
     if step.done - step.phase_start == settled:
         print(describe(step), file=sys.stderr, flush=True)
 
 
 def describe(step: StepDone) -> str:
-    """Return the line."""
+    """Return that line."""
     settings = step.settings
     title = step.title
     if len(step.phases) > 1:
@@ -65,7 +65,7 @@ def _device(step: StepDone) -> str:
 def _compiled(settings: PretrainConfig) -> str:
     if settings.compile == "off":
         return "not compiled (pretrain.compile: off)"
-    lacking = lacks_to_compile()
+    lacking = missing_for_compile()
     return f"not compiled (no {lacking})" if lacking else "compiled"
 
 

@@ -151,7 +151,7 @@ class ModelCard:
         return template.render(
             card=self,
             facts=facts,
-            heads=dict.fromkeys(chain.from_iterable(beside for *_, beside in self.scores)),
+            heads=dict.fromkeys(chain.from_iterable(compared for *_, compared in self.scores)),
             points=_points,
             architecture=architecture,
             example=json.dumps(self.example[0] if self.example else "a text"),
@@ -363,16 +363,16 @@ def compare_scores(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]
     shown = ("f1", "exact") if squad else points[arm]
     for metric in sorted(shown, key=lambda metric: metric != facts["metric"]):
         values = points[arm][metric]
-        beside: Cells = {}
+        compared: Cells = {}
         if inside := around(values):
             spread = f"{_points(mean(values))} ({_points(inside[0])} to {_points(inside[1])})"
-            beside[f"mean of {len(values)} fine-tunings, 95 % interval"] = spread
+            compared[f"mean of {len(values)} fine-tunings, 95 % interval"] = spread
         if "scratch" in points:
-            beside["from scratch"] = mean(points["scratch"][metric])
+            compared["from scratch"] = mean(points["scratch"][metric])
         if not scores or squad:  # of which the baseline has both metrics
-            beside |= simple
+            compared |= simple
         name, mismatched, _ = metric.partition("_mismatched")
         title = f"{METRICS.get(name, name)}{', mismatched' if mismatched else ''}"
         value = values[facts[arm]["seeds"].index(seed)]
-        scores.append((HUB_METRICS.get(name, name), title, value, beside))
+        scores.append((HUB_METRICS.get(name, name), title, value, compared))
     return scores

@@ -7,7 +7,7 @@
 3. collect   drop what is repeated anywhere, number the parts, count everything (one process, which
              holds one part's index at a time)
 
-A killed run goes on with the units that are missing. Always: rows = documents + dropped +
+A killed run continues with the units that are missing. Always: rows = documents + dropped +
 quarantined, and lines read = lines + dropped lines.
 """
 

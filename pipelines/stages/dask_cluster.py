@@ -18,6 +18,7 @@ from pipelines.versioning.code import digest_of
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 VARIABLE = "ELECTRA_DASK"
+CODE = ("electra", "pipelines")  # hashed once a process, so edits during a run do not count
 SECONDS = 10.0  # for the scheduler's first answer
 
 
@@ -51,7 +52,7 @@ def run_units(
             file=sys.stderr,
             flush=True,
         )
-        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), code_here())
+        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), digest_of(CODE))
         futures = {
             client.submit(run_unit, here, function, unit, pure=False): index
             for index, unit in enumerate(units)
@@ -72,11 +73,6 @@ def run_units(
             client.cancel(list(futures), force=True)
 
 
-def code_here() -> str:
-    """Return what the code was when this process first looked: it is hashed once a process."""
-    return digest_of(("electra", "pipelines"))
-
-
 def run_unit(
     here: tuple[str, str, str, str], function: Callable[[Unit], Result], unit: Unit
 ) -> Result:
@@ -90,7 +86,7 @@ def run_unit(
             f"worker {worker.address}: has {worker.state.nthreads} threads; "
             "start it with --nthreads 1"
         )
-    if code_here() != code:
+    if digest_of(CODE) != code:
         raise BadConfig(
             f"worker {worker.address}: runs other code; start it again in this checkout"
         )

@@ -118,7 +118,7 @@ def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
 
 
 def plan_task(
-    task: str, config: FinetuneConfig, rows: Path, encoder: Path, before: Sequence[Job] = ()
+    task: str, config: FinetuneConfig, rows: Path, encoder: Path, source_jobs: Sequence[Job] = ()
 ) -> list[Job]:
     """Return the jobs of a task on this machine, by this code."""
     return Plan(
@@ -126,10 +126,10 @@ def plan_task(
         config,
         rows=rows / task,
         model=encoder,
-        state=FINETUNING,
+        runs=FINETUNING,
         device=device(),
         code=digest_of(CODE),
-        before=before,
+        source_jobs=source_jobs,
     ).jobs()
 
 
@@ -138,9 +138,9 @@ def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) 
     starts = {config.init_from_task for config in configs.values()}
     jobs: list[Job] = []
     for task, config in configs.items():
-        before = [job for job in jobs if job.task.name == config.init_from_task]
+        source_jobs = [job for job in jobs if job.task.name == config.init_from_task]
         kept = replace(config, keep_models="all") if task in starts else config
-        jobs += plan_task(task, kept, rows, encoder, before=before)
+        jobs += plan_task(task, kept, rows, encoder, source_jobs)
     return jobs
 
 

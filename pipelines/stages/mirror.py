@@ -1,11 +1,11 @@
-"""Checkpoints behind a URL, ELECTRA_MIRROR=s3://bucket/electra, so that another machine goes on
-with a dead one's run.
+"""Checkpoints behind a URL, ELECTRA_MIRROR=s3://bucket/electra, so that another machine continues
+a dead one's run.
 
     <mirror>/pretrain/1a2b3c4d/step-5000/…    a checkpoint of the run of this fingerprint
 
 A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest
 two there. One is complete if its files are what its MANIFEST.json says. Training never waits for
-the thread and never ends for it: what goes wrong is a warning, once, and is tried again.
+the thread and never ends because of it: an error is a warning, once, and the copy is tried again.
 (`fsspec.generic.rsync` copies each file to a temporary one first.)
 """
 
@@ -22,7 +22,7 @@ from electra.errors import SourceUnreachable, UserError, first_line, mask_secret
 from electra.files import atomic_folder, lock_folder, safe_join
 from electra.storage import checkpoint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest
-from electra.storage.run_dir import OLD, newest
+from electra.storage.run_dir import OLD, newest_progress
 from pipelines.stages import is_main
 
 VARIABLE = "ELECTRA_MIRROR"
@@ -57,7 +57,7 @@ def url_of(run: Path) -> str:
     its own.
     """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
-    continued = (newest(run) or {}).get("continued")
+    continued = (newest_progress(run) or {}).get("continued")
     return f"{url}-{digest(continued)[:8]}" if continued else url
 
 
@@ -79,7 +79,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
             # else training has a newer one by now
             if not failed and (run / f"step-{step}").exists():
                 _report(
-                    f"warning: {error}; training goes on, "
+                    f"warning: {error}; training continues, "
                     "and its checkpoints are sent when the mirror answers"
                 )
                 failed = True
@@ -110,7 +110,7 @@ def bring_newest(run: Path) -> None:
         with _open_mirror(url) as (system, base):
             ahead = sorted((step for step in _steps(system, base) if step > here), reverse=True)
     except UserError as error:
-        _report(f"warning: {error}; training goes on from what is here")
+        _report(f"warning: {error}; training continues from what is here")
         return
     for step in ahead:
         try:

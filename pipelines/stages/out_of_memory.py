@@ -22,7 +22,7 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
         remedy = f"raise pretrain.accumulate (now {slices}) or lower pretrain.batch"
         rows = f"slices of {settings.batch // slices} rows of {settings.length}"
         fault = f"there is not enough memory for {rows} ({first_line(error)})"
-        stays = "what is saved stays, and `--continue` goes on with it under the new settings"
+        stays = "what is saved stays, and `--continue` resumes it under the new settings"
         raise OutOfMemory(f"pretrain: {fault}; {remedy}; {stays}") from error
 
 

@@ -25,17 +25,17 @@ from electra.nn import huggingface as hf
 from electra.nn.hf_names import architecture_of, config_json
 from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.corruption import SpecialIds, mask
-from electra.pretraining.dataloader import BatchLoader, Data, slice_batch
+from electra.pretraining.dataloader import BatchLoader, PretrainData, slice_batch
 from electra.pretraining.evaluation import weakness
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
 from electra.pretraining.phases import phases_of
-from electra.pretraining.trainer import Launch, Log, Trained, pretrain
+from electra.pretraining.trainer import Log, PretrainResult, RunOptions, pretrain
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest
+from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest_progress
 from pipelines import rebuild_advice
 from pipelines.config.params import Params
 from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
@@ -62,9 +62,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
         name_run(run, name, owner)
     source = find_origin(name, run, params)
     title = f"pretrain {name}"
-    launch = Launch(title=title, origin=source, bar=ProgressBar, announce=announce)
+    options = RunOptions(title=title, origin=source, bar=ProgressBar, announce=announce)
     with mirrored(run, bring=source is None):
-        trained = rows.train(config, run, log=tracker.metrics, launch=launch, owner=owner)
+        trained = rows.train(config, run, log=tracker.metrics, options=options, owner=owner)
     if not is_main():
         return
     facts = rows.facts(config, trained)
@@ -98,7 +98,7 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
     if requested in known:
         return known[requested]
     if requested == name:
-        if (newest(run) or {}).get("continued"):
+        if (newest_progress(run) or {}).get("continued"):
             return None  # the same command has started it already
         if len(others) == 1:
             return others[0]
@@ -147,20 +147,22 @@ class ModelRows:
         run: Path,
         *,
         log: Log,
-        launch: Launch,
+        options: RunOptions,
         owner: Fingerprint | None = None,
-    ) -> Trained:
+    ) -> PretrainResult:
         """Pre-train on these rows in the folder `run`, which belongs to `owner` or else to
         `fingerprint(config)`.
         """
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
-        data = Data(self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others)
-        launch = dataclasses.replace(launch, code=digest_of(PRETRAINING))
+        data = PretrainData(
+            self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others
+        )
+        options = dataclasses.replace(options, code=digest_of(PRETRAINING))
         with enough_memory(config.pretrain):
             return pretrain(
-                config, data, run, owner or self.fingerprint(config), log=log, launch=launch
+                config, data, run, owner or self.fingerprint(config), log=log, options=options
             )
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
@@ -210,7 +212,7 @@ class ModelRows:
         counts[[ids.pad_id, ids.cls_id, ids.sep_id, ids.mask_id]] = 1
         return torch.from_numpy(counts)
 
-    def facts(self, config: ElectraConfig, trained: Trained) -> dict[str, Any]:
+    def facts(self, config: ElectraConfig, trained: PretrainResult) -> dict[str, Any]:
         """Return what a stored result carries: data and its hashes, budget, sizes, seed, versions,
         device, threads.
         """
@@ -272,7 +274,7 @@ def write_model(
     folder: Path,
     name: str,
     config: ElectraConfig,
-    trained: Trained,
+    trained: PretrainResult,
     rows: ModelRows,
     facts: dict[str, Any],
 ) -> None:
@@ -295,11 +297,11 @@ def write_model(
     }
     extras = model.extras()
 
-    def write(kind: str, tensors: Any, settings: Any, beside: Any) -> None:
+    def write(kind: str, tensors: Any, settings: Any, extra_files: Any) -> None:
         text = model_card(f"ELECTRA {name}: {kind}", _USES.get(kind, "corrupt"), card)
         target = temporary / kind
         hf.write_folder(
-            target, tensors, settings, files, text, extra_files=beside, model=name, part=kind
+            target, tensors, settings, files, text, extra_files=extra_files, model=name, part=kind
         )
 
     with atomic_folder(folder) as temporary:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from electra.config import leaves
 from electra.files import read_json, well_formed, write_atomic, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import CARD, verify_manifest
@@ -22,7 +23,7 @@ from pipelines.config.params import Params
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.report.load_results import BEFORE
 from pipelines.stages import CURVE, RESULTS, STAGES, ancestors
-from pipelines.tracking import NOTE, leaves
+from pipelines.tracking import NOTE
 
 WITH_SCORES = ("pretrain", "glue", "squad", "ablation")
 

@@ -8,7 +8,7 @@ valid.
               shards' order)
 
 A document is held out (valid) by the hash of its text alone, so neither a repetition nor another
-order can leak it. A killed run goes on with the shards that are missing.
+order can leak it. A killed run continues with the shards that are missing.
 """
 
 import contextlib
@@ -41,13 +41,13 @@ from electra.files import (
     write_json,
 )
 from electra.seeds import derive, permute
-from electra.storage.manifest import MANIFEST, read_manifest, sha256_once, write_manifest
+from electra.storage.manifest import MANIFEST, cached_sha256, read_manifest, write_manifest
 from electra.storage.run_dir import RUNS, folder_of, name_run
 from pipelines import rebuild_advice
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
 from pipelines.stages.progress_bar import print_left_out
-from pipelines.stages.work_units import UnitKey, finish_units, finished, make_unit, mixed_code
+from pipelines.stages.work_units import UnitKey, finish_units, make_unit, mixed_code, read_counts
 from pipelines.text.cleaning import sentences
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def make_rows(
     tokenizer = work / "tokenizer"
     prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
-        trained = finished(tokenizer, unit_key.fingerprint)
+        trained = read_counts(tokenizer, unit_key.fingerprint)
         if trained is None:
             trained = make_unit(tokenizer, unit_key, prepare)
         jobs = [
@@ -195,7 +195,7 @@ def read_texts(path: Path, sha256: str) -> Iterator[str]:
     """Yield the texts of a shard of documents, after its bytes were checked."""
     advice = rebuild_advice("corpus", path.parent.name)
     with read_errors(path, advice):
-        actual = sha256_once(path)
+        actual = cached_sha256(path)
         if actual != sha256:
             raise CorruptFile(f"{path}: has sha256 {actual}; expected {sha256}; {advice}")
         with path.open(encoding="utf-8", newline="\n") as file:

@@ -53,7 +53,7 @@ def finish_units(
     """
     sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
-    results = [finished(folder, key.fingerprint) for folder in folders]
+    results = [read_counts(folder, key.fingerprint) for folder in folders]
     done = [counts for counts in results if counts is not None]
     todo = [index for index, counts in enumerate(results) if counts is None]
     others = sum(counts["code"] != key.code for counts in done)
@@ -90,9 +90,9 @@ def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
     return {"code": versions} if len(versions) > 1 else {}
 
 
-def finished(folder: Path, fingerprint: str) -> Counts | None:
+def read_counts(folder: Path, fingerprint: str) -> Counts | None:
     """Return the counts of a complete unit of this fingerprint."""
-    complete = manifest.finished(folder, fingerprint)
+    complete = manifest.read_if_complete(folder, fingerprint)
     return complete["counts"] if complete else None
 
 

@@ -84,8 +84,8 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
-    """A word's hash is a sum over its characters times powers of BASE: a difference of two running
-    sums.
+    """Return the hash of each word, and its length. A hash is a sum over its characters times
+    powers of BASE: a difference of two running sums.
     """
     points = np.frombuffer(
         unicodedata.normalize("NFKC", text).lower().encode("utf-32-le", "surrogatepass"), "<u4"

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import digest
+from electra.config import digest, leaves
 from electra.errors import Stopped, mask_secrets
 from electra.stopping import Interrupted, hidden_from_children
 from pipelines import ROOT
@@ -156,7 +156,7 @@ class Sender:
 
     def _warn(self, error: object) -> None:
         if not self._warned:
-            warn(error, "the stage goes on without it")
+            warn(error, "the stage continues without it")
         self._warned = True
 
 
@@ -283,17 +283,6 @@ def _find_workflow() -> tuple[str, str]:
                 return key, " ".join(["dvc", *targets])[:200]
     day = time.strftime("%Y-%m-%d")
     return f"by-hand-{day}-{user()}-{host}", f"by hand, {day}"
-
-
-def leaves(
-    values: Mapping[str, Any], dot: str = ".", prefix: str = ""
-) -> Iterator[tuple[str, Any]]:
-    """Yield every value of nested sections with its dotted key. An empty section is a value."""
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, dot, f"{prefix}{key}{dot}")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def flatten(values: Mapping[str, Any]) -> dict[str, str]:

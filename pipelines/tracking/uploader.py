@@ -45,7 +45,7 @@ def upload(
     with lock_folder(log.folder, patience):
         state = log.state()
         if store and state.get("uri", mask_secrets(store)) != mask_secrets(store):
-            state |= {"offset": 0, "runs": {}}  # what another store has of it is of no use there
+            state |= {"offset": 0, "runs": {}}  # what another store has does not help this one
         state.setdefault("git", common_tags())
         if live or "hashes" not in state:  # `sync` may run in another checkout
             state["hashes"] = dvc_hashes()
@@ -136,7 +136,7 @@ def send_all() -> None:
     if unsent:
         raise SourceUnreachable(
             f"{unsent[0]}: MLflow does not take it ({len(unsent)} logs wait); start MLflow, or set "
-            "MLFLOW_TRACKING_URI to where they shall go; nothing is lost"
+            "MLFLOW_TRACKING_URI to where they should go; nothing is lost"
         )
 
 

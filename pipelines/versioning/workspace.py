@@ -29,11 +29,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from electra.config import leaves
 from electra.errors import BadConfig, Busy, UserError, mask_secrets
 from electra.files import lock_folder, remove, rename
 from pipelines import ROOT
 from pipelines.tracking import FOLDER as TRACKING
-from pipelines.tracking import leaves, uri
+from pipelines.tracking import uri
 from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Checkout, run
 

@@ -6,8 +6,8 @@ from electra.config import build
 from electra.files import sha256_file
 from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.corruption import SpecialIds
-from electra.pretraining.dataloader import Data
-from electra.pretraining.trainer import Launch, pretrain
+from electra.pretraining.dataloader import PretrainData
+from electra.pretraining.trainer import RunOptions, pretrain
 from electra.storage import checkpoint
 
 VOCAB = 60
@@ -45,7 +45,7 @@ def state(run):
 
 
 def data():
-    return Data(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
+    return PretrainData(MadeUpRows(64), MadeUpRows(16, seed=1), SPECIAL, VOCAB)
 
 
 TWO_STAGES = {"objective__training": "two_stage", "objective__sharing": "none"}
@@ -71,9 +71,9 @@ def config(**changes):
     return build(ElectraConfig, values, "test")
 
 
-def train(run, settings=None, *, rows=None, inputs=None, log=lambda step, numbers: None, **launch):
+def train(run, settings=None, *, rows=None, inputs=None, log=lambda step, numbers: None, **options):
     """Pre-train in a folder; `inputs` are added to the run's fingerprint."""
     settings = settings or config()
     fingerprint = {"config": fingerprinted_settings(settings)} | (inputs or {})
-    launch = Launch(**launch)
-    return pretrain(settings, rows or data(), run, fingerprint, log=log, launch=launch)
+    options = RunOptions(**options)
+    return pretrain(settings, rows or data(), run, fingerprint, log=log, options=options)

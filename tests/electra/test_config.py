@@ -19,7 +19,7 @@ from electra.config import (
     faults,
     plain,
     require,
-    require_once,
+    require_unique,
     without_defaults,
 )
 from electra.errors import BadConfig, shown
@@ -56,7 +56,7 @@ class Network(Settings):
     budget: Count | Table | None = None
 
     def __post_init__(self):
-        require_once(self.parts, "parts", empty=True)
+        require_unique(self.parts, "parts", empty=True)
 
 
 LAYER = {"kind": "layer"}

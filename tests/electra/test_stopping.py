@@ -76,7 +76,7 @@ def test_a_signal_during_the_imports_of_a_stage_is_an_answer(project, module, nu
         "runpy.run_module('pipelines', run_name='__main__', alter_sys=True)\n"
     )
     stderr = run(project, "-c", code, code=75).stderr
-    sentence = f"stopped by signal {int(number)}; run the same command to go on\n"
+    sentence = f"stopped by signal {int(number)}; run the same command to continue\n"
     assert stderr in (f"error: {sentence}", f"error: corpus: {sentence}")
     assert not (project / "build").exists()
 

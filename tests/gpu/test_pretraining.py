@@ -15,7 +15,7 @@ import torch
 
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.step import Graphs
-from electra.pretraining.trainer import Launch, pretrain
+from electra.pretraining.trainer import RunOptions, pretrain
 from electra.storage import checkpoint
 from tests.conftest import ROOT, environment
 from tests.electra.helpers import config, data, state
@@ -79,8 +79,8 @@ def main(folder, deterministic, training, kill_at):
 
     changes = {"pretrain__deterministic": deterministic == "1", "objective__training": training}
     settings = config(**STAGES, **changes, pretrain__log_every=1)
-    launch = Launch(device=torch.device("cuda", 0))
-    pretrain(settings, data(), Path(folder), {}, log=log, launch=launch)
+    options = RunOptions(device=torch.device("cuda", 0))
+    pretrain(settings, data(), Path(folder), {}, log=log, options=options)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.task_kind import (
-    DO,
+    FOLDER_ADVICE,
     Exported,
     Row,
     SplitResult,
@@ -180,7 +180,7 @@ class QuestionAnswering(TaskKind):
             tensors = {}
             for kind, value in pair.state_dict().items():
                 tensors[f"start.{kind}"], tensors[f"end_alone.{kind}"] = value.chunk(2)
-        fill(head, tensors, stored.path / SPANS, DO)
+        fill(head, tensors, stored.path / SPANS, FOLDER_ADVICE)
         return network, config
 
     @staticmethod

@@ -23,7 +23,7 @@ def write_articles(folder: Path, seed: int) -> None:
 
 
 def held_out(seed: int) -> Iterator[str]:
-    """Yield all that each dev and test row says, its texts in one: no article may say the same."""
+    """Yield the texts of each dev and test row, joined: no article may say the same."""
     for task in TASKS:
         for split in splits(task)[1:]:
             yield from (f"{a} {b}" for a, b, _ in rows(seed, task, split))

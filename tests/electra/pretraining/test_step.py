@@ -242,4 +242,4 @@ def test_what_the_compiler_lacks_is_known_before_the_first_step(
     monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": str(tmp_path)})
     if headers:
         (tmp_path / "Python.h").touch()
-    assert compiling.lacks_to_compile() == lacking
+    assert compiling.missing_for_compile() == lacking

@@ -12,7 +12,7 @@ from electra.files import read_json, read_jsonl, remove, sha256_file, write_json
 from electra.storage import manifest as manifests
 from electra.storage.manifest import (
     MANIFEST,
-    sha256_once,
+    cached_sha256,
     verify_manifest,
     write_manifest,
     write_sealed,
@@ -139,13 +139,13 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeyp
     monkeypatch.setattr(
         manifests, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)
     )
-    assert sha256_once(path) == sha256_once(path) and hashed == [path]
+    assert cached_sha256(path) == cached_sha256(path) and hashed == [path]
     path.write_bytes(b"0")
-    assert sha256_once(path) == sha256_file(path) and hashed == [path, path]
+    assert cached_sha256(path) == sha256_file(path) and hashed == [path, path]
     # times that may be those of a change to come are not trusted
     monkeypatch.setattr(manifests, "_SETTLED", 10**12)
     path.write_bytes(b"1")
-    assert sha256_once(path) == sha256_once(path) and len(hashed) == 4
+    assert cached_sha256(path) == cached_sha256(path) and len(hashed) == 4
 
 
 def test_a_manifest_without_its_own_hash_is_damaged(folder):

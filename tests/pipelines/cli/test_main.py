@@ -261,7 +261,7 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
         _, said = started.communicate(timeout=30)
     assert (started.returncode, said) == (
         75,
-        "error: stopped by signal 15; run the same command to go on\n",
+        "error: stopped by signal 15; run the same command to continue\n",
     )
 
 

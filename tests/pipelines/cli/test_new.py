@@ -441,7 +441,7 @@ def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
         (["x", "--text", "data/*.txt"], 65, "no file matches 'data/*.txt'"),
         (["x", "--task", "data/one.jsonl"], 64, "takes two or three files (train, dev and perhaps test); got 1"),
         (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
-        (["x", "--task", "data/one.jsonl", "--from", "data"], 64, "give --text, too"),
+        (["x", "--task", "data/one.jsonl", "--from", "data"], 64, "give --text as well"),
         (["x", "--text", "data/one.jsonl", "--from", "data"], 65, "`discriminator` and `generator`"),
     ],
 )  # fmt: skip

@@ -35,9 +35,9 @@ NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensor
 def plan_jobs(task_rows, model, tmp_path):
     """A function that plans the jobs of a task under CONFIG with changes; for SQuAD under SQUAD."""
 
-    def plan_jobs(task, state=".", **changes) -> list[Job]:
-        plan = {"rows": task_rows / task, "model": model, "state": tmp_path / state}
-        for key in ("rows", "model", "before"):
+    def plan_jobs(task, runs=".", **changes) -> list[Job]:
+        plan = {"rows": task_rows / task, "model": model, "runs": tmp_path / runs}
+        for key in ("rows", "model", "source_jobs"):
             if key in changes:
                 plan[key] = changes.pop(key)
         config = SQUAD if task.startswith("squad") else CONFIG
@@ -79,7 +79,9 @@ def test_squad_trains_answers_and_scores(version, head, task_rows, plan_jobs):
 
 def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
     before = plan_jobs("mnli", new_layers=1, keep_models="all")
-    after = plan_jobs("rte", new_layers=1, keep_models="all", init_from_task="mnli", before=before)
+    after = plan_jobs(
+        "rte", new_layers=1, keep_models="all", init_from_task="mnli", source_jobs=before
+    )
     for job in (*before, *after):
         encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
@@ -136,7 +138,9 @@ def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
 
     record = run(plan())
     with monkeypatch.context() as patch:
-        patch.setattr(jobs_module, "solve", lambda *_: pytest.fail("was computed again"))
+        patch.setattr(
+            jobs_module, "train_and_evaluate", lambda *_: pytest.fail("was computed again")
+        )
         assert run(plan()) == record
         assert run(plan(seeds=(1, 2, 3))) == record, "other seeds bear on no single run"
     assert read_finished(plan(learning_rate=2e-3)) is None

@@ -82,9 +82,9 @@ def before_training(monkeypatch, action):
     """Call `action` with the title of each arm before it is trained."""
     train = ModelRows.train
 
-    def act_and_train(self, config, run, *, log, launch):
-        action(launch.title)
-        return train(self, config, run, log=log, launch=launch)
+    def act_and_train(self, config, run, *, log, options):
+        action(options.title)
+        return train(self, config, run, log=log, options=options)
 
     monkeypatch.setattr(ModelRows, "train", act_and_train)
 

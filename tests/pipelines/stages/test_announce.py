@@ -9,7 +9,7 @@ import torch
 from electra import devices
 from electra.pretraining.distributed import World
 from electra.pretraining.phases import Phase
-from electra.pretraining.trainer import Launch, StepDone, pretrain
+from electra.pretraining.trainer import RunOptions, StepDone, pretrain
 from pipelines.stages import announce as module
 from pipelines.stages.announce import SETTLED, announce, describe
 from tests.electra.helpers import config, data
@@ -19,8 +19,8 @@ PHASE = Phase(0, 1_000_000, 24, 8)
 
 
 def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
-    launch = Launch(title="demo", announce=announce)
-    pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, launch=launch)
+    options = RunOptions(title="demo", announce=announce)
+    pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, options=options)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "CPU" in line]
     assert re.fullmatch(r"demo: CPU with 1 thread, torch \S+, fp32", line)
 
@@ -42,7 +42,7 @@ def step_done(*, world=None, captured=True, done=0, **changes):
 @pytest.fixture
 def gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
-    monkeypatch.setattr(module, "lacks_to_compile", lambda: "")
+    monkeypatch.setattr(module, "missing_for_compile", lambda: "")
     (tmp_path / "version").write_text(
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27\nGCC version: 12"
     )
@@ -64,7 +64,7 @@ def test_a_gpu_run_says_what_it_does_and_what_it_does_not(gpu, changes, said):
 
 
 def test_a_missing_compiler_and_a_phase_of_several_are_named(gpu, monkeypatch):
-    monkeypatch.setattr(module, "lacks_to_compile", lambda: "C compiler")
+    monkeypatch.setattr(module, "missing_for_compile", lambda: "C compiler")
     short = replace(PHASE, last=100)
     long = replace(PHASE, first=100, length=48)
     line = describe(replace(step_done(), phases=(short, long), phase=short))

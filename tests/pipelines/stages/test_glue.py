@@ -16,7 +16,7 @@ from electra.storage.manifest import write_manifest
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.finetuning_runs import plan, summary
-from pipelines.finetuning_runs.job import solve
+from pipelines.finetuning_runs.job import train_and_evaluate
 from pipelines.stages import STAGES, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
@@ -119,9 +119,9 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
         solved.append(job.name)
         if len(solved) == 5:
             raise KeyboardInterrupt
-        return solve(job)
+        return train_and_evaluate(job)
 
-    monkeypatch.setattr(plan, "solve", stop_at_fifth)
+    monkeypatch.setattr(plan, "train_and_evaluate", stop_at_fifth)
     with pytest.raises(KeyboardInterrupt):
         run()
     assert not Path("build/glue").exists()

@@ -167,7 +167,7 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
                 time.sleep(0.5)
     printed = capsys.readouterr().err
     assert printed.count("cannot be used") == 2  # at the beginning, and when it is to be sent
-    assert "training goes on from what is here" in printed
+    assert "training continues from what is here" in printed
     assert "are sent when the mirror answers" in printed
     forget()
     with mirrored(run):
