@@ -159,14 +159,16 @@ def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:
     cleaning = PARAMS.corpora["local_wiki_books"].cleaning
     folder.mkdir()
     forbidden = forbidden_ngrams(
-        PARAMS.tasks["local"], build(CleaningConfig, FILTERS["decontaminate"]), folder
+        PARAMS.tasks["local"], build(CleaningConfig, FILTERS["decontaminate"], "cleaning"), folder
     )
     judges: dict[str, Callable[[str], object]] = {
         "cleaning": partial(clean, config=cleaning, counts=Counter())
     }
     for arm, settings in FILTERS.items():
         scored = forbidden if "decontaminate" in settings else None
-        judges[arm] = partial(judge, cleaning=build(CleaningConfig, settings), forbidden=scored)
+        judges[arm] = partial(
+            judge, cleaning=build(CleaningConfig, settings, arm), forbidden=scored
+        )
     texts = [[row["text"] for row in read_jsonl(path)] for path in slices]
     for function in judges.values():  # load models and word lists before timing
         function(texts[0][0])

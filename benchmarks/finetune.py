@@ -239,7 +239,7 @@ def main() -> None:
     sizes = {
         task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()
     }
-    record = {
+    record: dict[str, Any] = {
         "model": "electra small (12 x 256), fresh weights, one thread",
         "rows": sizes,
         "rows_are": f"{options.fraction:g} of the official train and dev rows, evenly spaced",

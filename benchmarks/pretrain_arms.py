@@ -146,7 +146,7 @@ class Peer:
                 corrupted[chosen] = sampled_X
             replaced = (corrupted != ids).long()
             judged = self.discriminator(input_ids=corrupted, labels=replaced, **both)
-            return mlm_loss + self.weight * judged.loss  # type: ignore[no-any-return]
+            return mlm_loss + self.weight * judged.loss
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
         torch.manual_seed(number)
@@ -202,6 +202,7 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
     with torch.no_grad():
         ours = model(batch).loss.item()
         inputs = (masked.ids_BT, batch.segments_BT, batch.lengths_B, masked.positions_BN)
+        assert model.generator
         logits_MV = model.generator(*inputs)[0]
         noise_M = batch.noise.sample_BN.reshape(-1)
         sampled = sample(logits_MV, noise_M, small.objective, masked.targets_M)

@@ -87,7 +87,7 @@ def watch(listener: Listener) -> None:
 
     replace_open(opened)
     os.fsync = watched_fsync
-    safetensors.torch.serialize_file = watched_serialize
+    safetensors.torch.serialize_file = watched_serialize  # type: ignore[attr-defined]
     shutil._USE_CP_SENDFILE = False  # type: ignore[attr-defined]  # it goes past `write`
     sys.addaudithook(hook)
 
@@ -174,7 +174,7 @@ def fail_reads(path: Path) -> None:
     """From here on, in this process, let reading one file fail as from a disk with a bad place."""
     path = path.absolute()
     error = OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-    safe_open = safetensors.torch.safe_open
+    safe_open = safetensors.torch.safe_open  # type: ignore[attr-defined]
 
     class Unreadable(io.FileIO):
         def readinto(self, buffer: Any) -> int:
@@ -197,4 +197,4 @@ def fail_reads(path: Path) -> None:
         return safe_open(file, *more, **named)
 
     replace_open(opened)
-    safetensors.torch.safe_open = failing_safe_open
+    safetensors.torch.safe_open = failing_safe_open  # type: ignore[attr-defined]

@@ -95,7 +95,7 @@ PATIENCE = 600  # seconds after which a process is taken to hang
 REFUSALS = {  # the exit codes of errors with a sentence
     kind.exit_code
     for kind in vars(errors).values()
-    if isinstance(kind, type) and kind is not errors.UserError
+    if isinstance(kind, type) and issubclass(kind, errors.UserError) and kind.exit_code > 1
 }
 # A signal may come before a stage handles it. 128 + number: Python's shutdown.
 KILLED = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143}
