@@ -147,7 +147,8 @@ def own_text_cell(task: dict[str, Any]) -> str:
 
 def own_text_run() -> str:
     """Return the size of the pre-trainings on own text, and the quality of their discriminators."""
-    runs = [run for name in OWN_TEXT.values() for run in record(name)["pretrainings"]]
+    records = map(record, OWN_TEXT.values())
+    runs = list(itertools.chain.from_iterable(one["pretrainings"] for one in records))
     auc, recall = ([run[key] for run in runs] for key in ("disc_auc", "disc_recall"))
     return (
         f"{len(runs) // len(OWN_TEXT)} pre-trainings of {runs[0]['steps']:,} steps, "
