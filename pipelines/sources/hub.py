@@ -123,7 +123,7 @@ def download(
     """Return a file in the library's cache. Its bytes are those that the hub promises, or BadInput
     is raised.
 
-    Where nothing is `promised`, the name that the cache has given them is the hash.
+    Without a `promised` hash, they are compared with the hash that names them in the cache.
     """
     for again in (False, True):
         path = _fetch(repo, kind, revision, file, again)
@@ -138,7 +138,7 @@ def download(
 
 
 def _hash_in_cache(path: Path) -> str:
-    """Return the hash that the hub told of a file, or "" in a cache that has no links."""
+    """Return the hash that names a file in the cache, or "" if the cache has no links."""
     name = path.resolve().name
     if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name):
         return ""
@@ -165,7 +165,7 @@ def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
             if not pause or status < 500 or isinstance(error, FileNotFoundError):
-                raise  # the last after tries of the library's own
+                raise  # FileNotFoundError: the library has retried already
             time.sleep(pause)
     raise AssertionError
 
@@ -179,7 +179,7 @@ def _git_hash(path: Path) -> str:
 def read_rows(
     dataset: str, config: str | None, split: str, revision: str, where: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a split of a data set (GLUE, SQuAD), whose files are checked as others."""
+    """Yield the rows of a split of a data set (GLUE, SQuAD), after checking its files' hashes."""
     source = HubCorpus(kind="hub", dataset=dataset, revision=revision, config=config, split=split)
     for part in parts(source, where):
         with reach_hub(dataset, where):

@@ -105,7 +105,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(content: str | bytes, where: Path) -> Any:
-    """Return the values of the YAML that stands in a file. Raises BadConfig if it has no keys."""
+    """Parse the content of the YAML file `where`. Raises BadConfig if it is not a mapping."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
