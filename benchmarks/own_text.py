@@ -11,6 +11,10 @@ follows      two texts: whether the second paragraph follows the first
 quoted       a number: the share of code in a paragraph, after removing backquotes
 code         a tag for each word: whether it is code
 
+A checkpoint in the layout of published ones, pre-trained on Wikipedia and books (own_base in
+benchmarks/real_text.yaml), is continued three times with the same text, and fine-tuned before and
+after it.
+
 Installed packages differ, so only the same environment gives the same figures. Finished runs are
 reused.
 
@@ -32,15 +36,22 @@ import statistics
 import sys
 import sysconfig
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.harness import ROOT, arguments, provenance, run_stages, write_record
+from benchmarks.harness import (
+    ROOT,
+    arguments,
+    local_params,
+    provenance,
+    run_stages,
+    write_record,
+)
 from electra.files import read_json, write_jsonl
-from pipelines.config.params import FILE, load
+from pipelines.config.params import FILE, Params, load
 from pipelines.stages import STAGES
 
 SIZE = 6e6  # characters of text
@@ -54,6 +65,8 @@ QUOTED = re.compile(r"``?([^`]+)``?")
 MARKUP = re.compile(r"\s*(>>>|\.\.|:|[-=*]{3})")
 FOLDER = Path("data/own")
 MODELS = ("own1", "own2", "own3")
+BASE = "own_base"
+CONTINUED = ("continued1", "continued2", "continued3")
 FACTS = (  # recorded of a pre-training
     "seed",
     "steps",
@@ -193,27 +206,58 @@ def write_files(language: str) -> None:
         write_jsonl(FOLDER / f"{name}-dev.jsonl", rows[ROWS : 2 * ROWS])
 
 
-def measure() -> dict[str, Any]:
+def measure(language: str) -> dict[str, Any]:
     """Run every stage and return the scores of both arms by task, from three pre-trainings with
-    three fine-tunings each.
+    three fine-tunings each. For English, add those of a continued checkpoint.
     """
     params = load(ROOT / FILE, over=ROOT / "benchmarks/own_text.yaml")
     run_stages(params, corpus="own", tokens="own", tasks="own")
+    results = train(params, MODELS)
+    if not language:
+        run_stages(local_params(), pretrain=BASE)
+        base = facts(BASE)
+        run_stages(params, tokens="own_continued")
+        results["continued"] = {"base": base, **train(params, CONTINUED)}
+        run_stages(params, glue=BASE)
+        for task, arms in read_json(STAGES["glue"].results(BASE))["tasks"].items():
+            results["continued"]["tasks"][task]["before"] = arms["pretrained"]["scores"]
+        results["continued"]["mean"] = means(results["continued"]["tasks"])
+    return results
+
+
+def train(params: Params, names: Iterable[str]) -> dict[str, Any]:
+    """Pre-train and fine-tune models. Return the facts of each pre-training, and the scores by task
+    and arm: of each pre-training the mean of its fine-tunings.
+    """
     pretrainings = []
     tasks: dict[str, dict[str, Any]] = defaultdict(lambda: {"pretrained": []})
-    for name in MODELS:
+    for name in names:
         run_stages(params, pretrain=name, glue=name)
-        results = read_json(STAGES["pretrain"].results(name))
-        pretrainings.append({key: results[key] for key in FACTS})
+        pretrainings.append(facts(name))
         for task, arms in read_json(STAGES["glue"].results(name))["tasks"].items():
             mean = statistics.fmean(arms["pretrained"]["scores"])
             tasks[task]["pretrained"].append(round(mean, 2))
-            tasks[task] |= {"scratch": arms["scratch"]["scores"], "baselines": arms["baselines"]}
-    means = {}
-    for arm in ("pretrained", "scratch"):
-        runs = zip(*(scores[arm] for scores in tasks.values()), strict=True)
-        means[arm] = [round(statistics.fmean(run), 2) for run in runs]
-    return {"pretrainings": pretrainings, "tasks": tasks, "mean": means}
+            if "scratch" in arms:
+                tasks[task] |= {"scratch": arms["scratch"]["scores"]}
+                tasks[task] |= {"baselines": arms["baselines"]}
+    return {"pretrainings": pretrainings, "tasks": tasks, "mean": means(tasks)}
+
+
+def facts(name: str) -> dict[str, Any]:
+    """Return what is recorded of a pre-training."""
+    results = read_json(STAGES["pretrain"].results(name))
+    return {key: results[key] for key in FACTS}
+
+
+def means(tasks: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """Return the mean of the tasks by arm, for each run."""
+    by_arm = {}
+    for arm in ("pretrained", "scratch", "before"):
+        scores = [task[arm] for task in tasks.values() if arm in task]
+        if scores:
+            runs = zip(*scores, strict=True)
+            by_arm[arm] = [round(statistics.fmean(run), 2) for run in runs]
+    return by_arm
 
 
 def main() -> None:
@@ -224,7 +268,7 @@ def main() -> None:
         options.output = options.output.with_stem(f"own-text-{options.language}")
     origin = provenance("torch", "scikit-learn")
     write_files(options.language)
-    write_record(options.output, measure(), origin)
+    write_record(options.output, measure(options.language), origin)
 
 
 if __name__ == "__main__":
