@@ -80,7 +80,8 @@ def make_unit(folder: Path, key: UnitKey, make: Callable[[Path], Counts]) -> Cou
     """Make a unit by `make(folder)`, in place of a damaged one. Return its counts and `code`."""
     with atomic_folder(folder) as temporary:
         counts = make(temporary) | {"code": key.code}
-        write_manifest(temporary, kind="unit", fingerprint=key.fingerprint, counts=counts)
+        facts = {"name": folder.name, "fingerprint": key.fingerprint, "counts": counts}
+        write_manifest(temporary, kind="unit", **facts)
     return counts
 
 
@@ -91,9 +92,12 @@ def mixed_code(counts: Sequence[Counts]) -> dict[str, list[str]]:
 
 
 def read_counts(folder: Path, fingerprint: str) -> Counts | None:
-    """Return the counts of a complete unit of this fingerprint."""
+    """Return the counts of a complete unit of this fingerprint and name."""
     complete = manifest.read_if_complete(folder, fingerprint)
-    return complete["counts"] if complete else None
+    if complete is None or complete.get("name") != folder.name:
+        return None
+    counts: Counts = complete["counts"]
+    return counts
 
 
 def _finish(task: tuple[Callable[[Any, Path], Counts], Any, Path, UnitKey]) -> Counts:

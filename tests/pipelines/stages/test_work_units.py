@@ -22,12 +22,15 @@ def test_damaged_units_are_made_again(tmp_path, capsys):
     times = [folder.stat().st_mtime_ns for folder in folders]
     (folders[1] / "file").write_text("unit 9")
     (folders[3] / "MANIFEST.json").unlink()
+    folders[0].rename(tmp_path / "x")
+    folders[4].rename(folders[0])  # the two have changed places
+    (tmp_path / "x").rename(folders[4])
     (tmp_path / ".unit-00002.tmp-999999999").mkdir()
     assert finish(tmp_path) == expected
     is_new = [
         folder.stat().st_mtime_ns != time for folder, time in zip(folders, times, strict=True)
     ]
-    assert is_new == [False, True, False, True, False]
+    assert is_new == [True, True, False, True, True]
     assert sorted(tmp_path.iterdir()) == folders
     warnings = capsys.readouterr().err
     assert warnings.count("it is made again") == 2 and "unit-00001/file: has sha256" in warnings
