@@ -22,7 +22,7 @@ from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document, unwrapped
 from pipelines.sources.streams import Item, decompress_with_fsspec
 
-SECONDS = 10.0  # for the first answer; what comes after is retried by the library
+SECONDS = 10.0  # without a byte until a request fails; the library repeats most requests
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
 
 
@@ -207,6 +207,7 @@ def _builder(source: HubCorpus) -> Any:
 @contextlib.contextmanager
 def reach_hub(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
+    _limit_silence()
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
         raise SourceUnreachable(
@@ -251,6 +252,26 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
             if isinstance(error, kind):
                 raise SourceUnreachable(f"{where}: {sentence}") from None
         raise
+
+
+@functools.cache
+def _limit_silence() -> None:
+    """Let requests without a time-out end, too: the library lists files without one, and so waits
+    for ever where a connection breaks unnoticed.
+    """
+    from huggingface_hub import set_client_factory
+    from huggingface_hub.utils._http import default_client_factory
+
+    def limit(request: Any) -> None:
+        limits = request.extensions["timeout"]
+        limits.update({kind: SECONDS for kind, seconds in limits.items() if seconds is None})
+
+    def make_client() -> Any:
+        client = default_client_factory()
+        client.event_hooks["request"].append(limit)
+        return client
+
+    set_client_factory(make_client)
 
 
 def _unreachable() -> tuple[type[Exception], ...]:

@@ -5,12 +5,15 @@ have.
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import HfApi
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from electra.errors import BadInput, SourceUnreachable
@@ -170,6 +173,22 @@ def test_no_network_is_a_sentence_within_seconds(tmp_path: Path) -> None:
     assert error["error"].endswith(
         "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
     )
+
+
+def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(hub, "SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closing = threading.Timer(20, server.close)
+        closing.start()
+        api = HfApi(f"http://127.0.0.1:{server.getsockname()[1]}")
+        for ask in (api.dataset_info, lambda name: api.get_paths_info(name, "a")):
+            with (
+                pytest.raises(SourceUnreachable, match=r"cannot reach the hub .*timed out"),
+                hub.reach_hub("made/up", "corpora.x"),
+            ):
+                ask("made/up")
+        closing.cancel()
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
