@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, SourceUnreachable, first_line
+from electra.errors import BadInput, SourceUnreachable, first_line, shown
 from electra.files import sha256_file
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document, unwrapped
@@ -207,7 +207,7 @@ def _builder(source: HubCorpus) -> Any:
 @contextlib.contextmanager
 def reach_hub(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
-    _limit_silence()
+    _guard_requests()
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
         raise SourceUnreachable(
@@ -255,9 +255,10 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
 
 
 @functools.cache
-def _limit_silence() -> None:
-    """Let requests without a time-out end, too: the library lists files without one, and so waits
-    for ever where a connection breaks unnoticed.
+def _guard_requests() -> None:
+    """Do what the library leaves out. It lists files without a time-out, and so waits for ever
+    where a connection breaks unnoticed. It takes the ETag of a server for a name in its cache, so
+    that a path would replace any file of this machine.
     """
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
@@ -266,9 +267,18 @@ def _limit_silence() -> None:
         limits = request.extensions["timeout"]
         limits.update({kind: SECONDS for kind, seconds in limits.items() if seconds is None})
 
+    def refuse_path(answer: Any) -> None:
+        for name in ("etag", "x-linked-etag"):
+            etag = answer.headers.get(name, "").removeprefix("W/")
+            if "/" in etag and answer.request.method == "HEAD":
+                raise BadInput(
+                    f"{answer.url}: sends the ETag {shown(etag)}, a path; use another hub"
+                )
+
     def make_client() -> Any:
         client = default_client_factory()
         client.event_hooks["request"].append(limit)
+        client.event_hooks["response"].append(refuse_path)
         return client
 
     set_client_factory(make_client)

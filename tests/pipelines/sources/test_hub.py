@@ -191,6 +191,23 @@ def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatc
         closing.cancel()
 
 
+def test_a_server_names_no_file_outside_of_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    victim = tmp_path / "victim"
+    with Hub({"made/up": {"a.txt": b"harm"}}) as server:
+        for server.etag in (str(victim), "../../../victim"):
+            with (
+                pytest.raises(BadInput, match=r"sends the ETag .*victim"),
+                hub.reach_hub("made/up", "corpora.x"),
+            ):
+                HfApi(server.url).hf_hub_download(
+                    "made/up", "a.txt", repo_type="dataset", cache_dir=tmp_path / "cache"
+                )
+    assert not victim.exists()
+
+
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
 def test_offline_by_choice_is_a_sentence_at_once(
     monkeypatch: pytest.MonkeyPatch, variable: str
