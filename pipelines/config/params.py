@@ -53,6 +53,7 @@ SECTIONS = (  # the names of their entries are held to NAME
     *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
     *("ablations", "tokenizers"),
 )
+RESULTS = ("curves", "report", "summary")  # folders in results/ that belong to no entry
 PAPER = "paper"  # the recipe that the others change
 
 
@@ -167,6 +168,12 @@ class Params(Settings):
         for name in self.published:
             sentence = f"published.{name}: is also the name of a model; choose another"
             require(name not in self.models, sentence)
+        used = {*RESULTS}
+        for section in ("finetunings", "ablations"):
+            for name in getattr(self, section):
+                sentence = f"{section}.{name}: results/{name} has another use; choose another name"
+                require(name not in used, sentence)
+            used.update(getattr(self, section))
 
     def _check_finetuning(self, name: str) -> None:
         config = self.finetunings[name]

@@ -104,6 +104,14 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
         # DVC knows no defaults: a file that loads must not break every dvc command
         ("published: {}\n", "", "published", "is missing"),
         (", ablations: []", "", "run.ablations", "is missing"),
+        ("  base: {model: base", "  summary: {model: base", "finetunings.summary", "another use"),
+        (
+            "ablations: {}\n",
+            "ablations:\n  base: {title: t, base: {model: smoke, tokens: smoke, data: smoke, "
+            "recipe: smoke}, arms: {one: {}, two: {pretrain.warmup: 3}}}\n",
+            "ablations.base",
+            "results/base has another use",
+        ),
     ],
 )
 def test_mistake_is_one_sentence_with_its_key(old, new, key, advice, refuse):
