@@ -27,6 +27,7 @@ RECORD = "run.json"
 OLD = ".old"
 # the run to continue: what `--continue` is without a command line, as in DVC
 CONTINUE = "ELECTRA_CONTINUE"
+FIELDS = {"code", "continued", "fingerprint", "history", "step"}  # of each checkpoint's record
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
@@ -117,11 +118,15 @@ def newest_progress(run: Path) -> Progress | None:
 def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Prepare a run's folder: leave only checkpoints that training may continue from.
 
-    Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that is finished
+    Checkpoints of another run, put there by hand, become `foreign-step-N`, those with the record of
+    another version of this program `bad-step-N`. A run that is finished
     (`last`: its last step) by other code than this is archived, since it will be trained again.
     """
     run = folder.path
     for step, progress in readable_checkpoints(run).items():
+        if missing := ", ".join(sorted(FIELDS - progress.keys())):
+            checkpoint.set_aside(run, step, "bad", f"its {checkpoint.PROGRESS} lacks {missing}")
+            continue
         changes = differences(progress["fingerprint"], fingerprint)
         if changes:
             why = f"it is of another run: {describe(changes)}"

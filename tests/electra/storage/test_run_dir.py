@@ -211,6 +211,15 @@ def test_tensors_of_another_shape_fall_back_to_the_older_checkpoint(run, made_ru
     assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
 
 
+def test_the_record_of_another_version_falls_back_to_the_older_checkpoint(run, capsys):
+    expected = bytes_of(run)
+    (run / "step-4" / "progress.json").write_text('{"step": 4, "history": []}')
+    write_manifest(run / "step-4", step=4)
+    train(run)
+    assert "progress.json lacks code, continued, fingerprint" in capsys.readouterr().err
+    assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
+
+
 def test_the_curve_beside_the_checkpoints_is_a_copy_that_is_not_trusted(run):
     path = run / "metrics.jsonl"
     raw = path.read_bytes()
