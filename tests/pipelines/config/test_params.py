@@ -50,6 +50,11 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
         read(tmp_path / "params.yaml")
 
 
+def test_settings_that_cannot_be_read_are_refused():
+    with pytest.raises(BadConfig, match=r"cannot be read \(File name too long\)"):
+        read(Path("x" * 300))
+
+
 @pytest.mark.parametrize(
     "old, new, key, advice",
     [
@@ -64,6 +69,13 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
         ("heads: 2", "heads: 3", "encoders.smoke.heads", "should divide hidden"),
         ("warmup: 2", "warmup: 200", "models.smoke.pretrain.warmup", "at most steps"),
         ("{model: smoke", "{model: smoko", "finetunings.smoke.model", "did you mean smoke?"),
+        ("tasks: smoke, r", "tasks: smoko, r", "finetunings.smoke.tasks", "did you mean smoke?"),
+        ("recipe: smoke, a", "recipe: smoko, a", "finetunings.smoke.recipe", "did you mean smoke?"),
+        ("corpus: smoke", "corpus: smoko", "tokens.smoke.corpus", "did you mean smoke?"),
+        ("tokens: smoke", "tokens: smoko", "models.smoke.tokens", "did you mean smoke?"),
+        ("models: [smoke]", "models: [smoko]", "run.models", "did you mean smoke?"),
+        ("smoke: {model", "other: {model", "run.models", "no finetunings entry 'smoke'"),
+        ("published: {}", "published: {smoke: {folder: a}}", "published.smoke", "choose another"),
         (PAPER, "", "recipes.paper", "is missing"),
         (
             "tokenizer: smoke, lengths: [16], v",
