@@ -310,7 +310,7 @@ def test_published_tags_are_spans_in_any_scheme(tmp_path):
         previous = name
 
 
-@pytest.mark.parametrize("positions, windows", [(64, (64, 32, 16)), (512, (512, 64, 128))])
+@pytest.mark.parametrize("positions, windows", [(64, (64, 32, 16)), (1024, (1024, 64, 128))])
 def test_a_question_is_left_unanswered_as_run_squad_leaves_it(tmp_path, positions, windows):
     """Where [CLS] scores higher than any span, and only there."""
     cls = "ElectraForQuestionAnswering"

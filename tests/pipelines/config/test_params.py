@@ -13,6 +13,8 @@ from pipelines.config.settings_file import read
 from tests.conftest import SMOKE
 
 PAPER = "  paper: {}\n"
+FILES = 'kind: local, files: ["nowhere/*.jsonl"]'
+MOOD = "kind: custom, tasks: {a-b: {train: a, dev: b, labels: [x, y]}}"
 
 
 def subclasses(kind) -> set[type]:
@@ -112,6 +114,12 @@ def test_settings_that_cannot_be_read_are_refused():
             "corpora.smoke.cleaning.decontaminate.tasks",
             "did you mean smoke?",
         ),
+        (FILES, "kind: hub, dataset: a, revision: ''", "sources[0].revision", "is empty"),
+        (FILES, "kind: sample, weight: 1.0}, {kind: sample", "corpora.absent.sources", "weight"),
+        ("kind: sample, seed: 1", "kind: local", "tasks.smoke.glue", "and so is squad"),
+        ("kind: sample, seed: 1", "kind: hub", "tasks.smoke.glue", "and so are squad1"),
+        ("kind: sample, seed: 1", "kind: custom, tasks: {}", "tasks.smoke.tasks", "at least one"),
+        ("kind: sample, seed: 1", MOOD, "tasks.smoke.tasks.a-b", "letters, digits and _"),
         (SMOKE, "", "params.yaml", "should hold sections of keys and values"),
         # DVC knows no defaults: a file that loads must not break every dvc command
         ("published: {}\n", "", "published", "is missing"),
