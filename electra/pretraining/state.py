@@ -13,12 +13,12 @@ from typing import Any
 
 from torch import Tensor
 
-from electra.errors import CorruptFile, OutOfRoom
+from electra.errors import OutOfRoom
 from electra.files import write_atomic, write_errors
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
-from electra.storage.fingerprint import Fingerprint, describe, differences
+from electra.storage.fingerprint import Fingerprint
 from electra.storage.tensors import require_fit
 
 
@@ -84,14 +84,6 @@ class State:
         progress = progress | {"fingerprint": self.fingerprint}
         checkpoint.save(self.run, step, groups, progress, keep=keep)
 
-    def check(self, groups: checkpoint.Groups, progress: checkpoint.Progress) -> None:
-        """Raise CorruptFile for a checkpoint of another run."""
-        changes = differences(progress["fingerprint"], self.fingerprint)
-        if changes:
-            sentence = f"holds a checkpoint of another run ({describe(changes)})"
-            raise CorruptFile(f"{self.run}: {sentence}")
-        self.require_fit(groups)
-
     def require_fit(self, groups: checkpoint.Groups) -> None:
         """Raise BadInput for a checkpoint with tensors of other names or shapes than these
         networks'.
@@ -101,7 +93,8 @@ class State:
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""
-        newest = checkpoint.load_newest(self.run, self.check) if self.world.main else None
+        fits = lambda groups, _: self.require_fit(groups)  # noqa: E731
+        newest = checkpoint.load_newest(self.run, fits) if self.world.main else None
         progress: dict[str, Any] | None = self.world.broadcast_object(newest and newest[2])
         if progress is None:
             return None

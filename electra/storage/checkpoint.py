@@ -69,9 +69,7 @@ def read_progress(folder: Path) -> Progress:
     """Return a checkpoint's own record, without reading tensors."""
     with read_errors(folder):
         verify_manifest(folder, only=[PROGRESS])
-        progress = read_json(folder / PROGRESS)
-    if not isinstance(progress, dict):
-        raise CorruptFile(f"{folder / PROGRESS}: is not a JSON object")
+        progress: Progress = read_json(folder / PROGRESS)
     return progress
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from electra.config import build, without_defaults
-from electra.data import tokenizer as wordpiece
+from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
+from electra.finetuning.folder import load_tokenizer
 from electra.nn.config import EncoderConfig
 from electra.nn.hf_names import bare, of_encoder
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
@@ -40,12 +41,13 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
             f"--from: {folder} should hold the folders `discriminator` and `generator`; {FETCH}"
         )
     discriminator = open_folder(folder / "discriminator")
-    encoder, vocab_size = discriminator.encoder_settings
+    encoder = discriminator.encoder_settings[0]
+    tokenizer = load_tokenizer(discriminator)
     sizes = {size: params.models[size] for size in SIZES if size in params.models}
     like = min(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden), default="")
     same = like and shape_of(sizes[like].encoder) == shape_of(encoder)
     entries: Entries = {
-        "tokenizers": {name: tokenizer_of(discriminator.path, vocab_size)},
+        "tokenizers": {name: settings_of(tokenizer, discriminator.path)},
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
     }
     if not same:
@@ -60,7 +62,7 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
         pretrain |= {"batch": 32, "precision": "fp32"}
     if (folder / "generator").is_dir():
         network = open_folder(folder / "generator")
-        tokenizer_of(network.path, vocab_size)
+        load_tokenizer(network)
         generator = generator_of(network, encoder)
         note = f"its generator starts from {network.path}"
         if not share_embeddings(discriminator, network):
@@ -75,7 +77,9 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     model: dict[str, Any] = {"encoder": like if same else name, "generator": generator}
     if objective:
         model["objective"] = objective
-    check_weights(folder, {**model, "encoder": without_defaults(encoder)}, vocab_size, name)
+    check_weights(
+        folder, {**model, "encoder": without_defaults(encoder)}, tokenizer.vocab_size, name
+    )
     shape = f"{encoder.layers} layers of {encoder.hidden} units"
     kind = f"the published {like}" if same else "no published size"
     entries["models"] = {name: {**model, "pretrain": pretrain}}
@@ -116,14 +120,8 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     )
 
 
-def tokenizer_of(folder: Path, vocab_size: int) -> dict[str, Any]:
-    """Return the settings of a folder's tokenizer. Raises BadInput for one with another number of
-    pieces than the weights have.
-    """
-    tokenizer = wordpiece.load(folder)
-    if tokenizer.vocab_size != vocab_size:
-        pieces = f"has a tokenizer of {tokenizer.vocab_size:,} pieces"
-        raise BadInput(f"{folder}: {pieces} and weights for {vocab_size:,}")
+def settings_of(tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
+    """Return the settings of a folder's tokenizer."""
     if (folder / "tokenizer.json").is_file():
         return {"kind": "vocab", "file": str(folder / "tokenizer.json")}
     rules = tokenizer.raw.normalizer

@@ -16,6 +16,7 @@ from electra.errors import CorruptFile, OutOfRoom, Unreadable
 from electra.files import (
     SMALL,
     atomic_folder,
+    link_or_copy,
     lock_folder,
     read_errors,
     read_jsonl,
@@ -105,6 +106,29 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path):
     ):
         with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a"):
             raise OSError(number, os.strerror(number))
+    with pytest.raises(OSError, match="Invalid"), write_errors(tmp_path / "a"):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+def refuse(*_, **__):
+    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    rename = Path.rename
+    rename_old = lambda old, new: refuse() if old.name == "new" else rename(old, new)  # noqa: E731
+    (tmp_path / "a/file").mkdir(parents=True)
+    monkeypatch.setattr(Path, "rename", rename_old)
+    with pytest.raises(OutOfRoom), atomic_folder(tmp_path / "a"):
+        pass
+    assert (tmp_path / "a/file").exists()
+
+
+def test_a_file_system_without_hard_links_has_copies(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("whole")
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    link_or_copy(tmp_path / "a", tmp_path / "b")
+    assert (tmp_path / "b").read_text() == "whole"
 
 
 @pytest.mark.parametrize(
@@ -117,9 +141,6 @@ def test_only_a_full_disk_is_said_to_be_full(tmp_path):
     ],
 )
 def test_whatever_is_refused_is_a_sentence(tmp_path, monkeypatch, owner, call, action):
-    def refuse(*_, **__):
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
-
     path = tmp_path / "a"
     path.touch() if call == "unlink" else path.mkdir()
     with monkeypatch.context() as patch, pytest.raises(OutOfRoom, match="cannot be written"):

@@ -129,6 +129,7 @@ def test_impossible_settings_name_the_key():
     values = {"corpus": "c", "tokenizer": {"kind": "vocab", "file": "v.txt"}}
     for change, key in (
         ({"lengths": [128, 128]}, "lengths: is"),
+        ({"lengths": []}, "lengths: should have at least one entry"),
         (
             {"lengths": [128], "packing": {"shortest": 129}},
             "packing.shortest: is 129, should be at",

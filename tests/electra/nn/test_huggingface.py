@@ -310,9 +310,11 @@ def test_published_tags_are_spans_in_any_scheme(tmp_path):
         previous = name
 
 
-def test_a_question_is_left_unanswered_as_run_squad_leaves_it(tmp_path):
+@pytest.mark.parametrize("positions, windows", [(64, (64, 32, 16)), (1024, (1024, 64, 128))])
+def test_a_question_is_left_unanswered_as_run_squad_leaves_it(tmp_path, positions, windows):
     """Where [CLS] scores higher than any span, and only there."""
-    write_published(tmp_path / "m", cls="ElectraForQuestionAnswering")
+    cls = "ElectraForQuestionAnswering"
+    write_published(tmp_path / "m", cls=cls, max_position_embeddings=positions)
     network = transformers.ElectraForQuestionAnswering.from_pretrained(tmp_path / "m").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "m")
     question = "the cat?"
@@ -329,7 +331,10 @@ def test_a_question_is_left_unanswered_as_run_squad_leaves_it(tmp_path):
         span_TT[~context_T] = -1e9
         span_TT[:, ~context_T] = -1e9
         difference = float(start_T[0] + end_T[0] - span_TT.max())
-    answer = electra.load(tmp_path / "m").answer(question, context)
+    model = electra.load(tmp_path / "m")
+    config = model.finetuned.config
+    assert (config.length, config.question_length, config.stride) == windows
+    answer = model.answer(question, context)
     assert answer["null_score"] == pytest.approx(difference, abs=1e-4)
     assert answer["prediction"] == ("" if difference > 0 else answer["best"]) and answer["best"]
 

@@ -12,7 +12,7 @@ import torch
 
 from electra.errors import BadConfig, UserError
 from electra.optim.adamw import set_rate
-from electra.pretraining import trainer
+from electra.pretraining import distributed, trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
 from electra.storage import checkpoint
@@ -185,6 +185,15 @@ def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alon
     curve, codes = train(tmp_path / "two", 2, **TWO_STAGES)
     assert codes == [0, 0]
     agree(curve, expected)
+
+
+def test_a_bug_in_one_of_several_processes_keeps_its_name(monkeypatch):
+    monkeypatch.setattr(distributed, "rank", lambda: (0, 2))
+    monkeypatch.setattr(distributed, "_end_with", lambda parent: None)
+    for name in ("init_process_group", "get_rank", "get_world_size"):
+        monkeypatch.setattr(torch.distributed, name, lambda *_: 0)
+    with pytest.raises(RuntimeError, match="a bug"), join(torch.device("cpu"), "test"):
+        raise RuntimeError("a bug")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from electra.pretraining.evaluation import area_under_curve, metrics, weakness
+from electra.pretraining.dataloader import BatchLoader
+from electra.pretraining.evaluation import area_under_curve, evaluate, metrics, weakness
+from tests.electra.helpers import config, data
+from tests.electra.pretraining.step_helpers import CPU, build
 
 
 def test_auc_is_that_of_scikit_learn_with_ties_and_without():
@@ -33,6 +36,17 @@ def test_discriminator_metrics_of_eight_tokens():
         "mlm_loss": 1.5,
         "mlm_accuracy": 0.25,
     }
+
+
+def test_an_evaluation_is_without_dropout_and_restores_the_mode():
+    model, step = build(config())
+    batch = BatchLoader(data().valid, config(), CPU, "valid noise").batch(0)
+    records = []
+    for training in (True, False):
+        model.train(training)
+        records.append(evaluate(model, [batch], "joint", 1, step.world, "fp32"))
+        assert model.training is training
+    assert records[0] == records[1]
 
 
 def test_a_weak_discriminator_has_a_cause():

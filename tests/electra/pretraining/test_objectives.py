@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from electra.errors import BadInput
+from electra.errors import BadConfig, BadInput
 from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import GeneratorConfig
 from electra.pretraining.corruption import mask
@@ -145,6 +145,28 @@ def test_the_generators_size_is_a_fraction_of_the_discriminators():
 
 
 TWIN = {"generator__width": 1.0}
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"objective__random_token_rate": 0.2}, "objective.random_token_rate: is 0.2, should"),
+        (
+            {"objective__name": "mlm", "objective__training": "adversarial"},
+            "objective.training: is adversarial, should be joint",
+        ),
+        ({"pretrain__decay_share": 0.2}, "pretrain.decay_share: is 0.2, which needs schedule"),
+        ({"objective__sharing": "all"}, "sharing: is all, which needs generator.width 1"),
+        ({**TWO_STAGES, "generator__width": 0.5}, "is two_stage, which needs generator.width 1"),
+        (
+            {"generator__kind": "unigram", "objective__sharing": "tokens"},
+            "generator.kind: is unigram, which has no weights to share",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(changes, sentence):
+    with pytest.raises(BadConfig, match=sentence):
+        config(**changes)
 
 
 @pytest.mark.parametrize(

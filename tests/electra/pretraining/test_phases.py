@@ -10,7 +10,9 @@ import pytest
 
 from electra.config import build, plain
 from electra.errors import BadConfig, BadInput, Stopped
+from electra.pretraining import trainer
 from electra.pretraining.config import ElectraConfig
+from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read, phase_at, phases_of, stage_of
 from electra.storage import checkpoint
@@ -43,14 +45,18 @@ def train_phases(run, settings=None, **options):
     return train(run, settings or phased(), rows=rows(), **options)
 
 
-def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys):
+def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, capsys, monkeypatch):
     settings = phased()
+    streams = []
+    load = lambda *options: streams.append(options[3]) or BatchLoader(*options)  # noqa: E731
+    monkeypatch.setattr(trainer, "BatchLoader", load)
     pretraining = settings.pretrain
     assert (pretraining.length, pretraining.steps, pretraining.lengths) == (24, 12, (12, 24))
     phases = phases_of(pretraining, 12)
     assert [dataclasses.astuple(phase) for phase in phases] == [(0, 7, 12, 16), (7, 12, 24, 8)]
     assert [phases.index(phase_at(phases, step)) for step in (0, 6, 7, 11)] == [0, 0, 1, 1]
     history = train_phases(tmp_path, settings, announce=announce).history
+    assert streams == ["valid noise", "noise", "noise"]
     costs = [phase_flops(settings, phase, VOCAB) for phase in phases]
     short, long = (
         phase.batch * read.tokens / len(read)

@@ -79,6 +79,15 @@ def test_a_failed_capture_is_told_once_and_the_step_is_done_without(number, caps
     assert capsys.readouterr().err.count("warning: no CUDA graphs") == 1
 
 
+def test_a_capture_without_memory_is_no_reason_to_go_on(monkeypatch):
+    def refuse(self, work):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Rerun, "_capture", refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        train_steps(config(), graphs=Rerun())
+
+
 @pytest.mark.slow
 def test_all_is_compiled_before_the_capture():
     """Compiling in a capture is an error on a GPU, so the steps of the warm-up have the same

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from electra.errors import Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
+from electra.errors import BadInput, Busy, CorruptFile, NonFinite, OutOfRoom, Stopped
 from electra.files import lock_folder
 from electra.optim.adamw import clip_gradients
 from electra.pretraining import trainer
+from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
 from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import rate
@@ -163,6 +164,12 @@ def test_a_signal_saves_and_says_run_again(tmp_path, monkeypatch, expected, numb
 
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with lock_folder(tmp_path), pytest.raises(Busy, match=str(os.getpid())):
+        train(tmp_path)
+
+
+def test_a_process_that_finds_other_settings_than_the_main_one_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "broadcast_object", lambda self, value: {"config": "other"})
+    with pytest.raises(BadInput, match="process 0 finds other settings, data or code"):
         train(tmp_path)
 
 

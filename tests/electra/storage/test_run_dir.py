@@ -2,6 +2,7 @@
 checkpoints.
 """
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from electra.config import digest
-from electra.errors import BadInput, CorruptFile, UserError
+from electra.errors import BadInput, CorruptFile, Unreadable, UserError
 from electra.pretraining.config import fingerprinted_settings
 from electra.storage import checkpoint, run_dir
 from electra.storage.manifest import write_manifest
@@ -236,6 +237,15 @@ def test_bad_checkpoints_of_one_step_are_all_kept(run):
         (run / "step-4" / "progress.json").write_text("{")
         train(run)
     assert names(run, "bad-*") == ["bad-step-4", "bad-step-4-2"]
+
+
+def test_a_checkpoint_that_cannot_be_read_just_now_is_not_passed_over(run, monkeypatch):
+    def refuse(path):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(checkpoint, "read_json", refuse)
+    with pytest.raises(Unreadable):
+        run_dir.readable_checkpoints(run)
 
 
 def test_what_killed_processes_left_is_swept(run):

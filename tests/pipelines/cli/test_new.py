@@ -424,10 +424,19 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
         ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
         ({"": "a"}, "has no row with a text and a label"),
+        (
+            [{"text": "a", "label": ["B-X", "O"]}, {"text": "a", "label": "x"}],
+            "holds lists in some rows only; give --label",
+        ),
+        (
+            [{"text": "a", "label": f"x{n}"} for n in range(10_001)],
+            "has more than 10,000 different labels; give --label",
+        ),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
-    write_rows("train.jsonl", record, record)
+    write_rows("train.jsonl", *(record if isinstance(record, list) else [record, record]))
     before = Path("params.yaml").read_text()
     assert sentence in refuse(65, "new", "t", *TASK)
     assert Path("params.yaml").read_text() == before
@@ -438,7 +447,9 @@ def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
     [
         (["x y", "--text", "data/*.txt"], 64, "'x y' cannot be a name"),
         (["x"], 64, "give --text or --task"),
-        (["x", "--text", "data/*.txt"], 65, "no file matches 'data/*.txt'"),
+        (["x", "--text", "data/a*.txt"], 65, "no file matches 'data/a*.txt'"),
+        (["x", "--text", "data/*.txt"], 65, "--text: all files are empty"),
+        (["x", "--text", "s3://bucket/a"], 65, "s3://bucket/a is a URL; bring it here"),
         (["x", "--task", "data/one.jsonl"], 64, "takes two or three files (train, dev and perhaps test); got 1"),
         (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
         (["x", "--task", "data/one.jsonl", "--from", "data"], 64, "give --text as well"),
@@ -447,6 +458,7 @@ def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
 )  # fmt: skip
 def test_new_refuses_impossible_words(here, words, code, sentence, refuse):
     write_rows("one.jsonl", {"text": "a", "mood": "good"})
+    Path("data/empty.txt").touch()
     before = Path("params.yaml").read_text()
     assert sentence in refuse(code, "new", *words)
     assert Path("params.yaml").read_text() == before
@@ -467,7 +479,8 @@ def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)) -> Any:
     keys = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     sizes = dict(zip((*keys, "embedding_size"), shape, strict=True))
     words = wordpiece.train_wordpiece(["the old miller keeps a grey cat"] * 3, 60)
-    settings = transformers.ElectraConfig(vocab_size=words.vocab_size, **sizes)
+    padded = words.vocab_size + 4  # rows of the word table that no piece stands for
+    settings = transformers.ElectraConfig(vocab_size=padded, **sizes)
     network = getattr(transformers, architecture)(settings)
     network.save_pretrained(folder / part)
     wordpiece.save(words, folder / part)

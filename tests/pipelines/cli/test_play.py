@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from electra.errors import BadInput
 from electra.files import read_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
@@ -115,6 +116,12 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         assert process.stderr is not None and process.stderr.read() == ""
+
+
+def test_a_mistake_on_the_page_is_a_sentence():
+    with pytest.raises(play_page.gr.Error, match="a: no") as told, play_page.explain():
+        raise BadInput("a: no")
+    assert not told.value.print_exception
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from torch.distributed.elastic.rendezvous import RendezvousError
 
-from electra.errors import BadConfig, NonFinite, Stopped
+from electra.errors import BadConfig, NonFinite, SourceUnreachable, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
 from pipelines.cli.processes import needs_several
@@ -54,6 +55,18 @@ def test_machines_that_cannot_meet_are_refused(given, sentence):
     with pytest.raises(BadConfig, match=sentence):
         assert needs_several(OPTIONS | given)
         processes.launch([], OPTIONS | given, "pretrain-x")
+
+
+def test_machines_that_do_not_meet_are_a_sentence(monkeypatch):
+    def fail(config, program):
+        raise RendezvousError("timed out")
+
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", fail)
+    with pytest.raises(SourceUnreachable, match=r"did not meet \(timed out\); give the first"):
+        processes.launch([], OPTIONS, "pretrain-x")
+    monkeypatch.setattr(processes, "MEETING", 0)
+    with pytest.raises(SourceUnreachable, match="nobody listens there"):
+        processes.find_rendezvous("192.0.2.1", 1)
 
 
 def failure(code, sentence="") -> Any:

@@ -84,6 +84,7 @@ def test_without_a_terminal_only_the_option_says_yes(monkeypatch, refuse):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert "add --yes if you are sure" in refuse(65, "runs", "remove", "pretrain/1a2b3c4d")
     assert Path("runs/pretrain/1a2b3c4d").is_dir()
+    assert "name the runs to remove" in refuse(64, "runs", "remove")
     assert main(["runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes"]) == 0
     assert [path.name for path in Path("runs").glob("[!f]*/*")] == ["1a2b3c4d.old"]
 

@@ -79,6 +79,7 @@ def test_mistake_names_its_key(values, expected):
     "old, new, expected",
     [
         ("objective.name: mlm", "objective.nam: mlm", "ablations.a.arms.two.objective.nam"),
+        ("objective.name: mlm", "objectiv.name: mlm", "a.arms.two.objectiv.name: no such setting"),
         ("objective.name: mlm", "encoder.heads: 5", "ablations.a.arms.two.encoder.heads"),
         ("two: {label: BERT, objective.name: mlm}", "two: 3", "ablations.a.arms.two: is 3"),
         (ARMS, "arms: {}", "at least one arm"),

@@ -13,6 +13,8 @@ from pipelines.config.settings_file import read
 from tests.conftest import SMOKE
 
 PAPER = "  paper: {}\n"
+FILES = 'kind: local, files: ["nowhere/*.jsonl"]'
+MOOD = "kind: custom, tasks: {a-b: {train: a, dev: b, labels: [x, y]}}"
 
 
 def subclasses(kind) -> set[type]:
@@ -50,6 +52,11 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
         read(tmp_path / "params.yaml")
 
 
+def test_settings_that_cannot_be_read_are_refused():
+    with pytest.raises(BadConfig, match=r"cannot be read \(File name too long\)"):
+        read(Path("x" * 300))
+
+
 @pytest.mark.parametrize(
     "old, new, key, advice",
     [
@@ -64,6 +71,13 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
         ("heads: 2", "heads: 3", "encoders.smoke.heads", "should divide hidden"),
         ("warmup: 2", "warmup: 200", "models.smoke.pretrain.warmup", "at most steps"),
         ("{model: smoke", "{model: smoko", "finetunings.smoke.model", "did you mean smoke?"),
+        ("tasks: smoke, r", "tasks: smoko, r", "finetunings.smoke.tasks", "did you mean smoke?"),
+        ("recipe: smoke, a", "recipe: smoko, a", "finetunings.smoke.recipe", "did you mean smoke?"),
+        ("corpus: smoke", "corpus: smoko", "tokens.smoke.corpus", "did you mean smoke?"),
+        ("tokens: smoke", "tokens: smoko", "models.smoke.tokens", "did you mean smoke?"),
+        ("models: [smoke]", "models: [smoko]", "run.models", "did you mean smoke?"),
+        ("smoke: {model", "other: {model", "run.models", "no finetunings entry 'smoke'"),
+        ("published: {}", "published: {smoke: {folder: a}}", "published.smoke", "choose another"),
         (PAPER, "", "recipes.paper", "is missing"),
         (
             "tokenizer: smoke, lengths: [16], v",
@@ -100,6 +114,12 @@ def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
             "corpora.smoke.cleaning.decontaminate.tasks",
             "did you mean smoke?",
         ),
+        (FILES, "kind: hub, dataset: a, revision: ''", "sources[0].revision", "is empty"),
+        (FILES, "kind: sample, weight: 1.0}, {kind: sample", "corpora.absent.sources", "weight"),
+        ("kind: sample, seed: 1", "kind: local", "tasks.smoke.glue", "and so is squad"),
+        ("kind: sample, seed: 1", "kind: hub", "tasks.smoke.glue", "and so are squad1"),
+        ("kind: sample, seed: 1", "kind: custom, tasks: {}", "tasks.smoke.tasks", "at least one"),
+        ("kind: sample, seed: 1", MOOD, "tasks.smoke.tasks.a-b", "letters, digits and _"),
         (SMOKE, "", "params.yaml", "should hold sections of keys and values"),
         # DVC knows no defaults: a file that loads must not break every dvc command
         ("published: {}\n", "", "published", "is missing"),

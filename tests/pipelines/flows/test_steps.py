@@ -101,6 +101,74 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
     assert [record.exc_info is not None for record in records] == [False, True, True, False]
 
 
+CHECKOUT = dvc_runner.Checkout(Path())
+
+
+def fail(code):
+    """Return what fails with a code and takes anything."""
+
+    def run(*_, **__):
+        raise StageFailed("a: no", code)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(65, "a: no"), (69, "a: no; pre-training on this machine would take 3 h")]
+)
+def test_a_source_that_is_not_there_is_told_with_the_time_that_a_run_would_take(
+    monkeypatch, code, words
+):
+    def ask(checkout, command, *words):
+        return ["on this machine: 3 h, more or less"] if command == "estimate" else fail(code)()
+
+    monkeypatch.setattr(workspace, "ask", ask)
+    with pytest.raises(StageFailed) as failed:
+        steps.check.fn("tiny", CHECKOUT, ["report"])
+    assert (str(failed.value), failed.value.exit_code) == (words, code)
+
+
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(monkeypatch):
+    monkeypatch.setattr(steps, "time_here", lambda *_: "")
+    models = {"tiny": {"pretrain": {}}, "small": {"pretrain": {"precision": "fp32"}}}
+    running = steps.Run(workspace.Request("tiny", "", {}), CHECKOUT, {"models": models})
+    for gpus, would_run, model, is_refused in (
+        ([], lambda *_: ["pretrain@tiny"], "tiny", True),
+        ([], fail(65), "tiny", True),
+        ([], lambda *_: [], "tiny", False),
+        ([], fail(65), "small", False),
+        ([], fail(65), "published", False),
+        (["H100"], fail(65), "tiny", False),
+    ):
+        monkeypatch.setattr(steps.lineage, "gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr(steps, "would_run", would_run)
+        refused = pytest.raises(StageFailed, match="tiny: this machine has no GPU")
+        with refused if is_refused else contextlib.nullcontext():
+            steps.require_gpu(model, running)
+
+
+def test_an_ablation_that_fails_stops_no_other_but_the_flow(monkeypatch):
+    stages = ["pretrain@x", "ablation@a", "ablation@b", "report"]
+    for failing, count in (("ablation@a", 3), ("pretrain@x", 1)):
+        ran: list[str] = []
+
+        def run_stage(stage, running, failing=failing, ran=ran):
+            ran.append(stage)
+            return "ran" if stage != failing else fail(65)()
+
+        monkeypatch.setattr(steps, "run_stage", run_stage)
+        with pytest.raises(StageFailed):
+            steps.run_stages(stages, None)
+        assert ran == stages[:count]
+
+
+def test_what_the_store_does_not_take_is_kept(monkeypatch):
+    monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
+    monkeypatch.setattr(steps.dvc_store, "push", fail(69))
+    with pytest.raises(StageFailed, match="a: no; everything is in this machine's cache"):
+        steps.store.fn("tokens@x", CHECKOUT)
+
+
 def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
     monkeypatch.setattr(
         steps, "flow_run", SimpleNamespace(tags=[], ui_url="http://me:s3cret@host:4200/runs/1")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 from prefect.client.schemas.objects import FlowRun
-from prefect.exceptions import PrefectHTTPStatusError
+from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.states import Completed, Crashed, Failed, Running, Scheduled
 from prefect.types._datetime import now
 
@@ -90,6 +90,13 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
     module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
     states = iter([Crashed(), Failed(message="no")])
     with pytest.raises(StageFailed, match="pretrain@x: did not end well: no"):
+        module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
+
+    def forget(_):
+        raise ObjectNotFound(Exception("404"))
+
+    client.read_flow_run = forget
+    with pytest.raises(StageFailed, match="pretrain@x: its flow run was deleted"):
         module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
 
 

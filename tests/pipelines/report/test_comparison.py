@@ -76,6 +76,8 @@ def test_no_interval_leaves_the_scale():
     assert compare_scores([50.0, 20.0], [99.0, 95.0]).low == 35.0 - 100
     for interval in (around([99.0, 90.0]), predict_next([99.0, 90.0])):
         assert interval[1] == 100.0
+    for interval in (around([-99.0, -90.0]), predict_next([-99.0, -90.0])):
+        assert interval[0] == -100.0
 
 
 @pytest.mark.parametrize(

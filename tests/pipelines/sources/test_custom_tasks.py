@@ -266,8 +266,10 @@ def test_a_line_that_is_no_header_has_no_cells(line: str) -> None:
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SourceUnreachable, match="there is no such file"):
-        list(custom_tasks.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))
+    long = "File name too long"
+    for name, fault in (("gone.parquet", "there is no such file"), (f"{'x' * 300}.jsonl", long)):
+        with pytest.raises(SourceUnreachable, match=fault):
+            list(custom_tasks.read_rows(tmp_path / name, task(), "mine", labelled=True))
 
 
 @pytest.mark.parametrize(("values", "sentence"), [

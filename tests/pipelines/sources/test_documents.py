@@ -77,6 +77,9 @@ def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
         Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)
     ]
 
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1")
+    assert len(units_of(tmp_path, tmp_path / "damaged.parquet")) == 1, "its reader refuses it"
+
 
 @pytest.mark.parametrize(("name", "content"), [
     ("a.jsonl", json.dumps({"text": "x" * 9000}).encode()),

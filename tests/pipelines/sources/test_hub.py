@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -244,6 +246,44 @@ def test_an_answer_in_another_form_is_a_sentence(
         hub.reach_hub("made/up", "corpora.x"),
     ):
         raise error
+
+
+def test_a_split_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    config = SimpleNamespace(data_files={"test": []})
+    monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
+    with pytest.raises(SourceUnreachable, match="its splits are test: set `split`"):
+        hub.parts(HubCorpus(kind="hub", dataset="made/up", revision="main"), "corpora.x")
+
+
+def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusal = OSError("404")
+    refusal.response = SimpleNamespace(status_code=404)  # type: ignore[attr-defined]
+    stumble = OSError("timed out")
+    for answers, pauses in (
+        ([stumble, stumble, "file"], [1, 2]),
+        ([stumble] * 3, [1, 2]),
+        ([refusal, "file"], []),
+        ([FileNotFoundError("a"), "file"], []),
+    ):
+        given = iter(answers)
+        waited: list[float] = []
+
+        def download(*_: Any, given: Iterator[Any] = given, **__: Any) -> str:
+            if isinstance(answer := next(given), Exception):
+                raise answer
+            return str(answer)
+
+        monkeypatch.setattr("time.sleep", waited.append)
+        monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+        if len(answers) == 3 and answers[-1] == "file":
+            assert hub._fetch("made/up", "model", "main", "a", again=False) == Path("file")
+        else:
+            with pytest.raises(OSError):
+                hub._fetch("made/up", "model", "main", "a", again=False)
+        assert waited == pauses
 
 
 def test_a_model_file_has_the_hash_by_which_the_cache_names_it(

@@ -71,6 +71,7 @@ def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
     [
         (GERMAN, "latin-1", "text/html; charset=ISO-8859-1", ""),
         (GERMAN, "latin-1", "text/html; charset=utf-8", ""),  # a wrong one
+        (GERMAN, "latin-1", "text/html; charset=euc-jp", ""),
         (GERMAN, "utf-8", "text/html; charset=iso-8859-1", ""),  # the usual wrong one
         (GERMAN, "utf-16", "text/html", ""),
         (JAPANESE, "shift_jis", "text/html", ""),

@@ -109,6 +109,17 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
 
+def test_a_page_at_which_the_parser_fails_is_quarantined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(markup: str, **_: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr("mwparserfromhell.parse", fail)
+    items = read(tmp_path / "a.xml", HEADER + page(1, "One.") + END)
+    assert [reason for _, reason in bad_input.rejections(items)] == ["not wiki markup"]
+
+
 def test_a_multistream_file_is_read_in_ranges_of_its_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from electra.errors import BadConfig, BadInput, SourceUnreachable, UserError
+from electra.errors import BadConfig, BadInput, SourceUnreachable, Stopped, UserError
 from electra.files import lock_folder, read_json
 from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
@@ -140,6 +140,48 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(BadConfig, match=r"not installed; pip install 'electra-workflow\[dask\]'"):
         finish(tmp_path, [0])
+
+
+class Cluster:
+    """A client of a cluster whose units all fail."""
+
+    def __init__(self, *_, **__):
+        self.error = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def scheduler_info(self, **_):
+        return {"workers": {}}
+
+    def submit(self, *_, **__):
+        return self
+
+    def cancel(self, *_, **__):
+        pass
+
+    def result(self):
+        raise self.error
+
+
+def test_a_cluster_that_fails_is_a_sentence(tmp_path, monkeypatch):
+    from distributed import CancelledError, KilledWorker
+
+    cluster = Cluster()
+    monkeypatch.setattr("distributed.Client", lambda *_, **__: cluster)
+    monkeypatch.setattr("distributed.as_completed", iter)
+    (tmp_path / "mark").touch()
+    killed = KilledWorker("unit", SimpleNamespace(address="a"), 3)
+    for error, kind, said in (
+        (killed, Stopped, "a unit's workers died, again and again"),
+        (CancelledError(), SourceUnreachable, "the scheduler at a is gone; what is done is kept"),
+    ):
+        cluster.error = error
+        with pytest.raises(kind, match=said):
+            next(dask_cluster.run_units(abs, [1], "a", tmp_path / "mark"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from electra.errors import BadConfig, CorruptFile, UserError
 from electra.files import read_json
 from electra.storage.manifest import write_manifest
 from pipelines.config.params import PublishedConfig, load
+from pipelines.stages import report
 from pipelines.stages.summarize import (
     find_before,
     headline,
@@ -136,6 +137,7 @@ def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder():
         models={**params.models, "tiny": replace(tiny, pretrain=begins)},
         published=published | params.published,
         finetunings={
+            "unlike": replace(start, recipe="paper"),
             **params.finetunings,
             "other": start,
         },
@@ -149,6 +151,8 @@ def test_a_name_or_a_folder_that_is_not_there(here):
         summarize("smokey", load())
     with pytest.raises(UserError, match=r"build/glue/smoke.*electra glue smoke"):
         summarize("smoke", load())
+    with pytest.raises(BadConfig, match="no finetunings entry 'table5'"):
+        report.run("table5", load(ROOT / "params.yaml"), None)
     assert not Path("results").exists()
 
 

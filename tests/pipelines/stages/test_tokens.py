@@ -184,6 +184,8 @@ def test_weights_share_the_tokens(tmp_path):
     manifest = {"weights": [2.0, 1.0, 1.0], "shards": [{"source": 0}, {"source": 1}, {"source": 2}]}
     kept = [{"tokens_kept": 100}, {"tokens_kept": 50}, {"tokens_kept": 200}]
     assert source_copies(manifest, kept) == [4.0, 4.0, 1.0]
+    kept[1] = {"tokens_kept": 0}
+    assert source_copies(manifest, kept) == [4.0, 0.0, 1.0], "a source of held-out documents alone"
     assert source_copies({**manifest, "weights": [None] * 3}, kept) == [1.0] * 3
 
 

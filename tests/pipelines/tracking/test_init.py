@@ -65,7 +65,14 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path, monkeypatc
     assert addresses == [store], "whoever sends it has the login"
 
 
-def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, monkeypatch):
+def test_a_forked_worker_sends_nothing(tmp_path, monkeypatch):
+    sender = tracking.Sender(tmp_path / "log")
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    sender.send({"what": "open"})
+    assert not (tmp_path / "log").exists()
+
+
+def test_an_uploader_that_takes_long_is_not_waited_for(tmp_path, monkeypatch, capsys):
     started = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE
     )
@@ -78,6 +85,11 @@ def test_an_uploader_that_takes_long_is_not_waited_for_at_a_flows_end(tmp_path, 
         assert started.poll() is None  # it goes on, and what it has not sent stays in the log
         text = next((tmp_path / "runs").rglob("*.jsonl")).read_text()
         assert "a-run" in text and '"hashes": {"ours": {}}' in text
+        monkeypatch.setattr(tracking, "CLOSE_SECONDS", 0.1)
+        with open_run("glue", "x", tracking="mlflow", run_folder=tmp_path / "runs/x"):
+            pass
+        assert started.poll() is not None, "a stage leaves none behind"
+        assert "MLflow did not answer in time; `electra sync` sends" in capsys.readouterr().err
     finally:
         started.kill()
         started.wait()

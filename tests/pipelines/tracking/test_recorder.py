@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from electra.errors import Busy
+from electra.files import lock_folder
 from pipelines import tracking
 from pipelines.tracking import NOTE, PARENT, recorder, uploader
 from tests.conftest import ROOT, run
@@ -86,6 +88,9 @@ def test_a_workflow_shows_settings_numbers_and_files_of_its_stages(store, tmp_pa
         labels = {"stage": stage, "name": name}
         event = opening(name=f"{stage}@{name}", tags=labels, params={"epochs": str(number)})
         assert send(tmp_path / f"{number}", event, metric(None, **numbers), *shared)
+    by_hand = opening(workflow=["by-hand-1", "by hand"])
+    assert send(tmp_path / "by-hand", by_hand, metric(None, auc=0.5), CLOSE)
+    assert runs(store)["by hand"].data.metrics == {}, "where anything may be"
     above = runs(store)["dvc repro"]
     assert above.data.metrics == {
         "cola/matthews/pretrained": 81.5,
@@ -119,11 +124,13 @@ def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path
     assert not folder.exists()
 
 
-def test_a_call_of_more_points_than_mlflow_takes_loses_none(store, tmp_path):
+def test_a_call_of_more_points_or_settings_than_mlflow_takes_loses_none(store, tmp_path):
     events = [metric(step, a=1.0, b=1.0, c=1.0) for step in range(890)]
-    assert send(tmp_path / "log", opening(), *events, CLOSE)
+    params = {f"p{number}": "x" * 7000 for number in range(150)}
+    assert send(tmp_path / "log", opening(params=params), *events, CLOSE)
     run = runs(store)["pretrain@tiny"]
     assert [len(points(store, run, key)) for key in "abc"] == [890] * 3
+    assert len(run.data.params) == 150 and set(map(len, run.data.params.values())) == {6000}
 
 
 def test_a_run_with_other_settings_is_another_run_of_the_record(store, tmp_path, capsys):
@@ -246,6 +253,10 @@ def test_a_folder_of_any_name_holds_a_store_and_its_files(tmp_path, monkeypatch,
     folder.mkdir()
     monkeypatch.setattr(tracking, "ROOT", folder)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    (folder / "mlflow.db.new").write_bytes(b"of a process that was killed")
+    with monkeypatch.context() as patch, lock_folder(folder / "mlruns"), pytest.raises(Busy):
+        patch.setattr(recorder, "FIRST_SECONDS", 0.0)
+        recorder.client()
     client, experiment = recorder.client()
     run = client.create_run(experiment)
     client.log_text(run.info.run_id, "figure", "figure.txt")

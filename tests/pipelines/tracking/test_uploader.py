@@ -14,7 +14,7 @@ import pytest
 from pipelines import tracking
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
-from tests.conftest import ROOT, run, until
+from tests.conftest import ROOT, largest_file, run, until
 from tests.pipelines.tracking.events import (
     CLOSE,
     append,
@@ -143,8 +143,10 @@ def test_the_machines_load_is_recorded_while_a_stage_runs(store, tmp_path, monke
 
 def test_a_torn_line_costs_that_line_and_a_damaged_state_a_second_sending(store, flaky, tmp_path):
     log = append(tmp_path / "x", opening(), *losses([0]))
-    with log.lines.open("ab") as file:
-        file.write(b'{"what": "metr\n')
+    size = log.lines.stat().st_size
+    with largest_file(size + 9):  # a disk that is full within the line
+        log.append(losses([7])[0])
+    assert log.read(0, 9)[1] == size
     log.append(losses([1])[0])
     assert [event["what"] for event in log.read(0, 9)[0]] == ["open", "metrics", "metrics"]
     assert len(log.read(0, 2)[0]) == 2

@@ -204,7 +204,7 @@ def test_branches_and_tags_are_the_remotes_and_head_is_ours_but_in_a_container(
     git(origin, "checkout", "--quiet", "main")
 
 
-def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path, on):
+def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path, on, monkeypatch):
     on(tmp_path)
     assert Request.read("smoke", "HEAD", {}).commit == ""
     with pytest.raises(BadConfig, match="'v1', but git does not track this folder"):
@@ -213,6 +213,9 @@ def test_no_git_is_no_commit_and_a_git_that_fails_is_an_error(tmp_path, on):
     assert Request.read("smoke", "HEAD", {}).commit == "", "within somebody's repository"
     (tmp_path / ".git" / "config").write_text("[core\n")
     with pytest.raises(UserError, match=r"git ls-files: .*config"):
+        Request.read("smoke", "HEAD", {})
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match=r"git cannot be started \(No such file or directory\)"):
         Request.read("smoke", "HEAD", {})
 
 
