@@ -356,7 +356,7 @@ def test_half_precision_is_close_and_is_not_the_same(models):
 @pytest.mark.parametrize("name", ASKED)
 def test_hooks_on_layers_fire_wherever_a_model_reads(models, name):
     model = electra.load(models / name)
-    fired: set[int] = set()
+    fired = set()
     for number, layer in enumerate(model.encoder.layers):
         layer.register_forward_hook(lambda *call, number=number: fired.add(number))
     ASKED[name](model)

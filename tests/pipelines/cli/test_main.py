@@ -37,7 +37,7 @@ def installed(tmp_path):
     return [sys.executable, str(script)]
 
 
-def run(words, folder=ROOT, **variables) -> subprocess.CompletedProcess[str]:
+def run(words, folder=ROOT, **variables):
     return subprocess.run(
         words,
         cwd=folder,
@@ -47,9 +47,9 @@ def run(words, folder=ROOT, **variables) -> subprocess.CompletedProcess[str]:
     )
 
 
-def stage_that(error, monkeypatch) -> list[str]:
+def stage_that(error, monkeypatch):
     """Replace every stage by one that notes its name and raises."""
-    ran: list[str] = []
+    ran = []
 
     def run(name, params, tracker):
         ran.append(name)
@@ -103,7 +103,7 @@ def test_bad_usage_is_one_sentence_and_code_64(words, sentence, refuse):
 
 
 def test_finetune_runs_glue_then_squad(here, monkeypatch):
-    ran: list[str] = []
+    ran = []
     monkeypatch.setattr(run_stage, "run", lambda stage, *_: ran.append(stage) or 0)
     assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
 
@@ -219,7 +219,7 @@ models:
 def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypatch, refuse):
     from pipelines import flows
 
-    started: list[tuple[object, ...]] = []
+    started = []
     monkeypatch.setattr(flows, "start", lambda *given: started.append(given) or 0)
     (here / "mine.yaml").write_text(MINE)
     assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
@@ -265,7 +265,7 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
     )
 
 
-def offered(folder, words) -> set[str]:
+def offered(folder, words):
     """What bash would offer for the last of the words, asked of the completion as Typer's script
     asks it.
     """
@@ -329,7 +329,7 @@ def test_output_for_programs_is_utf8(more, here):
 def test_an_option_takes_all_words_up_to_the_next(monkeypatch, capsys):
     from pipelines.cli import new
 
-    given: list[object] = []
+    given = []
     monkeypatch.setattr(new, "add_entries", lambda *values, **_: given.append(values) or "")
     assert main(["new", "mine", "--text", "a", "b", "--task", "c", "d", "--a", "x"]) == 0
     assert given == [("mine", ["a", "b"], ["c", "d"], {"a": "x", "b": "", "label": ""})]
@@ -345,7 +345,7 @@ def test_an_option_takes_all_words_up_to_the_next(monkeypatch, capsys):
     ],
 )
 def test_continue_takes_a_run_or_nothing(words, origin, monkeypatch):
-    given: list[dict[str, object]] = []
+    given = []
     monkeypatch.setattr(run_stage, "run", lambda *_, **options: given.append(options) or 0)
     assert main(["pretrain", "smoke", *words]) == 0
     assert given[0]["origin"] == origin

@@ -8,7 +8,6 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
@@ -42,7 +41,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write_rows(name, *records) -> str:
+def write_rows(name, *records):
     path = Path("data") / name
     write_jsonl(path, records)
     return str(path)
@@ -263,7 +262,7 @@ def test_new_guesses_encodings_only_when_sure(here, encoding, text, guessed, ref
     assert load().corpora["mine"].sources[0].encoding == (guessed or encoding)
 
 
-def ideographs(n) -> str:
+def ideographs(n):
     return "".join(chr(0x4E00 + (n * 37 + k * k) % 3000) for k in range(200))
 
 
@@ -460,7 +459,7 @@ SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hi
 }
 
 
-def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)) -> Any:
+def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)):
     """Save a network as transformers does, with its tokenizer."""
     import transformers
 

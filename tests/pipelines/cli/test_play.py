@@ -11,7 +11,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 
-def judge(text, *suspected, length=99) -> ReplacedTokens:
+def judge(text, *suspected, length=99):
     """Return a text as a discriminator with some length would that suspects some words."""
     places = [word.span() for word in re.finditer(r"\w+|[^\w\s]+", text)][:length]
     words = [text[start:end] for start, end in places]
@@ -89,7 +88,7 @@ def test_an_answer_is_shown_in_its_context():
 
 
 @contextlib.contextmanager
-def playing(folder, *words) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def playing(folder, *words):
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
     out = error = subprocess.PIPE

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -35,7 +34,7 @@ def folders(tmp_path_factory):
 def ask(run_command, folders):
     """A function that returns a model's answers to the rows of files."""
 
-    def ask(model, *words) -> list[dict[str, Any]]:
+    def ask(model, *words):
         return list(map(json.loads, run_command("predict", folders / model, *words).splitlines()))
 
     return ask

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -56,7 +55,7 @@ def test_machines_that_cannot_meet_are_refused(given, sentence):
         processes.launch([], OPTIONS | given, "pretrain-x")
 
 
-def failure(code, sentence="") -> Any:
+def failure(code, sentence=""):
     return SimpleNamespace(
         exitcode=code,
         message={"message": f"BadInput: {sentence}"} if sentence else "To enable traceback see",
@@ -115,14 +114,14 @@ def set_steps(project, steps):
     params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
-def start(project, *options) -> subprocess.Popen[str]:
+def start(project, *options):
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
         words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
     )
 
 
-def kill_second(process, runs, after) -> list[psutil.Process]:
+def kill_second(process, runs, after):
     """Kill the second process of a run once a file of it is there; returns all of them."""
     until(lambda: list(runs.glob(after)), 120)
     workers = workers_of(process)
@@ -130,13 +129,13 @@ def kill_second(process, runs, after) -> list[psutil.Process]:
     return workers
 
 
-def workers_of(process) -> list[psutil.Process]:
+def workers_of(process):
     """Return the processes that train."""
     children = psutil.Process(process.pid).children(recursive=True)
     return [child for child in children if rank(child)]
 
 
-def rank(process) -> str:
+def rank(process):
     with contextlib.suppress(psutil.Error):
         return process.environ().get("RANK", "") if "pretrain" in process.cmdline() else ""
     return ""

@@ -1,8 +1,5 @@
 """No setting takes a number that can only be a slip."""
 
-from collections.abc import Iterator
-from typing import Any
-
 from pydantic import TypeAdapter
 
 from electra.config import Settings
@@ -31,7 +28,7 @@ NOTHING = {  # settings for which 0 makes sense
 FACTS = {"train_rows", "scale", "new_layers"}
 
 
-def numbers(schema, key="") -> Iterator[tuple[str, dict[str, Any]]]:
+def numbers(schema, key=""):
     """Yield the key and the schema of every number within a schema."""
     if isinstance(schema, dict):
         if schema.get("type") in {"integer", "number"}:

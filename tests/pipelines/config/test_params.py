@@ -15,7 +15,7 @@ from tests.conftest import SMOKE
 PAPER = "  paper: {}\n"
 
 
-def subclasses(kind) -> set[type]:
+def subclasses(kind):
     """Return the classes that inherit from one, at any depth."""
     direct = kind.__subclasses__()
     return {*direct}.union(*map(subclasses, direct))

@@ -90,8 +90,8 @@ def test_a_process_whose_server_answers_is_never_ended():
 
 
 def test_a_deleted_run_is_not_a_server_out_of_reach():
-    def client(answer) -> object:
-        def read_flow_run(_) -> object:
+    def client(answer):
+        def read_flow_run(_):
             if isinstance(answer, Exception):
                 raise answer
             return SimpleNamespace(state=answer)

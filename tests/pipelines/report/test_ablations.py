@@ -11,7 +11,7 @@ from electra.config import build
 from electra.files import write_json
 from pipelines import report
 from pipelines.config.ablation_config import AblationConfig
-from pipelines.config.params import Params, settings_digest
+from pipelines.config.params import settings_digest
 from pipelines.report import claims, figures, load_results, paper
 from pipelines.report.comparison import compare_scores
 from pipelines.sources import LocalTasks, SampleTasks
@@ -43,7 +43,7 @@ SCORES = {
 }
 
 
-def write(name: str, config: dict, scores: dict[str, list[float]], **facts) -> Params:
+def write(name, config, scores, **facts):
     """A record of an ablation whose arms have these scores."""
     made = build(AblationConfig, config, name)
     arms = {}
@@ -78,7 +78,7 @@ def write(name: str, config: dict, scores: dict[str, list[float]], **facts) -> P
     return replace(made_up.params(), ablations={name: made})
 
 
-def only(made: Params):
+def only(made):
     (found,) = load_results.load(made).ablations
     return found
 

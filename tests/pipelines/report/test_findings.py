@@ -4,7 +4,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from electra.files import read_json, write_json
 from pipelines import report
@@ -17,7 +16,7 @@ from tests.pipelines.report import made_up
 TINY = made_up.params("tiny")
 
 
-def write(**made) -> Any:
+def write(**made):
     made_up.write(**made)
     return load_results.load(TINY).models[0]
 

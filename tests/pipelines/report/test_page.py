@@ -16,13 +16,13 @@ PARAMS = made_up.params("tiny", ablations=("table5",))
 STAGES = {"pretrain-tiny": {"seconds": 61.0, "clock": {"0": 1.5}}}
 
 
-def write_results() -> None:
+def write_results():
     made_up.write()
     made_up.write_ablation(failed="replace_mlm")
     write_sealed(TIMINGS, STAGES)
 
 
-def shown(out: str = "out") -> str:
+def shown(out="out"):
     """The text of a page."""
     page = Path(out, "index.html").read_text(encoding="utf-8")
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))

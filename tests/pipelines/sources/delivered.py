@@ -4,7 +4,7 @@ import bz2
 from html import escape
 
 
-def doc(number: int, body: str, kind: str = "story") -> str:
+def doc(number, body, kind="story"):
     return f'<DOC id="NYT_ENG_19940701.{number:04d}" type="{kind}" >\n{body}\n</DOC>\n'
 
 
@@ -26,22 +26,18 @@ Second.
 </TEXT>"""
 
 
-def record(
-    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
-) -> bytes:
+def record(body, kind="response", version="1.0", end="\r\n", **headers):
     named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
     named.setdefault("Content-Length", str(len(body)))
     head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
     return end.join(head).encode() + body + b"\r\n\r\n"
 
 
-def answer(
-    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
-) -> bytes:
+def answer(body, media="text/html; charset=utf-8", status="200 OK", more=""):
     return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
 
 
-def html(text: str, meta: str = "") -> str:
+def html(text, meta=""):
     around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
     return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
 
@@ -59,9 +55,7 @@ WIKI_HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" ve
 WIKI_END = "</mediawiki>\n"
 
 
-def wiki_page(
-    number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext"
-) -> str:
+def wiki_page(number, text, namespace=0, more="", model="wikitext"):
     return (
         f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
         f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
@@ -69,7 +63,7 @@ def wiki_page(
     )
 
 
-def multistream(count: int) -> bytes:
+def multistream(count):
     pages = [
         wiki_page(number, f"Text {number} {{{{t}}}} of [[Datei:x|y]] " + "word " * (number % 40))
         for number in range(count)

@@ -3,8 +3,6 @@ files.
 """
 
 import bz2
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +17,7 @@ from tests.pipelines.sources.delivered import multistream
 from tests.pipelines.sources.delivered import wiki_page as page
 
 
-def read(path: Path, data: str | bytes) -> list[Any]:
+def read(path, data):
     return bad_input.read(
         path, data if isinstance(data, bytes) else data.encode(), kind="wikipedia"
     )
@@ -36,7 +34,7 @@ def read(path: Path, data: str | bytes) -> list[Any]:
     ("a&#xD800;b &#xE000;c", "a\ufffdb \ufffdc"),
     ("{{unclosed [[link] ''' <div>", "{{unclosed [[link] <div>"),
 ])  # fmt: skip
-def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
+def test_markup_becomes_text(tmp_path, markup, text):
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
@@ -51,11 +49,11 @@ def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
     ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
     ("{{lang-uk|{{nobr|Київ}}}} {{small|{{nowrap|{{nts|5}}}}}}{{{x}}}", "Київ 5"),
 ])  # fmt: skip
-def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str) -> None:
+def test_templates_that_are_text_keep_it(tmp_path, markup, text):
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
-def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
+def test_other_templates_within_a_sentence_are_counted(tmp_path):
     markup = (
         "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
         "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}\n"
@@ -66,7 +64,7 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
     assert document.lost_templates == 4
 
 
-def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
+def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
     pages = [
         page(1, "One."),
         page(2, "x", more='    <redirect title="T1" />\n'),
@@ -78,7 +76,7 @@ def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> N
     assert items == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
 
-def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
+def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
     path = tmp_path / "a.xml.bz2"
     bad = [
         page(8, "<div style='" * 400),
@@ -109,9 +107,7 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
 
-def test_a_multistream_file_is_read_in_ranges_of_its_streams(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypatch):
     path, data = tmp_path / "a.xml.bz2", multistream(200)
     expected = read(path, data)
     assert len(expected) == 200 and all(isinstance(item, Document) for item in expected)
@@ -119,7 +115,7 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(
     monkeypatch.setattr(streams, "BLOCK", 200)
     source = LocalCorpus(kind="wikipedia", files=(str(path),))
 
-    def units() -> list[documents.WorkUnit]:
+    def units():
         return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 
     pieces = [piece for unit in units() for piece in unit.pieces]

@@ -8,7 +8,6 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,7 @@ def every_file_a_unit(monkeypatch):
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
-def documents(folder) -> list[dict[str, str]]:
+def documents(folder):
     return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
 
 
@@ -46,12 +45,12 @@ def write(folder, files=5, rows=40):
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
 
 
-def config(tmp_path, **settings) -> CorpusConfig:
+def config(tmp_path, **settings):
     sources = settings.pop("sources", [{"kind": "local", "files": [f"{tmp_path}/text/*"]}])
     return build(CorpusConfig, {"sources": sources, **settings}, "corpora.x")
 
 
-def run(tmp_path, settings, name="out") -> dict[str, Any]:
+def run(tmp_path, settings, name="out"):
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
@@ -96,7 +95,7 @@ def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
     assert calls[2] < 2.2 * calls[1], calls
 
 
-def delivered(folder) -> list[dict[str, Any]]:
+def delivered(folder):
     """Sources of files as they are delivered: two of each kind."""
     folder.mkdir()
     for number in range(2):
@@ -204,10 +203,10 @@ def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(tm
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
-    calls: list[str] = []
+    calls = []
     read = WorkUnit.read
 
-    def stopping(unit) -> Any:
+    def stopping(unit):
         calls.append(unit.pieces[0].path.name)
         if len(calls) == 4:
             raise KeyboardInterrupt

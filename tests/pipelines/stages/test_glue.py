@@ -4,7 +4,6 @@ resumption, test sets, ensembles, kept models, own tasks.
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -25,13 +24,13 @@ from tests.pipelines.stages.conftest import ROWS, change
 OUT = Path("build/glue/small")
 
 
-def run(name="small") -> dict[str, Any]:
+def run(name="small"):
     glue.run(name, load(), Tracker(None))
     return read_json(Path("build/glue") / name / "results.json")
 
 
 def test_stage_leaves_predictions_a_summary_and_a_record(small):
-    events: list[dict] = []
+    events = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
     result = read_json(OUT / "results.json")
     assert result["source"] == "made_up" and result["label"] == "sample world"
@@ -113,7 +112,7 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
     whole = files_of("build/glue")
     for folder in ("build/glue", "runs"):
         Path(folder).rename(f"{folder}-before")
-    solved: list[str] = []
+    solved = []
 
     def stop_at_fifth(job):
         solved.append(job.name)
@@ -130,7 +129,7 @@ def test_interrupted_stage_goes_on_where_it_was(small, monkeypatch):
         assert len(solved) == 5 + 14 - 4 and files_of("build/glue") == whole
 
 
-def summarize(task, rows, score=80.0, seeds=(1, 2)) -> dict:
+def summarize(task, rows, score=80.0, seeds=(1, 2)):
     record = {"failed": None, "train_rows": rows, "dev_rows": 9, "steps": 3}
     runs = []
     for arm in ("pretrained", "scratch"):

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,12 +32,12 @@ SHARDS = (range(20), range(20, 40))
 TOKENIZER = wordpiece.train_wordpiece(WORDS, 200)
 
 
-def params_of(settings) -> SimpleNamespace:
+def params_of(settings):
     corpus = SimpleNamespace(cleaning=CleaningConfig())
     return SimpleNamespace(tokens={"x": settings}, corpora={"x": corpus})
 
 
-def write_corpus(folder, shards=4, documents=30, weights=None) -> Path:
+def write_corpus(folder, shards=4, documents=30, weights=None):
     folder.mkdir(parents=True)
     numbers = np.random.default_rng(0)
     sources = len(weights or [None])
@@ -56,12 +55,12 @@ def write_corpus(folder, shards=4, documents=30, weights=None) -> Path:
     return folder
 
 
-def config(**settings) -> TokensConfig:
+def config(**settings):
     base = {"corpus": "x", "tokenizer": {"kind": "train", "vocab_size": 150}, "lengths": [32, 64]}
     return build(TokensConfig, {**base, "valid_fraction": 0.1, **settings}, "tokens.x")
 
 
-def run(tmp_path, corpus, name="out", **settings) -> dict[str, Any]:
+def run(tmp_path, corpus, name="out", **settings):
     return make_rows(
         config(**settings), "tokens.x", corpus, tmp_path / name, tmp_path / f"work-{name}"
     )
@@ -145,10 +144,10 @@ def test_the_same_bytes_from_one_and_three_workers(tmp_path, monkeypatch):
 
 def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
     corpus = write_corpus(tmp_path / "corpus")
-    made: list[int] = []
+    made = []
     pack = tokens.pack_shard
 
-    def stopping(job, folder) -> dict[str, Any]:
+    def stopping(job, folder):
         made.append(job.number)
         if made == [0, 1, 2]:
             raise KeyboardInterrupt

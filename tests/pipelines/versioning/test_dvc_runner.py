@@ -22,7 +22,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
 
 
-def python(code) -> list[str]:
+def python(code):
     return [sys.executable, "-c", code]
 
 
@@ -133,7 +133,7 @@ def test_a_process_that_does_not_stop_when_asked_is_ended():
         assert process.wait(20) == -signal.SIGKILL
 
 
-def running(code) -> list[int]:
+def running(code):
     """Return the processes that run this code."""
     pids = []
     for process in psutil.process_iter():
@@ -161,7 +161,7 @@ def small(tmp_path):
 
 
 def test_a_stage_runs_then_is_cached(small):
-    logged: list[str] = []
+    logged = []
     outcome = dvc_runner.repro("good", Checkout(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
     assert "hello" in "\n".join(logged)
