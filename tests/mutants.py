@@ -62,8 +62,8 @@ def choose(mutant, seconds, runs):
         file = test.partition("::")[0]
         return -len(os.path.commonpath([file, mirror])), file, seconds[test]
 
-    ran = set[str]().union(*(runs[name].get(line, ()) for line in lines))
-    ran = ran or set[str]().union(*runs[name].values())  # of a line that runs at import
+    ran = set().union(*(runs[name].get(line, ()) for line in lines))
+    ran = ran or set().union(*runs[name].values())  # of a line that runs at import
     golden = {test for test in ran if test.startswith(GOLDEN)}
     nearest = sorted(ran - golden, key=rank)[:NEAREST]
     mirrored = {test for test in seconds if test.startswith(f"tests/{name.parent}/")}

@@ -136,7 +136,6 @@ def network():
         ["unshare", "--net", sys.executable, "-c", NETWORK], stdout=subprocess.PIPE
     )
     try:
-        assert process.stdout is not None
         if process.stdout.readline() != b"up\n":
             pytest.skip("the kernel does not let us")
         yield ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
@@ -207,8 +206,8 @@ def try_command(reader, command):
 @pytest.mark.timeout(2400)
 def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     reader = Reader(clone(tmp_path / "electra"), network)
-    done = set[str]()
-    wrong = list[str]()
+    done = set()
+    wrong = []
     try:
         for page in READ:
             git(reader.folder, "reset", "-q", "--hard")

@@ -145,7 +145,7 @@ def ask(model, folder, file, piped):
     with contextlib.redirect_stderr(said), mock.patch("sys.stdin", stream):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
-        answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
+        answers = [json.loads(row) for row in output.read_text().splitlines()]
         assert len({row["id"] for row in answers}) == len(answers)
         return "answered"
     sentence = re.sub(r"warning: .* has no MANIFEST\.json: .*\n", "", said.getvalue())

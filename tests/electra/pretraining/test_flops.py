@@ -54,7 +54,7 @@ MODERN = ModernBertConfig(kind="modern", layers=2, hidden=4, heads=1, ffn=5, emb
 
 
 @pytest.mark.parametrize(
-    ("encoder", "convention", "expected"),
+    "encoder, convention, expected",
     [
         (BERT, "matmul", (1584, 132, 120)),
         (BERT, "authors", (3036, 363, 228)),

@@ -255,7 +255,7 @@ def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
     with subprocess.Popen(
         words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as started:
-        assert started.stdout is not None and started.stdout.readline() == "here\n"
+        assert started.stdout.readline() == "here\n"
         time.sleep(0.1)
         started.send_signal(signal.SIGTERM)
         _, said = started.communicate(timeout=30)

@@ -381,7 +381,7 @@ def test_new_reads_one_text_of_a_pair_where_it_is_named(here, run_command):
 
 
 @pytest.mark.parametrize(
-    ("given", "classes", "left_out"),
+    "given, classes, left_out",
     [
         (["good", "bad", "-", None, "", float("nan")], ["bad", "good"], 4),
         (["good", "bad", -1, "-1"], ["bad", "good"], 2),

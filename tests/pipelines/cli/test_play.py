@@ -96,7 +96,6 @@ def playing(folder, *words):
         command, cwd=folder, env=environment(ROOT), stdout=out, stderr=error, text=True
     ) as process:
         try:
-            assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()
             address = re.search(r"http://\S+/", line)
             assert address, line + process.stderr.read()
@@ -113,7 +112,7 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
             urllib.request.urlopen(rebound)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-        assert process.stderr is not None and process.stderr.read() == ""
+        assert process.stderr.read() == ""
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811

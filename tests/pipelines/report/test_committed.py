@@ -44,9 +44,6 @@ def test_figures_and_tables_are_up_to_date(drawn, part):
 
 @pytest.mark.lock
 def test_the_page_is_up_to_date(drawn):
-    here, there = (
-        without_build((root / "index.html").read_text(encoding="utf-8"))
-        for root in (drawn, COMMITTED)
-    )
+    here, there = (without_build((root / "index.html").read_text()) for root in (drawn, COMMITTED))
     assert len(here) > 5000
     assert here == there, "results/report/index.html is stale: dvc repro"

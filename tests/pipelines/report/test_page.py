@@ -24,7 +24,7 @@ def write_results():
 
 def shown(out="out"):
     """The text of a page."""
-    page = Path(out, "index.html").read_text(encoding="utf-8")
+    page = Path(out, "index.html").read_text()
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
@@ -40,7 +40,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(root):
-    return (root / "index.html").read_text(encoding="utf-8")
+    return (root / "index.html").read_text()
 
 
 def test_same_inputs_same_bytes(root, monkeypatch):
@@ -154,7 +154,7 @@ def test_several_pretrainings_of_a_record_have_a_column_and_say_where_another_fa
 
 
 def test_tables_set_the_paper_apart(root):
-    table = (root / "tables/ablation-table5.csv").read_text(encoding="utf-8")
+    table = (root / "tables/ablation-table5.csv").read_text()
     head, electra, *_ = table.splitlines()
     assert head.startswith("arm,against BERT,difference,95 % interval,mean of the tasks mean,")
     assert '"paper, Table 5: GLUE dev"' in head and ",85," in electra
@@ -199,6 +199,6 @@ def test_a_model_whose_name_begins_with_anothers_has_its_own_curves():
         for key in ("models", "finetunings")
     }
     report.build(made_up.params("tiny", "tiny-own", **more), Path("out"))
-    page = Path("out/index.html").read_text(encoding="utf-8")
+    page = Path("out/index.html").read_text()
     assert "(tiny-own: hidden 128" in page and "<figcaption>Tiny-own" not in page
     assert page.count("<figcaption>Discriminator: area under the ROC curve") == 2

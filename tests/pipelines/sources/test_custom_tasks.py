@@ -64,7 +64,7 @@ def results(rows):
     ]
 
 
-@pytest.mark.parametrize(("name", "content", "texts"), [
+@pytest.mark.parametrize("name, content, texts", [
     ("t.tsv", 'stars\ttext\ngood\tHe said "fine.\nbad\t"\n', ['He said "fine.', '"']),
     ("t.csv", 'stars,text\ngood,"He said ""fine,\r\ntoo"""\nbad,x\n', ['He said "fine,\ntoo"', "x"]),
     ("t.csv", "n;text;stars\n1;a, b;good\n2;c;bad\n", ["a, b", "c"]),
@@ -86,7 +86,7 @@ def test_pairs_and_numbers_of_rows(tmp_path, name):
     ]
 
 
-@pytest.mark.parametrize(("name", "content"), [
+@pytest.mark.parametrize("name, content", [
     ("w.jsonl", '{"words": ["the", "cat", "runs"], "tags": ["B-NP", "I-NP", "B-VP"]}\n{"words": ["New\u00a0York"], "tags": ["B-NP"]}'),
     ("w.tsv", "words\ttags\nthe cat runs\tB-NP I-NP B-VP\nNew\u00a0York\tB-NP\n"),
     ("w.conll", "-DOCSTART- -X- O\n\nthe DT B-NP\ncat NN I-NP\nruns VB B-VP\n-DOCSTART- O\nNew\u00a0York B-NP\n\n\n"),
@@ -129,7 +129,7 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path)
     assert [row["tags"] for row in tagged] == [["B-NP"], None]
 
 
-@pytest.mark.parametrize(("labels", "given", "expected"), [
+@pytest.mark.parametrize("labels, given, expected", [
     ([True, False], [True, "true", "False", False], ["true", "true", "false", "false"]),
     ([0, 1], [1, "0", 0.0, 1.0], ["1", "0", "0", "1"]),
     (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
@@ -168,7 +168,7 @@ def test_a_second_text_is_not_lost_in_silence(tmp_path, capsys):
 DEEP = "[" * 900 + "]" * 900
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), [
+@pytest.mark.parametrize("name, content, reason", [
     ("t.tsv", "stars\ttext\ngood\tx\ty\n", "3 columns instead of 2"),
     ("t.csv", 'stars,text\ngood,x"y"\ngood,"x"y\n', "not CSV ("),
     ("t.tsv", "stars\ttext\nfine\tx\n", "unknown label 'fine', not one of bad, good"),
@@ -234,7 +234,7 @@ def test_features_in_another_layout_are_one_sentence(tmp_path, features):
         list(custom_tasks.records(tmp_path / "t.parquet"))
 
 
-@pytest.mark.parametrize(("name", "content", "sentence"), [
+@pytest.mark.parametrize("name, content, sentence", [
     ("t.tsv", "stars\tbody\ngood\ta\n", r"t\.tsv:1: has no column 'text' among 'stars', 'body'; set `a`"),
     ("t.tsv", "text\tstars\tstars\nnice\tgood\tbad\n", r"t\.tsv:1: has the column 'stars' twice"),
     ("t.csv", "text,x,stars,x\nnice,1,good,2\n", r"t\.csv:1: has the column 'x' twice"),
@@ -258,7 +258,7 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
         list(custom_tasks.read_rows(tmp_path / "gone.parquet", task(), "mine", labelled=True))
 
 
-@pytest.mark.parametrize(("values", "sentence"), [
+@pytest.mark.parametrize("values, sentence", [
     ({"labels": ["one"]}, r"tasks\.mine\.labels: should be 2 or more for classification"),
     ({"labels": [1, "1"]}, "should name each entry once"),
     ({"labels": [0.5, 1.5]}, r"labels\[0\]: is 0\.5, should be a valid string or"),

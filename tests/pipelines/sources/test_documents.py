@@ -30,7 +30,7 @@ def units_of(tmp_path, *files, **settings):
     return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 
 
-@pytest.mark.parametrize(("name", "content", "settings"), [
+@pytest.mark.parametrize("name, content, settings", [
     ("a.jsonl", "\ufeff" + JSONL, {}),
     ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
     ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
@@ -74,7 +74,7 @@ def test_parquet_is_cut_between_row_groups(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(("name", "content"), [
+@pytest.mark.parametrize("name, content", [
     ("a.jsonl", json.dumps({"text": "x" * 9000}).encode()),
     ("a.jsonl", JSONL.encode("utf-16")),
     ("a.jsonl.gz", gzip.compress(JSONL.encode())),

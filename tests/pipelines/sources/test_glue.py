@@ -22,7 +22,7 @@ def read(tmp_path, task, split, *lines):
     return list(read_tsv(path, task, split))
 
 
-@pytest.mark.parametrize(("task", "split", "lines", "expected"), [
+@pytest.mark.parametrize("task, split, lines, expected", [
     ("cola", "train", ["gj04\t1\t\tThe sailors rode.", "gj04\t0\t*\tSailors the rode."],
      [("0", "The sailors rode.", None, "1"), ("1", "Sailors the rode.", None, "0")]),
     ("cola", "test", ["index\tsentence", "0\tBill whistled."], [("0", "Bill whistled.", None, None)]),
@@ -38,7 +38,7 @@ def test_official_files(tmp_path, task, split, lines, expected):
     assert [tuple(row.values()) for row in read(tmp_path, task, split, *lines)] == expected
 
 
-@pytest.mark.parametrize(("line", "reason"), [
+@pytest.mark.parametrize("line, reason", [
     ("1\tA.\tB.", "3 columns instead of 4"),
     ("1\tA.\tB.\tentailment\textra", "5 columns instead of 4"),
     ("1\tA.\tB.\tneutral", "unknown label 'neutral', not one of entailment, not_entailment"),

@@ -109,7 +109,7 @@ TEXT = b"one\n two\n\n\nthree\n  \nfour"
 ARTICLES = b" = One = \n\n Text. \n = = Part = = \n More.\n = Two = \nText."
 
 
-@pytest.mark.parametrize(("documents", "content", "texts"), [
+@pytest.mark.parametrize("documents, content, texts", [
     ("file", TEXT, [TEXT.decode()]),
     ("blank_lines", TEXT, ["one\n two", "three", "four"]),
     ("lines", TEXT, ["one", " two", "three", "four"]),
@@ -162,7 +162,7 @@ def test_hard_wrapped_books_are_joined(tmp_path):
     assert document.text == "a line that is filled to the very end and goes on here."
 
 
-@pytest.mark.parametrize(("line", "reason"), BAD_LINES, ids=[reason for _, reason in BAD_LINES])
+@pytest.mark.parametrize("line, reason", BAD_LINES, ids=[reason for _, reason in BAD_LINES])
 def test_a_bad_line_is_rejected_with_its_place_and_the_rest_is_read(
     tmp_path, line, reason, monkeypatch
 ):
@@ -266,7 +266,7 @@ def test_links_to_folders_are_followed_once(tmp_path):
 
 
 @pytest.mark.parametrize("pattern", ["", "/*", "/**/*.txt", "/*/*.txt"])
-@pytest.mark.parametrize(("how", "fault"), [
+@pytest.mark.parametrize("how, fault", [
     ("dangling", "link to nothing"), ("loop", "link to nothing"), ("pipe", "a regular file"),
     ("closed", "closed cannot be read"),
 ])  # fmt: skip
@@ -333,7 +333,7 @@ def test_an_archive_is_refused(tmp_path):
             read(tmp_path / name, content)
 
 
-@pytest.mark.parametrize(("kind", "package"), [
+@pytest.mark.parametrize("kind, package", [
     ("warc", "resiliparse.extract.html2text"), ("wikipedia", "mwparserfromhell"),
 ])  # fmt: skip
 def test_a_missing_package_is_one_sentence(tmp_path, monkeypatch, kind, package):
@@ -344,7 +344,7 @@ def test_a_missing_package_is_one_sentence(tmp_path, monkeypatch, kind, package)
         read(tmp_path / "a", b"", kind=kind)
 
 
-@pytest.mark.parametrize(("key", "value"), [
+@pytest.mark.parametrize("key, value", [
     ("format", "jsonl"), ("documents", "lines"), ("text", "t"), ("id", "i"), ("encoding", "cp1252"),
     ("hard_wrapped", True),
 ])  # fmt: skip

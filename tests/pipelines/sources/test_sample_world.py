@@ -136,7 +136,7 @@ def test_glue_is_balanced_and_has_the_official_columns(tasks, task):
             assert max(labels.values()) - min(labels.values()) <= 1, labels
 
 
-@pytest.mark.parametrize(("version", "least", "most"), [("1.1", 0, 0), ("2.0", 0.25, 0.5)])
+@pytest.mark.parametrize("version, least, most", [("1.1", 0, 0), ("2.0", 0.25, 0.5)])
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_squad_answers_stand_in_their_contexts(tasks, version, least, most, split):
     rows = list(read_questions(tasks / "squad" / f"{split}-v{version}.json"))

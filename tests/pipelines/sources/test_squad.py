@@ -51,7 +51,7 @@ def answers(*pairs):
     return {"answers": [{"text": text, "answer_start": start} for text, start in pairs]}
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
+@pytest.mark.parametrize("changes, reason", [
     ({"answers": []}, "no answers, and not marked impossible"),
     (answers(("Santa Clara", 3)), NOWHERE),
     (answers(("Super", -1)), NOWHERE),
@@ -127,7 +127,7 @@ EXPECTED = [
 LINES = "\n".join(map(json.dumps, EXPORTED)).encode()
 
 
-@pytest.mark.parametrize(("name", "content"), [
+@pytest.mark.parametrize("name, content", [
     ("v2.jsonl", LINES), ("v2.json", LINES),
     ("v2-list.json", json.dumps(EXPORTED).encode()),
     ("number.json", json.dumps({"version": 2, "data": EXPORTED}).encode()),

@@ -64,7 +64,7 @@ def test_a_pipe_is_read_the_same_way():
 GERMAN = "Früh übt sich, wer ein Meister werden will."
 
 
-@pytest.mark.parametrize(("text", "encoding", "guess"), [
+@pytest.mark.parametrize("text, encoding, guess", [
     (GERMAN, "latin-1", "latin-1 Früh"), ("It’s “plain” English – or is it?", "cp1252", "cp1252 It’s"),
     (GERMAN, "utf-8", " "), (GERMAN * 9 + "\udcff w\udce4re.", "utf-8", " "), (GERMAN, "utf-16", " "),
     ("Это русский текст, and some English.", "cp1251", " "), ("これは日本語 in Japan.", "shift_jis", " "),

@@ -66,7 +66,7 @@ def test_clueweb09_and_wet_files_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "encoding", "media", "meta"),
+    "content, encoding, media, meta",
     [
         (GERMAN, "latin-1", "text/html; charset=ISO-8859-1", ""),
         (GERMAN, "latin-1", "text/html; charset=utf-8", ""),  # a wrong one
@@ -118,7 +118,7 @@ def test_what_is_too_much_is_quarantined(tmp_path, monkeypatch):
 THIRD, LENGTH = gzip.compress(page(3)), b"Content-Length: "
 
 
-@pytest.mark.parametrize(("damaged", "reason"), [
+@pytest.mark.parametrize("damaged, reason", [
     (THIRD[:40] + bytes(20) + THIRD[60:], "damaged"),
     (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9999")), "damaged"),
     (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9" * 5000)), "a record without Content-Length"),

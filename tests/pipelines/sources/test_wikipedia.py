@@ -23,7 +23,7 @@ def read(path, data):
     )
 
 
-@pytest.mark.parametrize(("markup", "text"), [
+@pytest.mark.parametrize("markup, text", [
     ("'''Bold''' and ''italic'' [[link]]s, [[Page (x)|shown ''so'']], [http://x.org a site], [http://x.org].", "Bold and italic links, shown so, a site, ."),
     ("{{Infobox\n| a = {{nested|{{deep}}}}\n| b = [[x]]\n}}One{{cite|x}}.<ref name=a>No {{t}}</ref><ref name=b/>\n\nTwo.<!-- c -->", "One.\nTwo."),
     ("A\n{| class=wikitable\n|-\n! h\n| cell ||\n{| \n| in\n|}\n|}\nB", "A\nB"),
@@ -38,7 +38,7 @@ def test_markup_becomes_text(tmp_path, markup, text):
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
-@pytest.mark.parametrize(("markup", "text"), [
+@pytest.mark.parametrize("markup, text", [
     ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide at {{convert|-5|C|F}}.",
      "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide at -5 C."),
     ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),

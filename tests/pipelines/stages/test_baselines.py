@@ -75,7 +75,7 @@ def test_words_that_training_never_had_count():
 
 
 def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, monkeypatch):
-    seen = list[int]()
+    seen = []
 
     def fit(task, train, dev):
         seen.append(len(train))

@@ -86,7 +86,7 @@ def near_copies():
 def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypatch):
     plain = {id: text.lower().rstrip("!") for id, text in near_copies.items()}
     expected = []
-    seen = list[str]()
+    seen = []
     for id, text in plain.items():
         similar = [jaccard(text, other) for other in seen]
         assert not [each for each in similar if 0.4 < each < 0.9], "the test has clear cases alone"

@@ -71,7 +71,7 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path):
     metrics = run(tmp_path, corpus, packing={"overflow": "carry"})
     tokenizer = wordpiece.load(tmp_path / "out")
     texts = [row["text"] for file in sorted(corpus.glob("*.jsonl")) for row in read_jsonl(file)]
-    given = {split: Counter[int]() for split in ("train", "valid")}
+    given = {split: Counter() for split in ("train", "valid")}
     for text in texts:
         for ids in tokenizer.encode_lines(text.split("\n")):
             given[split_of(text, 1, 0.1)].update(ids)

@@ -18,7 +18,7 @@ def cleaned(text, **settings):
     return result, {key: n for key, n in counts.items() if n}
 
 
-@pytest.mark.parametrize(("dirty", "expected", "changed"), [
+@pytest.mark.parametrize("dirty, expected, changed", [
     ("  a\u00a0\t b \r\n\n\n  c\x00d\u2028e\u3000f\ufeff ", "a b\ncd\ne f", 2),
     ("\x0ba\x0cb\x1cc\x1fd\x1b", "a b c d", 5),  # controls that part words
 ])  # fmt: skip
@@ -44,7 +44,7 @@ def test_what_is_dropped_is_counted():
     assert cleaned("ab", minimum_document=3) == ("", counts)
 
 
-@pytest.mark.parametrize(("dirty", "expected"), [
+@pytest.mark.parametrize("dirty, expected", [
     ("energy formula_12 is conserved", "energy is conserved"),
     ("Vitamin E (, ; ) is a group ()", "Vitamin E is a group"),
     ("true [citation needed].[3]", "true."),

@@ -38,7 +38,7 @@ def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch):
             assert [known[word] for word in plain(text)] == words(text)[0].tolist()
 
 
-@pytest.mark.parametrize(("text", "lengths"), [
+@pytest.mark.parametrize("text, lengths", [
     ("किताब पढ़ना", [5, 5]), ("বাংলা ভাষা", [5, 4]), ("مُحَمَّدٌ رسول", [9, 4]), ("שָׁלוֹם", [7]), ("e\u0301a q\u0303", [2, 2]),
     ("می\u200cرود", [6]), ("co\u00adop", [5]), ("\u0301 a", [1]), ("ฉันไป", [2, 1, 1, 1]), ("ខ្ញុំ", [2, 3]), ("བོད་ཡིག", [3, 3]),
 ])  # fmt: skip

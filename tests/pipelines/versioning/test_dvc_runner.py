@@ -75,7 +75,6 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child():
 )
 def test_grandchildren_end_with_the_block(then):
     with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         if then == "pass":
             process.wait(20)
@@ -112,7 +111,6 @@ def test_a_stage_saves_when_the_flow_is_stopped(tmp_path, way):
         text=True,
         start_new_session=True,
     ) as process:
-        assert process.stdout is not None
         while process.stdout.readline() != "up\n":
             pass
         os.killpg(process.pid, way)
@@ -127,7 +125,6 @@ def test_a_process_that_does_not_stop_when_asked_is_ended():
     with subprocess.Popen(
         python(STUBBORN), stdout=subprocess.PIPE, start_new_session=True
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         end(process.pid, patience=0.5)
         assert process.wait(20) == -signal.SIGKILL
