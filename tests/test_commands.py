@@ -244,24 +244,3 @@ def wait_for_flows(reader):
         ):
             return [f"flow runs: {states}"]
         time.sleep(5)
-
-
-@pytest.mark.slow
-def test_what_one_clone_has_trained_another_fetches(tmp_path, network):
-    first = Reader(clone(tmp_path / "first" / "electra"), network)
-    store = tmp_path / "store"
-    share = f"dvc remote add --local --default store {store}"
-    target = "pipelines/dvc.yaml:pretrain@tiny"
-    for command in (f"dvc repro {target}", share, "dvc push --run-cache"):
-        code, printed = first.type(command)
-        assert code == 0 and not FAULT.search(printed), printed
-    commit(first.folder, "Trained")
-    second = Reader(tmp_path / "second" / "electra", network)
-    git(first.folder, "clone", "-q", str(first.folder), str(second.folder))
-    furnish(second.folder)
-    shutil.copytree(first.folder / "text", second.folder / "text", dirs_exist_ok=True)
-    for command in (share, "dvc pull --run-cache --allow-missing", f"dvc repro {target}"):
-        code, printed = second.type(command)
-        assert code == 0 and not FAULT.search(printed), printed
-        assert "Running stage 'pipelines/dvc.yaml:pretrain@tiny'" not in printed
-    assert (second.folder / "build/models/tiny").is_dir()

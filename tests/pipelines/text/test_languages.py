@@ -1,14 +1,10 @@
 """One text by one grammar in twenty scripts: sentences, and words for repetitions, are the same."""
 
 import random
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from electra.data.packing import Packer, PackingConfig
 from electra.data.tokenizer import train_wordpiece
-from pipelines.text.cleaning import sentences
 from pipelines.text.ngrams import ngrams, words
 
 LETTERS = 3  # of each word
@@ -59,25 +55,6 @@ def document(script, seed):
         if ends == "." and rng.random() < 0.1:
             result[-1] += "”"
     return between_sentences.join(result).strip()
-
-
-def discarded_share(script):
-    """Return the share of tokens (words) that ELECTRA's packing discards."""
-    tokenizer = SimpleNamespace(dtype=np.dtype("<u2"), cls_id=1, sep_id=2, pad_id=0)
-    packer = Packer(128, tokenizer, PackingConfig(), seed=1)
-    for seed in range(100):
-        for sentence in sentences(document(script, seed)):
-            letters = sum(map(str.isalpha, sentence))
-            packer.add_line(b"\5\0" * (letters // LETTERS))
-        packer.end_document()
-    packer.finish()
-    return packer.counts["tokens_discarded"] / packer.counts["tokens_read"]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_share_of_discarded_tokens_is_englishs(script):
-    assert discarded_share("English") < 0.1
-    assert abs(discarded_share(script) - discarded_share("English")) < 0.01
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
