@@ -159,16 +159,11 @@ def test_a_python_without_our_packages_is_told_what_to_do(here):
     assert "source .venv/bin/activate" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_bug_keeps_its_traceback(here, monkeypatch, capsys):
-    stage_that(ZeroDivisionError("x"), monkeypatch)
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), EOFError("marshal data too short")])
+def test_a_bug_keeps_its_traceback(error, here, monkeypatch, capsys):
+    stage_that(error, monkeypatch)
     assert main(["tasks", "smoke"]) == 70
-    assert "ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_an_end_of_file_is_a_bug_and_not_an_answer(here, monkeypatch, capsys):
-    stage_that(EOFError("marshal data too short"), monkeypatch)
-    assert main(["tasks", "smoke"]) == 70
-    assert "marshal data too short" in capsys.readouterr().err
+    assert repr(error).split("(")[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -308,7 +303,6 @@ def test_help_and_errors_survive_any_terminal(more, here):
     (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"))
     for words, code in (
         (["--help"], 0),
-        (["pretrain", "--help"], 0),
         (["params"], 64),
         (["corpus", "größer"], 64),
     ):

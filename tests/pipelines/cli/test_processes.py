@@ -213,9 +213,13 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "waits", ["for an answer", "for the first machine", "for the second machine"]
+    "waits, number",
+    [
+        ("for an answer", signal.SIGTERM),
+        ("for the first machine", signal.SIGINT),
+        ("for the second machine", signal.SIGTERM),
+    ],
 )
 def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
     other = f"192.0.2.1:{free_port()}"  # not an address of this machine

@@ -2,7 +2,6 @@
 
 from pydantic import TypeAdapter
 
-from electra.config import Settings
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from pipelines.config.params import Params
 
@@ -55,7 +54,3 @@ def test_every_number_has_an_interval():
                 assert key in NOTHING or low > 0 or "exclusiveMinimum" in schema, f"{key} takes 0"
                 tried += 1
     assert tried > 60
-
-
-def test_settings_take_neither_infinity_nor_nan():
-    assert Settings.__pydantic_config__["allow_inf_nan"] is False  # type: ignore[attr-defined]

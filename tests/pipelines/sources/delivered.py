@@ -1,6 +1,7 @@
 """Files as Gigaword, crawls and Wikipedia are delivered."""
 
 import bz2
+import gzip
 from html import escape
 
 
@@ -74,3 +75,20 @@ def multistream(count):
         WIKI_END,
     ]
     return b"".join(bz2.compress(part.encode()) for part in parts)
+
+
+def write_delivered(folder):
+    """Write two files of each kind, and return their sources."""
+    folder.mkdir()
+    for number in range(2):
+        pages = [record(answer(html(f"Page {number} {i}.").encode())) for i in range(9)]
+        records = [record(b"", "request"), *pages, record(answer(b"GIF", "image/gif"))]
+        (folder / f"{number}.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
+        stories = (
+            doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2])
+            for i in range(9)
+        )
+        (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
+        (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
+    named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
+    return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]

@@ -131,8 +131,6 @@ def test_a_test_set_keeps_the_labels_that_fit_so_that_it_can_be_scored(tmp_path)
 
 @pytest.mark.parametrize("labels, given, expected", [
     ([True, False], [True, "true", "False", False], ["true", "true", "false", "false"]),
-    ([0, 1], [1, "0", 0.0, 1.0], ["1", "0", "0", "1"]),
-    (["False", "True"], [True, False, "True"], ["True", "False", "True"]),
     (["-", "+"], ["-"], ["-"]),
     (["a", "b"], ["a ", "\xa0b"], ["a", "b"]),
     ([-1, 1], [-1], ["-1"]),
@@ -182,9 +180,7 @@ DEEP = "[" * 900 + "]" * 900
     ("t.jsonl", "[" * 100_000, "not a JSON object"),
     ("t.jsonl", '{"stars": "good"}', "no field 'text'"),
     ("t.jsonl", '{"text": "first", "text": "second", "stars": "good"}', "a key twice in one object"),
-    ("n.tsv", "stars\ttext\nnan\tb\n", "label 'nan' is not a finite number"),
     ("n.tsv", "stars\ttext\nhigh\tb\n", "label 'high' is not a number"),
-    ("n.jsonl", '{"text": "a", "stars": 1' + "0" * 400 + "}", "label a whole number of 1,329 bits"),
     ("w.tsv", "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
     ("w.conll", "\u00a0\tB-NP", "is {"),
     ("i.tsv", "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),

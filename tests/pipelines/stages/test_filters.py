@@ -127,19 +127,6 @@ def test_an_exact_copy_counts_as_one_and_its_paragraphs_take_nobodys_place(tmp_p
     assert metrics["dropped_lines"] == {"lines_of_documents": 3} and metrics["lines"] == 3
 
 
-def test_small_documents_are_near_duplicates_of_the_same_words_alone(tmp_path):
-    texts = {
-        "1": "One two.",
-        "2": "one, TWO",
-        "3": "two one",
-        "4": "?",
-        "5": "!",
-        "6": "a " * 9,
-        "7": "a " * 900,
-    }
-    assert run(tmp_path, texts, near_duplicates="drop")[1] == ["1", "3", "4", "6"]
-
-
 LANGUAGES = {
     "en-1": "The ferry leaves the harbour at seven, and those who miss it have to wait until the evening.",
     "en-2": "Nobody in the village remembers who built the bridge, but everybody crosses it on market days.",

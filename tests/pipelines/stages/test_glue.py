@@ -49,9 +49,6 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
     average = result["average"]
     assert average["name"] == "mean over four tasks (sample world)"
     assert "scratch" not in average  # one task has no such arm
-    for place, mean in enumerate(average["pretrained"]["scores"]):
-        scores = [result["tasks"][task]["pretrained"]["scores"][place] for task in result["tasks"]]
-        assert mean == pytest.approx(sum(scores) / 4, abs=1e-3)
     lines = read_jsonl(OUT / "mnli/pretrained-seed1.jsonl")
     assert len(lines) == 20 and set(lines[0]) == {"id", "prediction", "label", "logits"}
     assert (OUT / "mnli/scratch-seed2-mismatched.jsonl").is_file()
