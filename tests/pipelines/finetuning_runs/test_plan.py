@@ -50,7 +50,7 @@ def alike(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("task", GLUE)
+@pytest.mark.parametrize("task", ["cola", "mnli", "stsb"])
 def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
     jobs = plan_jobs(task)
     assert [job.arm for job in jobs] == ["pretrained", "scratch"]
