@@ -3,6 +3,7 @@ there and back.
 """
 
 import math
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ CHUNKS = Task(
     name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True
 )
 
-SPANS = {  # as seqeval reads them
+SPANS: dict[str, list[Any]] = {  # as seqeval reads them
     "S-NP O E-NP I-VP S-VP I-NP B-NP S-VP": [0, 2, 3, 4, 5, 6, 7],
     "S-NP E-NP O E-VP B-NP I-NP E-NP B-NP": [0, 1, 3, (4, 6), 7],
     "B-NP B-VP S-VP E-VP E-VP S-VP I-NP I-NP": [0, 1, 2, 3, 4, 5, (6, 7)],

@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import re
+from collections.abc import Callable
 
 import pyarrow
 import pyarrow.parquet
@@ -20,7 +21,7 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.streams import FileRange, Skipped, mark_of
 from pipelines.text.cleaning import Document, Rejected
 
-COMPRESS = {
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".bz2": bz2.compress,
     ".gz": gzip.compress,
