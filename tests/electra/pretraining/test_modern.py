@@ -14,7 +14,7 @@ TWIN = {"generator__width": 1.0}
 CASES = {
     **{
         name: {**TOKENS, "objective__name": name}
-        for name in ("electra", "electra_15", "replace_mlm", "all_tokens_mlm", "mlm")
+        for name in ("electra", "replace_mlm", "all_tokens_mlm", "mlm")
     },
     "none": {**TOKENS, "objective__sharing": "none"},
     "embeddings": {**TOKENS, **TWIN, "objective__sharing": "embeddings"},
@@ -24,7 +24,6 @@ CASES = {
     "adversarial": {**TOKENS, "objective__training": "adversarial"},
     "factorised": {**TOKENS, "encoder": {**MODERN, "embedding": 16}},
     "dropout": {**TOKENS, "encoder": {**MODERN, "dropout": 0.1, "attention_dropout": 0.1}},
-    "stable": {**TOKENS, "pretrain__schedule": "warmup_stable_decay"},
     "mimetic": {
         **TOKENS,
         "encoder": {**MODERN, "init": "mimetic"},

@@ -276,7 +276,6 @@ def offered(folder, words):
         ("electra pre", {"pretrain", "predict"}),
         ("electra pretrain ", {"smoke", "base"}),
         ("electra params ", {"smoke", "base", "theirs"}),
-        ("electra corpus a", {"absent"}),
     ],
 )
 def test_completion_offers_commands_options_and_names(words, expected, here):

@@ -54,19 +54,6 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
     assert list(read_jsonl(tmp_path / "o.jsonl")) == plain
 
 
-def test_pairs_scores_tags_and_answers(ask, tmp_path):
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("sentence1\tsentence2\nthe cat\ta cat\n")
-    assert ask("rte", pairs)[0]["prediction"] in {"entailment", "not_entailment"}
-    assert isinstance(ask("stsb", pairs)[0]["prediction"], float)
-    write_jsonl(tmp_path / "w.jsonl", [{"tokens": ["the", "cat"]}, {"words": "a dog runs"}])
-    assert [len(row["tags"]) for row in ask("chunks", tmp_path / "w.jsonl")] == [2, 3]
-    question = {"id": "q", "question": "what is red?", "context": "the cat is red."}
-    write_jsonl(tmp_path / "q.jsonl", [question])
-    (answer,) = ask("squad2", tmp_path / "q.jsonl")
-    assert answer["id"] == "q" and answer["n_best"][0]["text"] == answer["best"] != ""
-
-
 @pytest.mark.parametrize(
     "model, text, code, sentence",
     [

@@ -59,10 +59,9 @@ def test_a_bad_row_is_rejected_with_its_line(tmp_path, line, reason):
 
 
 def test_scores_are_numbers_from_0_to_5(tmp_path):
-    rows = [f"0\tg\tf\ty\to\tn\tn\tA.\tB.\t{score}" for score in ("nan", "5.1", "high")]
-    assert [row.reason for row in read(tmp_path, "stsb", "dev", STSB, *rows)] == [
-        "label 'nan' is not a finite number", "label '5.1' is not from 0 to 5", "label 'high' is not a number",
-    ]  # fmt: skip
+    rows = [f"0\tg\tf\ty\to\tn\tn\tA.\tB.\t{score}" for score in ("5.1", "high")]
+    reasons = [row.reason for row in read(tmp_path, "stsb", "dev", STSB, *rows)]
+    assert reasons == ["label '5.1' is not from 0 to 5", "label 'high' is not a number"]
 
 
 @pytest.mark.parametrize("task", LAYOUTS)

@@ -15,11 +15,11 @@ ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "utf-32-be")
 ROWS = '{"text": "Ünï 漢字 𝄞"}\n' * 50
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a", "a.jsonl", "b"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "b"])
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_byte_order_mark_is_believed(tmp_path, name, encoding, compression):
-    text = ROWS if name in {"a.jsonl", "b"} else TEXT
+    text = TEXT if name == "a.txt" else ROWS
     mark = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
     path = tmp_path / (name + compression)
     compress = COMPRESS[compression]

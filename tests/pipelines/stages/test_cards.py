@@ -4,6 +4,7 @@ model.
 
 import logging
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pipelines.config.params import load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
-from tests.pipelines.stages.conftest import change
+from tests.pipelines.stages.conftest import change, write_small
 
 TASKS = Path("build/glue/small")
 COLA = TASKS / "cola/pretrained-seed1/README.md"
@@ -28,11 +29,23 @@ TEXT = HubCorpus(kind="hub", dataset="org/text", revision="1")
 GERMAN = {"c": CorpusConfig(sources=(TEXT,), cleaning=CleaningConfig(language="de"))}
 
 
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A fine-tuned CoLA and MNLI of the sample world, by the command."""
+    folder = tmp_path_factory.mktemp("tuned")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_small(folder)
+        change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
+        assert main(["glue", "small"]) == 0
+    return folder
+
+
 @pytest.fixture
-def params(small):
-    """A fine-tuned CoLA and MNLI of the sample world, by the command; their settings."""
-    change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
-    assert main(["glue", "small"]) == 0
+def params(tuned, tmp_path, monkeypatch):
+    """A copy of it, in which the test runs; the settings."""
+    shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return load()
 
 
