@@ -15,7 +15,6 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -41,7 +40,7 @@ PACKING = {
     "rows, packed": {"rule": "packed"},
 }
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
-PRETRAINING: dict[str, dict[str, Any]] = {
+PRETRAINING = {
     "electra": {},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 from coverage import CoverageData
 
 from benchmarks.harness import ROOT, provenance, write_record
-from tests.mutation import PYTEST, Mutant, draw, killer
+from tests.mutation import PYTEST, draw, killer
 
 GOLDEN = "tests/test_golden.py"
 NEAREST = 40  # tests that a mutant meets at most, but for those of its mirror folder
@@ -32,11 +32,11 @@ COVERAGE = (
 Runs = dict[Path, dict[int, set[str]]]  # the tests that run each line of each file
 
 
-def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:
+def measure(folder, workers):
     """Run all quick tests and return the seconds of those that pass, and what each runs."""
     command = [*PYTEST, *COVERAGE, f"--numprocesses={workers}", "--dist=loadfile"]
     subprocess.run(command, cwd=folder)
-    seconds: dict[str, float] = defaultdict(float)
+    seconds = defaultdict(float)
     for case in ElementTree.parse(folder / "tests.xml").iter("testcase"):
         file = case.attrib["classname"].replace(".", "/") + ".py"
         failed = {part.tag for part in case} & {"failure", "error"}
@@ -45,7 +45,7 @@ def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:
     passing = {test: time for test, time in seconds.items() if time < math.inf}
     data = CoverageData(str(folder / ".coverage"))
     data.read()
-    runs: Runs = defaultdict(dict)
+    runs = defaultdict(dict)
     for path in data.measured_files():
         for line, contexts in data.contexts_by_lineno(path).items():
             tests = {re.split(r"[|[]", context)[0] for context in contexts}
@@ -53,24 +53,24 @@ def measure(folder: Path, workers: int) -> tuple[dict[str, float], Runs]:
     return passing, runs
 
 
-def choose(mutant: Mutant, seconds: dict[str, float], runs: Runs) -> list[str]:
+def choose(mutant, seconds, runs):
     """Return the tests that may see a mutant, those first that are nearest to its mirror file."""
     name, lines, _ = mutant
     mirror = f"tests/{name.parent}/test_{name.stem.strip('_')}.py"
 
-    def rank(test: str) -> tuple[int, str, float]:
+    def rank(test):
         file = test.partition("::")[0]
         return -len(os.path.commonpath([file, mirror])), file, seconds[test]
 
-    ran = set[str]().union(*(runs[name].get(line, ()) for line in lines))
-    ran = ran or set[str]().union(*runs[name].values())  # of a line that runs at import
+    ran = set().union(*(runs[name].get(line, ()) for line in lines))
+    ran = ran or set().union(*runs[name].values())  # of a line that runs at import
     golden = {test for test in ran if test.startswith(GOLDEN)}
     nearest = sorted(ran - golden, key=rank)[:NEAREST]
     mirrored = {test for test in seconds if test.startswith(f"tests/{name.parent}/")}
     return [*nearest, *sorted(mirrored.difference(nearest), key=rank), *sorted(golden)]
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
@@ -80,7 +80,7 @@ def main() -> None:
     origin = provenance("pytest", "coverage")
     os.environ["CI"] = "true"  # hypothesis draws the same each time
     chance = random.Random(options.seed)
-    mutants: dict[str, Mutant] = {}
+    mutants = {}
     while len(mutants) < options.count:
         mutants.update(filter(None, [draw(chance)]))
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(options.workers) as pool:
@@ -91,13 +91,13 @@ def main() -> None:
             folders.put(folder)
         seconds, runs = measure(folder, options.workers)
 
-        def attack(mutant: Mutant) -> str:
+        def attack(mutant):
             folder = folders.get()
             test = killer(folder, mutant, choose(mutant, seconds, runs))
             folders.put(folder)
             return test
 
-        killed_by: dict[str, str] = {}
+        killed_by = {}
         for what, test in zip(mutants, pool.map(attack, mutants.values()), strict=True):
             killed_by[what] = test
             print(f"{test:60} {what}", flush=True)

@@ -3,11 +3,9 @@ arguments, or a dropped statement), and find a test that sees it.
 """
 
 import ast
-import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conftest import ROOT
@@ -22,7 +20,7 @@ OPERATORS = {
 Mutant = tuple[Path, range, bytes]  # a file, the lines of the statement, and its text with a fault
 
 
-def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+def faults(tree):
     """Yield every part of a module that can be replaced, with what replaces it."""
     for node in ast.walk(tree):
         match node:
@@ -45,12 +43,12 @@ def faults(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
                 yield node, "pass"
 
 
-def join(operator: ast.AST, *values: ast.expr) -> str:
+def join(operator, *values):
     """Return an expression with the operator that is used instead of another."""
     return "(" + f" {OPERATORS[type(operator)]} ".join(f"({ast.unparse(v)})" for v in values) + ")"
 
 
-def draw(chance: random.Random) -> tuple[str, Mutant] | None:
+def draw(chance):
     """Return a fault in a file that is drawn by its size, or None if the code means the same."""
     paths = sorted(path for top in ("electra", "pipelines") for path in (ROOT / top).rglob("*.py"))
     (path,) = chance.choices(paths, [path.stat().st_size for path in paths])
@@ -75,7 +73,7 @@ def draw(chance: random.Random) -> tuple[str, Mutant] | None:
     return what, (name, range(first, last + 1), text)
 
 
-def killer(folder: Path, mutant: Mutant, tests: list[str]) -> str:
+def killer(folder, mutant, tests):
     """Return the first of the tests that sees a mutant in a copy of the project, or "nothing"."""
     name, _, text = mutant
     whole = (folder / name).read_bytes()

@@ -66,7 +66,7 @@ class Reader:
         }
         self.servers: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
-    def start(self, command, log) -> "subprocess.Popen[bytes]":
+    def start(self, command, log):
         script = f"source .venv/bin/activate\n{command}\n"
         with log.open("wb") as file:
             return subprocess.Popen(
@@ -79,7 +79,7 @@ class Reader:
                 start_new_session=True,
             )
 
-    def type(self, command, seconds=900) -> tuple[int, str]:
+    def type(self, command, seconds=900):
         """Return the exit code of a command and what it printed."""
         log = self.folder.parent / "command.log"
         process = self.start(command, log)
@@ -92,7 +92,7 @@ class Reader:
                 os.killpg(process.pid, signal.SIGKILL)
         return code, log.read_text(errors="replace")
 
-    def serve(self, command) -> str:
+    def serve(self, command):
         """Start a server and wait until it answers; returns what is wrong."""
         log = self.folder.parent / f"server-{len(self.servers)}.log"
         process = self.start(command, log)
@@ -112,7 +112,7 @@ class Reader:
             time.sleep(1)
         return f"{command}: no answer\n{log.read_text(errors='replace')[-3000:]}"
 
-    def stop(self, command) -> str:
+    def stop(self, command):
         """Stop a server; returns what is wrong in what it has printed until then."""
         process, log = self.servers.pop(command)
         printed = LOCKED.sub("", log.read_text(errors="replace"))
@@ -136,7 +136,6 @@ def network():
         ["unshare", "--net", sys.executable, "-c", NETWORK], stdout=subprocess.PIPE
     )
     try:
-        assert process.stdout is not None
         if process.stdout.readline() != b"up\n":
             pytest.skip("the kernel does not let us")
         yield ["nsenter", f"--net=/proc/{process.pid}/ns/net"]
@@ -145,7 +144,7 @@ def network():
         process.communicate()
 
 
-def clone(folder) -> Path:
+def clone(folder):
     """Make a small clone of the project, as it is here, with an environment of its own and an
     origin.
     """
@@ -183,7 +182,7 @@ def furnish(folder):
     subprocess.run(["bash", "-c", line], cwd=folder, check=True)
 
 
-def try_command(reader, command) -> str:
+def try_command(reader, command):
     """Do with a command what its table says; returns what is wrong."""
     kind = pages.treatment(command)
     if kind in {None, "not run"}:
@@ -207,8 +206,8 @@ def try_command(reader, command) -> str:
 @pytest.mark.timeout(2400)
 def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     reader = Reader(clone(tmp_path / "electra"), network)
-    done = set[str]()
-    wrong = list[str]()
+    done = set()
+    wrong = []
     try:
         for page in READ:
             git(reader.folder, "reset", "-q", "--hard")
@@ -229,7 +228,7 @@ def test_every_command_of_the_pages_works_as_it_stands(tmp_path, network):
     assert not wrong, "\n\n".join(wrong)
 
 
-def wait_for_flows(reader) -> list[str]:
+def wait_for_flows(reader):
     """Wait until no flow run is under way; returns what is wrong with those that have ended."""
     deadline = time.monotonic() + 1200
     while True:
@@ -245,24 +244,3 @@ def wait_for_flows(reader) -> list[str]:
         ):
             return [f"flow runs: {states}"]
         time.sleep(5)
-
-
-@pytest.mark.slow
-def test_what_one_clone_has_trained_another_fetches(tmp_path, network):
-    first = Reader(clone(tmp_path / "first" / "electra"), network)
-    store = tmp_path / "store"
-    share = f"dvc remote add --local --default store {store}"
-    target = "pipelines/dvc.yaml:pretrain@tiny"
-    for command in (f"dvc repro {target}", share, "dvc push --run-cache"):
-        code, printed = first.type(command)
-        assert code == 0 and not FAULT.search(printed), printed
-    commit(first.folder, "Trained")
-    second = Reader(tmp_path / "second" / "electra", network)
-    git(first.folder, "clone", "-q", str(first.folder), str(second.folder))
-    furnish(second.folder)
-    shutil.copytree(first.folder / "text", second.folder / "text", dirs_exist_ok=True)
-    for command in (share, "dvc pull --run-cache --allow-missing", f"dvc repro {target}"):
-        code, printed = second.type(command)
-        assert code == 0 and not FAULT.search(printed), printed
-        assert "Running stage 'pipelines/dvc.yaml:pretrain@tiny'" not in printed
-    assert (second.folder / "build/models/tiny").is_dir()

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 
 def test_arms_take_turns_and_ratios_are_of_one_round(capsys):
-    order: list[str] = []
+    order = []
     arms = {arm: lambda arm=arm: (order.append(arm), float(len(order)))[1] for arm in ("a", "b")}
     found = in_turns(arms, 2)
     assert order == ["a", "b", "a", "b"] and found == {"a": [1.0, 3.0], "b": [2.0, 4.0]}

@@ -1,7 +1,6 @@
 """The pages have the numbers of the records."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def record(name) -> dict[str, Any]:
+def record(name):
     return dict(read_json(ROOT / f"benchmarks/results/{name}.json"))
 
 
@@ -29,7 +28,7 @@ def test_the_table_of_scale_on_paper():
     rows = size["row_bytes"] / size["tokens"]
     disk = size["rows"]["peak_disk_megabytes"] * 1e6 / size["tokens"]
 
-    def written(count) -> str:
+    def written(count):
         return f"{count / 1e12:.2g} TB" if count >= 1e12 else f"{count / 1e9:.0f} GB"
 
     for column, tokens in enumerate((6.0e9, 3.3e10, 1e12)):

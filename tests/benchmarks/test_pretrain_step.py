@@ -4,7 +4,6 @@ promised figures.
 
 import argparse
 import time
-from typing import Any
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ SMALL = {
 CPU = torch.device("cpu")
 
 
-def turn(arm) -> dict[str, Any]:
+def turn(arm):
     return pretrain_step.measure(
         arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60
     )
@@ -49,7 +48,7 @@ def test_arms_that_disagree_are_not_timed(monkeypatch):
 
 
 def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
-    started: list[str] = []
+    started = []
     turns = {
         "blocks": [(2.0, 2.0)],
         "bf16 peak": [1e12],
@@ -57,7 +56,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
         "peak bytes": 5,
     }
 
-    def child(options, deadline, *more) -> dict[str, Any]:
+    def child(options, deadline, *more):
         started.append(" ".join(more))
         return {"error": "CUDA out of memory"} if more[-1] == "peer-bf16" else dict(turns)
 

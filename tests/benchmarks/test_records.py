@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ PATHS = [*FOLDERS[0].rglob("*.json"), *FOLDERS[1].glob("*.json")]
 SHALLOW = git(ROOT, "rev-parse", "--is-shallow-repository") == "true"
 
 
-def origins(values) -> list[dict[str, Any]]:
+def origins(values):
     """Return every part of a record that names a commit, the whole one first."""
     found = []
     if isinstance(values, dict):
@@ -37,7 +36,7 @@ def test_records_name_command_machine_and_date():
 
 @pytest.mark.skipif(SHALLOW, reason="a shallow clone has no earlier commits")
 def test_records_name_commits_of_the_history():
-    commits: dict[str, str] = {}
+    commits = {}
     for path in PATHS:
         found = origins(read_json(path))
         assert found, f"{path}: no commit"

@@ -216,22 +216,13 @@ def test_a_folder_without_one_model_is_a_sentence(models, tmp_path):
         electra.load(folder)
 
 
-HUGE = {
-    "hidden_size": 2**20,
-    "embedding_size": 2**20,
-    "intermediate_size": 2**20,
-    "max_position_embeddings": 2**20,
-    "num_hidden_layers": 1000,
-    "type_vocab_size": 2**20,
-    "vocab_size": 10**7,
-}
 HOSTILE = [
-    *[("config.json", {key: value}) for key, value in HUGE.items()],
+    ("config.json", {"hidden_size": 2**20}),
+    ("config.json", {"num_hidden_layers": 1000}),
+    ("config.json", {"vocab_size": 10**7}),
     ("config.json", {"vocab_size": 10**30}),
-    ("config.json", {"num_hidden_layers": 10**6}),
     ("config.json", {"model_type": {}}),
     ("config.json", {"num_attention_heads": []}),
-    ("config.json", {"hidden_act": {}}),
     ("config.json", {"trained_positions": -5}),
     ("config.json", {"layer_norm_eps": "x"}),
     ("tokenizer.json", {"vocab": {}}),
@@ -239,8 +230,6 @@ HOSTILE = [
     ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 2**31}}),
     ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 7}}),
     ("tokenizer.json", {"unk_token": "none"}),
-    ("tokenizer_config.json", {"do_lower_case": {}}),
-    ("tokenizer_config.json", {"strip_accents": "x"}),
     ("tokenizer_config.json", {"model_max_length": "x"}),
 ]
 
@@ -356,7 +345,7 @@ def test_half_precision_is_close_and_is_not_the_same(models):
 @pytest.mark.parametrize("name", ASKED)
 def test_hooks_on_layers_fire_wherever_a_model_reads(models, name):
     model = electra.load(models / name)
-    fired: set[int] = set()
+    fired = set()
     for number, layer in enumerate(model.encoder.layers):
         layer.register_forward_hook(lambda *call, number=number: fired.add(number))
     ASKED[name](model)

@@ -100,7 +100,7 @@ def damaged(draw):
     for _ in range(draw(st.integers(0, 3))):
         found = list(places(values))
         holder, key = found[draw(st.integers(0, len(found) - 1))]
-        how = draw(st.sampled_from(["delete", "replace", "wrap", "copy", "rename", "secret"]))
+        how = draw(st.sampled_from(["delete", "replace", "rename", "secret"]))
         if how == "rename" and isinstance(holder, dict):
             name = draw(st.sampled_from([RAW + each for each in KEYS]) | st.text(max_size=6))
             holder[name] = holder.pop(key)
@@ -108,12 +108,6 @@ def damaged(draw):
             del holder[key]
         elif how == "secret":
             holder[key] = SECRET
-        elif how == "wrap":
-            whole_value = holder[key]
-            holder[key] = draw(st.sampled_from([[whole_value], {"a": whole_value}]))
-        elif how == "copy":
-            other, name = found[draw(st.integers(0, len(found) - 1))]
-            holder[key] = copy.deepcopy(other.get(name) if isinstance(other, dict) else other)
         else:
             holder[key] = draw(VALUES)
     others = ["utf-16", "utf-32", "utf-16-le", "utf-8-sig", "cp500"]

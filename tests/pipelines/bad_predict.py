@@ -1,5 +1,5 @@
-"""Rows as nobody should ask them, and models that nobody should ask, generated; and what must come
-of each: answers, or one sentence that says why not.
+"""Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence
+that says why not.
 """
 
 import contextlib
@@ -7,16 +7,12 @@ import gzip
 import io
 import json
 import re
-import shutil
-from pathlib import Path
 from unittest import mock
 
 import pyarrow
 import pyarrow.parquet
-import torch
 from hypothesis import strategies as st
 
-from electra.storage.tensors import read_tensors, write_tensors
 from pipelines.cli import main
 from tests.electra.made_up_models import write_finetuned, write_pretrained
 
@@ -88,51 +84,6 @@ def models(root):
     return [root / name for name in MODELS]
 
 
-WEIGHTS = "model.safetensors"
-SPOILT = "config.json task.json tokenizer.json tokenizer_config.json vocab.txt".split()
-NUMBERS = [-1, 0, 1, 3, 10**9, 2**31, 2**63, 10**30, 1e-300, 1e300, float("nan"), float("inf")]
-SETTING = st.sampled_from([*NUMBERS, None, True, "", "x", [], [1], {}, {"0": {}}, DEEP])
-CHANGES = st.tuples(st.sampled_from([*SPOILT, WEIGHTS]), st.integers(0, 1 << 16), SETTING)
-
-
-def spoil(model, folder, change):
-    """Spoil one file of a model's folder, as one from elsewhere, and ask: `answered` or, weights
-    always, `refused`.
-    """
-    file, place, value = change
-    spoilt = Path(shutil.copytree(model, folder / "spoilt", dirs_exist_ok=True))
-    (spoilt / "MANIFEST.json").unlink()
-    path = spoilt / file
-    if file == WEIGHTS:
-        tensors = read_tensors(path, "")
-        name = sorted(tensors)[place % len(tensors)]
-        value = (torch.nan, torch.inf, -torch.inf)[place % 3]
-        tensors[name].view(-1)[place % tensors[name].numel()] = value
-        write_tensors(path, tensors, {"format": "pt"})
-    elif file == "vocab.txt":
-        (spoilt / "tokenizer.json").unlink()
-        path.unlink()
-        path.symlink_to("/dev/zero")
-    else:
-        values = json.loads(path.read_text())
-        places = list(settings(values))
-        holder, key = places[place % len(places)]
-        holder[key] = value
-        path.write_text(json.dumps(values))
-    became = ask(spoilt, folder, ("rows.jsonl", "\n".join(GOOD).encode()), piped=False)
-    assert became == "refused" or file != WEIGHTS, "answered with weights that are not finite"
-    shutil.rmtree(spoilt)
-    return became
-
-
-def settings(values):
-    """Every setting of a file, those within others too: what holds it, and its key."""
-    for key, value in values.items():
-        yield values, key
-        if isinstance(value, dict):
-            yield from settings(value)
-
-
 def ask(model, folder, file, piped):
     """Ask a model one file, by name or through standard input: `answered` or `refused`."""
     name, data = file
@@ -145,7 +96,7 @@ def ask(model, folder, file, piped):
     with contextlib.redirect_stderr(said), mock.patch("sys.stdin", stream):
         code = main(["predict", str(model), "-" if piped else str(path), "--output", str(output)])
     if code == 0:
-        answers = [json.loads(row) for row in output.read_text("utf-8").splitlines()]
+        answers = [json.loads(row) for row in output.read_text().splitlines()]
         assert len({row["id"] for row in answers}) == len(answers)
         return "answered"
     sentence = re.sub(r"warning: .* has no MANIFEST\.json: .*\n", "", said.getvalue())

@@ -36,13 +36,3 @@ def test_anything_asked_is_answered_or_refused_with_a_sentence(
     models, tmp_path_factory, number, file, piped
 ):
     bad_predict.ask(models[number], tmp_path_factory.getbasetemp(), file, piped)
-
-
-@settings(deadline=None, max_examples=40)
-@given(st.integers(0, len(bad_predict.MODELS) - 1), bad_predict.CHANGES)
-def test_a_spoilt_model_answers_or_is_refused_with_a_sentence(
-    models, tmp_path_factory, number, change
-):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predict, "load_model", load_model)  # each folder is another
-        bad_predict.spoil(models[number], tmp_path_factory.getbasetemp(), change)

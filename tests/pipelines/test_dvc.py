@@ -3,15 +3,12 @@ copy really runs.
 """
 
 import contextlib
-import functools
 import os
 import re
 import signal
 import stat
 import subprocess
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from ruamel.yaml import YAML
@@ -165,14 +162,6 @@ def project(killed):
 
 
 @pytest.mark.slow
-def test_a_dry_run_before_the_first_tells_of_every_stage(tmp_path):
-    folder = copy_project(tmp_path / "project")
-    told = dvc(folder, "repro --dry --force", TARGET)
-    assert stages_run(told) == {"corpus@smoke", "tokens@smoke", "pretrain@smoke"}
-    assert not (folder / "build").exists()
-
-
-@pytest.mark.slow
 def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     folder, said = killed
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
@@ -265,37 +254,6 @@ def test_a_temporary_experiment_runs_and_says_what_it_does_not_have(reported):
     said = dvc(reported, "exp run --temp pipelines/dvc.yaml:corpus@smoke", code=None)
     assert "copy only what git and DVC track" in said and "Traceback" not in said
     git(reported, "reset", "-q", "--hard", "HEAD~1")
-
-
-@pytest.mark.slow
-def test_inputs_that_dvc_links_are_read(project):
-    dvc(project, "config --local cache.type symlink")
-    dvc(project, "checkout --relink --allow-missing")
-    assert (project / "build/tokens/smoke/MANIFEST.json").is_symlink()
-    edit(project / "params.yaml", "1.0e-3", "3.0e-3")
-    assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
-    dvc(project, "config --local --unset cache.type")
-
-
-@pytest.mark.slow
-def test_what_dvc_imports_from_a_web_server_is_read(tmp_path):
-    project = copy_project(tmp_path / "project")
-    there = tmp_path / "there"
-    there.mkdir()
-    (project / "text/a.txt").rename(there / "a.txt")
-    edit(project / "params.yaml", "text/*.txt", "data/*.txt")
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=there)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        (project / "data").mkdir()
-        dvc(project, "import-url", f"http://127.0.0.1:{server.server_port}/a.txt", "data/a.txt")
-        target = "pipelines/dvc.yaml:corpus@smoke"
-        assert stages_run(dvc(project, "repro", target)) == {"corpus@smoke"}
-        with (there / "a.txt").open("a") as file:
-            file.write("\n\nA new sentence about the miller.")
-        dvc(project, "update", "data/a.txt.dvc")
-        assert stages_run(dvc(project, "repro", target)) == {"corpus@smoke"}
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ def test_a_replacement_is_written_with_its_space(pair):
     assert write(text, tokens, spans_T2, changed, True)[0] == "it ( in"
 
 
-@pytest.mark.parametrize(("changes", "sentence"), [
+@pytest.mark.parametrize("changes, sentence", [
     ({"pre_tokenizer": {"type": "Whitespace"}}, "pre_tokenizer.type is 'Whitespace', which is not"),
     ({"normalizer": {"type": "NFKC"}}, "normalizer.type is 'NFKC'"),
     ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True,

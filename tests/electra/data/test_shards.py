@@ -30,7 +30,7 @@ def write(folder, tokenizer, rows=40):
     return ids, bounds
 
 
-@pytest.mark.parametrize(("vocabulary", "dtype"), [(65_536, "<u2"), (65_537, "<u4")])
+@pytest.mark.parametrize("vocabulary, dtype", [(65_536, "<u2"), (65_537, "<u4")])
 def test_rows_come_back(tmp_path, vocabulary, dtype):
     tokenizer = tokenizer_of(vocabulary)
     ids, bounds = write(tmp_path, tokenizer)

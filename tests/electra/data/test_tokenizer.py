@@ -214,12 +214,12 @@ def test_a_saved_tokenizer_is_the_same(trained, tmp_path):
     files = wordpiece.read_files(tmp_path, 128)
     assert json.loads(files["tokenizer_config.json"])["model_max_length"] == 128
     assert {**files, "tokenizer_config.json": ""} == {
-        path.name: "" if path.name == "tokenizer_config.json" else path.read_text("utf-8")
+        path.name: "" if path.name == "tokenizer_config.json" else path.read_text()
         for path in tmp_path.iterdir()
     }
 
 
-@pytest.mark.parametrize(("content", "sentence"), [
+@pytest.mark.parametrize("content, sentence", [
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nfox\n", r"has no \[MASK\]"),
     (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfox\ndog\nfox\n", "vocab.txt:8: repeats 'fox' of line 6"),
     (b"[PAD]\n\xff\n", "not UTF-8"),
@@ -250,7 +250,7 @@ SPLIT = {
 }
 
 
-@pytest.mark.parametrize(("changes", "sentence"), [
+@pytest.mark.parametrize("changes, sentence", [
     ({"normalizer": None}, "normalizer is None, which is not supported; use a tokenizer"),
     ({"normalizer": {"type": "Sequence", "normalizers": []}}, "normalizer is"),
     ({"pre_tokenizer": None}, "pre_tokenizer.type is None"),
@@ -288,7 +288,7 @@ def test_the_options_of_a_published_folder_are_followed(tmp_path):
             assert wordpiece.load(tmp_path).encode_lines(["日本 Ab é"]) == [expected], options
 
 
-@pytest.mark.parametrize(("option", "sentence"), [
+@pytest.mark.parametrize("option, sentence", [
     ({"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"},
      "tokenizer_config.json: tokenizer_class is 'BertJapaneseTokenizer', which is not supported"),
     ({"tokenizer_class": "BertTokenizer", "do_basic_tokenize": False}, "do_basic_tokenize is False"),
@@ -324,7 +324,7 @@ def test_a_class_with_rules_of_its_own_is_refused_next_to_a_tokenizer_json(tmp_p
             wordpiece.load(tmp_path)
 
 
-@pytest.mark.parametrize(("lines", "size", "sentence"), [
+@pytest.mark.parametrize("lines, size, sentence", [
     (["", "  "], 100, "holds no text to learn a vocabulary from"),
     (["ก" * 101, "ข" * 300], 100, "all of its 2 words are longer than 100 characters"),
     (["abcdefghijklmnopqrstuvwxyz"], 40, "the 26 letters of the text alone need 57"),
@@ -338,7 +338,7 @@ def test_long_words_teach_nothing_and_are_counted():
     """The time of training goes by the square of the longest word: one of a megabyte would take
     days.
     """
-    lines, counts = list(made_up_lines(1)), Counter[str]()
+    lines, counts = list(made_up_lines(1)), Counter()
     long = "q" * 101 + " fox," + "zq" * 500_000 + ",fox " + "z" * 101
     trained = train_wordpiece([*lines, long], 120, counts=counts)
     assert counts == {"long_words": 3}

@@ -169,9 +169,7 @@ def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
     pooled_head = tmp_path / "c/pooled_head.safetensors"
     for path, changes, sentence in (
         (span_head, {"start.weight": None}, "has no tensor start.weight of this network"),
-        (span_head, {"begin": torch.zeros(1)}, "has begin, which this network does not have"),
         (span_head, {"start.weight": torch.zeros(1, 5)}, "(1, 5) instead of (1, 32)"),
-        (pooled_head, {"classifier.out_proj.bias": torch.zeros(3)}, "(3,) instead of (2,)"),
         (pooled_head, {"pooler": torch.zeros(1)}, "has pooler, which this network does not have"),
     ):
         good = read_tensors(path, "")

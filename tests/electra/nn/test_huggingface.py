@@ -106,10 +106,6 @@ def limit_words(**config):
     return apply
 
 
-def add_adapter(folder):
-    (folder / "adapter_config.json").write_text("{}")
-
-
 def dangle_adapter(folder):
     (folder / "adapter_config.json").symlink_to("nowhere")
 
@@ -193,7 +189,6 @@ REFUSED = [
     ({"is_decoder": True}, None, "is_decoder is True"),
     ({}, change("config.json", quantization_config={"bits": 4}), "quantization_config is"),
     ({}, change("config.json", model_type="bert"), "'bert'; expected electra or modernbert"),
-    ({}, add_adapter, "holds an adapter, which is not read"),
     ({}, dangle_adapter, "holds an adapter, which is not read"),
     ({"options": {"model_max_length": 2}}, None, "model_max_length is 2"),
     ({}, change("tokenizer_config.json", truncation_side="left"), "truncation_side is 'left'"),

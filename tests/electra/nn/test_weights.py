@@ -82,7 +82,6 @@ def test_an_exported_folder_loads_whole_in_transformers_and_here(kind, tmp_path)
 WHOLE = {"width": 1.0}
 MODERN_FACTORS = {**MODERN, "embedding": 16}
 VARIANTS = [
-    {"objective": {"name": "electra_15"}},
     {"objective": {"name": "replace_mlm"}},
     {"objective": {"name": "all_tokens_mlm"}},
     {"objective": {"name": "mlm"}},
@@ -90,7 +89,6 @@ VARIANTS = [
     {"objective": {"sharing": "tokens"}},
     {"objective": {"sharing": "gradient_disentangled"}},
     {"objective": {"sharing": "all"}, "generator": WHOLE},
-    {"objective": {"name": "all_tokens_mlm", "sharing": "gradient_disentangled"}},
     {
         "objective": {"name": "replace_mlm", "sharing": "gradient_disentangled"},
         "encoder__embedding": 32,

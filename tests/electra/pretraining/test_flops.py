@@ -2,6 +2,8 @@
 study.
 """
 
+import dataclasses
+
 import pytest
 
 from electra.config import build, plain
@@ -54,12 +56,13 @@ MODERN = ModernBertConfig(kind="modern", layers=2, hidden=4, heads=1, ffn=5, emb
 
 
 @pytest.mark.parametrize(
-    ("encoder", "convention", "expected"),
+    "encoder, convention, expected",
     [
         (BERT, "matmul", (1584, 132, 120)),
         (BERT, "authors", (3036, 363, 228)),
         (MODERN, "matmul", (1824, 264, 120)),
         (MODERN, "authors", (3174, 579, 276)),
+        (dataclasses.replace(MODERN, embedding=4), "matmul", (1776, 264, 120)),
     ],
 )
 def test_operations_of_a_row_equal_a_count_by_hand(encoder, convention, expected):

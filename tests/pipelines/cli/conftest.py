@@ -9,7 +9,7 @@ from pipelines.cli import main
 def run_command(capsys):
     """A function that runs a command, which has to succeed, and returns what it prints."""
 
-    def run_command(*words) -> str:
+    def run_command(*words):
         assert main([*map(str, words)]) == 0
         return capsys.readouterr().out
 
@@ -20,7 +20,7 @@ def run_command(capsys):
 def refuse(capsys):
     """A function that runs a command, which has to end with a code, and returns its sentence."""
 
-    def refuse(code, *words) -> str:
+    def refuse(code, *words):
         assert main([*map(str, words)]) == code
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1

@@ -126,8 +126,6 @@ def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):
     "content, settings, hint",
     [
         ("A line of text.\n" * 10_000, {", documents: blank_lines": ""}, "one document of 159,999 characters"),
-        ("\n\n".join(f" = Title {n} = \n\n Text." for n in range(9)), {", documents: blank_lines": ""}, "documents: headings"),
-        (TEXT.replace("of", "&amp;"), {}, "cleaning: {markup: true}"),
         ("\n\n".join(["A line of a book is about as wide as a typewriter's was.\n" * 9] * 60), {}, "hard_wrapped: true"),
         (f"{TEXT}\n\nFrüh übt sich.", {"blank_lines": "blank_lines, encoding: latin-1"}, "1 file may be UTF-8, the first text/a.txt"),
         (TEXT, {"labels: [true, false]": "labels: [true, false, maybe]"}, "no row of train.jsonl has the label maybe"),

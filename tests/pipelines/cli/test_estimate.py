@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from electra.files import write_json, write_jsonl
+from electra.files import write_jsonl
 from electra.pretraining.flops import encoder_flops, training_flops
 from pipelines.cli import estimate
 from pipelines.cli.cost import (
@@ -26,6 +25,17 @@ from pipelines.stages.ablation import plan_arms
 from tests.conftest import ROOT, SMOKE, copy_text
 
 ROWS = 30
+TUNED = "tasks: own, recipe: own, arms: [pretrained, scratch]"
+BASE = "{model: smoke, tokens: smoke, data: smoke, recipe: smoke}"
+FEW = "{tasks: [cola], seeds: 2, finetune: {defaults: {length: 16}}}"
+ARMS = "{same: {}, other: {objective.name: mlm}}"
+ADDED = {
+    "tasks:\n": "  own: {kind: custom, tasks: {mood: {train: t.jsonl, dev: t.jsonl, labels: [0, 1]}}}\n",
+    "recipes:\n": "  own: {defaults: {length: 16, epochs: 2, seeds: [1, 2, 3], both_orders: true}}\n",
+    "published: {}\n": "  elsewhere: {folder: nowhere}\n",
+    "finetunings:\n": f"  own: {{model: smoke, {TUNED}}}\n  elsewhere: {{model: elsewhere, {TUNED}}}\n",
+    "ablations: {}\n": f"  objectives: {{title: t, base: {BASE}, protocol: {FEW}, arms: {ARMS}}}\n",
+}
 
 
 @pytest.fixture
@@ -38,22 +48,11 @@ def here(tmp_path, monkeypatch):
     """The smoke model with an ablation, a custom task, and a published folder that is not there."""
     monkeypatch.chdir(tmp_path)
     copy_text(tmp_path)
-    values = YAML(typ="safe").load(SMOKE)
-    mood = {"train": "t.jsonl", "dev": "t.jsonl", "labels": [0, 1]}
-    values["tasks"]["own"] = {"kind": "custom", "tasks": {"mood": mood}}
-    values["recipes"]["own"] = {
-        "defaults": {"length": 16, "epochs": 2, "seeds": [1, 2, 3], "both_orders": True}
-    }
-    values["published"]["elsewhere"] = {"folder": "nowhere"}
-    tuned = {"model": "smoke", "tasks": "own", "recipe": "own", "arms": ["pretrained", "scratch"]}
-    values["finetunings"]["own"] = tuned
-    values["finetunings"]["elsewhere"] = tuned | {"model": "elsewhere"}
-    few = {"tasks": ["cola"], "seeds": 2, "finetune": {"defaults": {"length": 16}}}
-    base = {"model": "smoke", "tokens": "smoke", "data": "smoke", "recipe": "smoke"}
-    arms = {"same": {}, "other": {"objective.name": "mlm"}}
-    entry = {"title": "t", "base": base, "protocol": few, "arms": arms}
-    values["ablations"]["objectives"] = entry
-    write_json(Path("params.yaml"), values)
+    text = SMOKE
+    for section, entries in ADDED.items():
+        assert section in text
+        text = text.replace(section, section.replace(" {}", "") + entries, 1)
+    Path("params.yaml").write_text(text)
     rows = ({"sentence": f"row {n}", "label": n % 2} for n in range(ROWS))
     write_jsonl(Path("t.jsonl"), rows)
     return tmp_path

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
 
 
-def judge(text, *suspected, length=99) -> ReplacedTokens:
+def judge(text, *suspected, length=99):
     """Return a text as a discriminator with some length would that suspects some words."""
     places = [word.span() for word in re.finditer(r"\w+|[^\w\s]+", text)][:length]
     words = [text[start:end] for start, end in places]
@@ -90,7 +89,7 @@ def test_an_answer_is_shown_in_its_context():
 
 
 @contextlib.contextmanager
-def playing(folder, *words) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def playing(folder, *words):
     """Run `electra play` on a free port, and give its address."""
     command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
     out = error = subprocess.PIPE
@@ -98,7 +97,6 @@ def playing(folder, *words) -> Iterator[tuple[subprocess.Popen[str], str]]:
         command, cwd=folder, env=environment(ROOT), stdout=out, stderr=error, text=True
     ) as process:
         try:
-            assert process.stdout is not None and process.stderr is not None
             line = process.stdout.readline()
             address = re.search(r"http://\S+/", line)
             assert address, line + process.stderr.read()
@@ -115,7 +113,7 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
             urllib.request.urlopen(rebound)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
-        assert process.stderr is not None and process.stderr.read() == ""
+        assert process.stderr.read() == ""
 
 
 def test_a_mistake_on_the_page_is_a_sentence():

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
@@ -128,14 +127,14 @@ def set_steps(project, steps):
     params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
-def start(project, *options) -> subprocess.Popen[str]:
+def start(project, *options):
     words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
         words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
     )
 
 
-def kill_second(process, runs, after) -> list[psutil.Process]:
+def kill_second(process, runs, after):
     """Kill the second process of a run once a file of it is there; returns all of them."""
     until(lambda: list(runs.glob(after)), 120)
     workers = workers_of(process)
@@ -143,13 +142,13 @@ def kill_second(process, runs, after) -> list[psutil.Process]:
     return workers
 
 
-def workers_of(process) -> list[psutil.Process]:
+def workers_of(process):
     """Return the processes that train."""
     children = psutil.Process(process.pid).children(recursive=True)
     return [child for child in children if rank(child)]
 
 
-def rank(process) -> str:
+def rank(process):
     with contextlib.suppress(psutil.Error):
         return process.environ().get("RANK", "") if "pretrain" in process.cmdline() else ""
     return ""
@@ -227,9 +226,13 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "waits", ["for an answer", "for the first machine", "for the second machine"]
+    "waits, number",
+    [
+        ("for an answer", signal.SIGTERM),
+        ("for the first machine", signal.SIGINT),
+        ("for the second machine", signal.SIGTERM),
+    ],
 )
 def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
     other = f"192.0.2.1:{free_port()}"  # not an address of this machine

@@ -33,11 +33,11 @@ def here(tmp_path, monkeypatch):
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
-def list_runs(run_command) -> list[str]:
+def list_runs(run_command):
     """Return the lines of the list, with one space between words."""
     return [" ".join(line.split()) for line in run_command("runs").splitlines()]
 

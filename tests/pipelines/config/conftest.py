@@ -3,7 +3,7 @@
 import pytest
 
 from electra.errors import BadConfig
-from pipelines.config.params import Params, load
+from pipelines.config.params import load
 from tests.conftest import SMOKE
 
 
@@ -11,7 +11,7 @@ from tests.conftest import SMOKE
 def load_text(tmp_path):
     """A function that loads a params.yaml of a text, each (old, new) replaced in it once."""
 
-    def load_text(*changes, text=SMOKE) -> Params:
+    def load_text(*changes, text=SMOKE):
         for old, new in changes:
             assert old in text
             text = text.replace(old, new, 1)
@@ -26,7 +26,7 @@ def load_text(tmp_path):
 def refuse(load_text):
     """The same for a text that must be refused: a function that returns the sentence."""
 
-    def refuse(*changes, text=SMOKE) -> str:
+    def refuse(*changes, text=SMOKE):
         with pytest.raises(BadConfig) as caught:
             load_text(*changes, text=text)
         sentence = str(caught.value)

@@ -22,7 +22,7 @@ ARMS = "arms: {one: {}, two: {label: BERT, objective.name: mlm}}"
 PROTOCOLS = "protocols: {smoke: {}}"
 
 
-def make(**values) -> AblationConfig:
+def make(**values):
     protocol = {"common": values.pop("common", {})} | values.pop("protocol", {})
     values = {"title": "t", "base": BASE, "protocol": protocol} | values
     return build(AblationConfig, values, "ablations.a")

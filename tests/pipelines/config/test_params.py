@@ -17,7 +17,7 @@ FILES = 'kind: local, files: ["nowhere/*.jsonl"]'
 MOOD = "kind: custom, tasks: {a-b: {train: a, dev: b, labels: [x, y]}}"
 
 
-def subclasses(kind) -> set[type]:
+def subclasses(kind):
     """Return the classes that inherit from one, at any depth."""
     direct = kind.__subclasses__()
     return {*direct}.union(*map(subclasses, direct))

@@ -10,7 +10,7 @@ from pipelines.config.recipes import PaperRecipe
 from tests.conftest import ROOT
 
 
-def section(**values) -> PaperRecipe:
+def section(**values):
     return build(PaperRecipe, values, "finetune")
 
 

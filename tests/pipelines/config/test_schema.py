@@ -1,7 +1,6 @@
 """params.schema.json, by which editors check params.yaml."""
 
 import copy
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -11,7 +10,7 @@ from electra.files import read_json
 from pipelines.config.schema import params_schema
 from tests.conftest import ROOT
 
-SHIPPED: dict[str, Any] = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+SHIPPED = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 SCHEMA = read_json(ROOT / "params.schema.json")
 
 

@@ -82,7 +82,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
     title, is none.
     """
 
-    def digest_of(ablation, title="One", **recipe) -> str:
+    def digest_of(ablation, title="One", **recipe):
         values = YAML(typ="safe").load(SHIPPED.read_text())
         values["recipes"]["tiny"] = {"defaults": {"epochs": 2}} | recipe
         values["protocols"]["tiny"]["finetune"] = ablation
@@ -102,7 +102,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
     assert written_out != digest_of({}, tasks=stsb)
 
 
-def overridden(text, override, tmp_path) -> str:
+def overridden(text, override, tmp_path):
     """What `dvc exp run -S` makes of a file."""
     from dvc.utils.hydra import apply_overrides
 
@@ -111,7 +111,7 @@ def overridden(text, override, tmp_path) -> str:
     return (tmp_path / "params.yaml").read_text()
 
 
-def changed(before, after) -> list[str]:
+def changed(before, after):
     """The lines that are others now."""
     return [
         new for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new

@@ -4,7 +4,7 @@ from electra.finetuning.tasks import GLUE
 from pipelines.finetuning_runs.leaderboard import FILES, ensemble, to_tsv
 
 
-def line(identity, prediction, logits, label=None) -> dict:
+def line(identity, prediction, logits, label=None):
     return {"id": identity, "prediction": prediction, "label": label, "logits": logits}
 
 

@@ -18,7 +18,7 @@ from electra.storage.manifest import MANIFEST
 from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import summary
-from pipelines.finetuning_runs.job import MODEL, Job
+from pipelines.finetuning_runs.job import MODEL
 from pipelines.finetuning_runs.plan import Plan, read_finished, run, run_all
 from tests.conftest import files_of
 
@@ -35,7 +35,7 @@ NAMES = ("rows/mrpc/train.jsonl", "rows/mrpc/dev.jsonl", "model/model.safetensor
 def plan_jobs(task_rows, model, tmp_path):
     """A function that plans the jobs of a task under CONFIG with changes; for SQuAD under SQUAD."""
 
-    def plan_jobs(task, runs=".", **changes) -> list[Job]:
+    def plan_jobs(task, runs=".", **changes):
         plan = {"rows": task_rows / task, "model": model, "runs": tmp_path / runs}
         for key in ("rows", "model", "source_jobs"):
             if key in changes:
@@ -46,11 +46,11 @@ def plan_jobs(task_rows, model, tmp_path):
     return plan_jobs
 
 
-def alike(one, other) -> bool:
+def alike(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("task", GLUE)
+@pytest.mark.parametrize("task", ["cola", "mnli", "stsb"])
 def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
     jobs = plan_jobs(task)
     assert [job.arm for job in jobs] == ["pretrained", "scratch"]
@@ -120,7 +120,7 @@ def test_seeds_differ_and_half_the_precision_gives_much_the_same_losses(plan_job
 
 
 def test_number_of_workers_bears_on_no_result(plan_jobs, tmp_path):
-    done: list[str] = []
+    done = []
     for workers in (1, 2):
         jobs = plan_jobs("rte", str(workers)) + plan_jobs("squad2", str(workers))
         records = run_all(jobs, workers, lambda job, _: done.append(job.name))
@@ -132,7 +132,7 @@ def test_number_of_workers_bears_on_no_result(plan_jobs, tmp_path):
 def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
     plan_jobs, monkeypatch, capsys
 ):
-    def plan(**changes) -> Job:
+    def plan(**changes):
         (job,) = plan_jobs("wnli", arms=("pretrained",), **changes)[:1]
         return job
 

@@ -28,7 +28,7 @@ class Dvc:
         self.failures: dict[str, list[StageFailed]] = {}
         self.would_run: list[str] = []
 
-    def repro(self, target, place, log, seconds) -> Outcome:
+    def repro(self, target, place, log, seconds):
         name = target.rpartition(":")[2]
         self.calls.append(name)
         self.parents.append(place.variables.get(tracking.PARENT))
@@ -66,7 +66,7 @@ def dvc(prefect_server, tmp_path, monkeypatch):
     return played
 
 
-def artifacts() -> dict[str, str]:
+def artifacts():
     """The newest page of each key: other tests' runs leave theirs on the same server."""
     from prefect.client.orchestration import get_client
 

@@ -1,7 +1,5 @@
 """Bars of stages that run."""
 
-from typing import Any
-
 import httpx
 import pytest
 
@@ -10,9 +8,9 @@ from pipelines.flows import artifacts
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_progress_lines_move_bars(is_gone, monkeypatch):
-    moves: list[Any] = []
+    moves = []
 
-    def create(**values) -> str:
+    def create(**values):
         if is_gone:
             raise httpx.ConnectError("refused")
         moves.append((values["key"], values["progress"]))
@@ -22,7 +20,7 @@ def test_progress_lines_move_bars(is_gone, monkeypatch):
     monkeypatch.setattr(
         "prefect.artifacts.update_progress_artifact", lambda _, progress: moves.append(progress)
     )
-    logged: list[str] = []
+    logged = []
     log = artifacts.show_progress(logged.append)
     lines = ["nothing", "pretrain a_b  10%  1/10 steps", "pretrain a_b  20%  2/10 steps"]
     lines += ["pretrain a_b  100%  10/10 steps"]

@@ -51,7 +51,7 @@ def test_a_single_machine_gets_only_what_its_worker_can_run():
 
 
 @pytest.mark.parametrize(
-    ("known", "kept"),
+    "known, kept",
     [
         ({}, ""),
         ({"paused": True, "parameters": {"model": "tiny", "hours": 3}}, " (kept: paused, hours=3)"),

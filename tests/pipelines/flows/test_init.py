@@ -63,7 +63,7 @@ def test_a_flow_ends_well_from_the_command_line_in_a_clean_environment(tmp_path)
         "PYTHONPATH": str(folder),
     }
 
-    def run_flow(name) -> tuple[int, str]:
+    def run_flow(name):
         command = [sys.executable, "-m", "pipelines", "flow", "pretrain", name]
         done = subprocess.run(command, cwd=folder, env=values, capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr

@@ -23,10 +23,10 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     from pipelines.tracking import recorder
 
     Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))
-    closed: list[tuple[str, str]] = []
-    opened: list[dict[str, str]] = []
+    closed = []
+    opened = []
 
-    def open_parent(name, params, key, facts) -> str:
+    def open_parent(name, params, key, facts):
         opened.append(facts)
         return f"parent of {name}"
 
@@ -46,7 +46,7 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
         ("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")
     ]
 
-    def dead(*_, **__) -> str:
+    def dead(*_, **__):
         raise OSError("no store")
 
     monkeypatch.setattr(recorder, "open_parent", dead)

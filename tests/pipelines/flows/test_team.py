@@ -22,11 +22,11 @@ from pipelines.versioning.dvc_runner import StageFailed
 def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkeypatch):
     from pipelines.flows.team import team
 
-    handed_out: list[tuple[str, str, str]] = []
-    keys: set[str] = set()
-    bad: set[str] = set()
+    handed_out = []
+    keys = set()
+    bad = set()
 
-    def elsewhere(name, *, parameters, work_queue_name, idempotency_key, **more) -> FlowRun:
+    def elsewhere(name, *, parameters, work_queue_name, idempotency_key, **more):
         assert name == "part/electra" and parameters["model"] == "smoke"
         assert more["flow_run_name"] == f"part smoke {parameters['part']}".strip()
         handed_out.append((",".join(parameters["stages"]), parameters["part"], work_queue_name))
@@ -74,7 +74,7 @@ def test_a_part_waits_for_a_server_that_has_no_time_for_an_answer(code, waits):
     assert module.is_server_gone(None, None, state) is waits
 
 
-def run_in(state, count=1) -> FlowRun:
+def run_in(state, count=1):
     return FlowRun(flow_id=uuid.uuid4(), state=state, run_count=count)
 
 

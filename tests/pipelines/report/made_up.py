@@ -5,12 +5,11 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
 from electra.storage.manifest import write_manifest
-from pipelines.config.params import Params, load
+from pipelines.config.params import load
 from tests.conftest import ROOT
 
 ARMS = {
@@ -25,24 +24,24 @@ GAIN = dict(zip(GLUE, (25.0, 14.2, 0.4, 41.0, 9.3, 12.6, 15.8, 7.0, -0.6), stric
 
 
 @functools.cache
-def shipped() -> Params:
+def shipped():
     return load(ROOT / "params.yaml")
 
 
-def params(*models: str, ablations: tuple[str, ...] = (), **more: Any) -> Params:
+def params(*models, ablations=(), **more):
     """params.yaml with `run` selecting these, and other sections where they are given."""
     run = replace(shipped().run, models=models, ablations=ablations)
     return replace(shipped(), run=run, **more)
 
 
-def write(model: str = "tiny", *, lift: float = 1.0, seeds: int = 3) -> None:
+def write(model="tiny", *, lift=1.0, seeds=3):
     """Everything that one model and one ablation leave behind."""
     chance = random.Random(f"{model}")
     results = Path("results") / model
     shutil.copytree(ROOT / "results/tiny", results, dirs_exist_ok=True)
     Path("results/curves").mkdir(exist_ok=True)
     shutil.copy(ROOT / "results/curves/tiny.csv", f"results/curves/{model}.csv")
-    tasks: dict[str, Any] = {}
+    tasks = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]
         tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500}
@@ -60,13 +59,13 @@ def write(model: str = "tiny", *, lift: float = 1.0, seeds: int = 3) -> None:
             "word_overlap": 44.25,
         }
         tasks[name]["baselines"]["replaced_tokens"] = 61.75
-    average: dict[str, Any] = {"name": "mean over nine tasks (sample world)", "tasks": list(GLUE)}
+    average = {"name": "mean over nine tasks (sample world)", "tasks": list(GLUE)}
     for arm in ("pretrained", "scratch"):
         by_seed = zip(*(tasks[name][arm]["scores"] for name in GLUE), strict=True)
         average[arm] = {"scores": [sum(scores) / len(GLUE) for scores in by_seed]}
     glue = {"source": "sample_world", "label": "sample world", "tasks": tasks, "average": average}
     write_json(results / "glue.json", glue)
-    squad: dict[str, Any] = {"metric": "f1", "baselines": {"never_answering": 33.25}}
+    squad = {"metric": "f1", "baselines": {"never_answering": 33.25}}
     for arm, low in (("pretrained", 61.0), ("scratch", 49.5)):
         exact = [low + chance.gauss(0, 0.8) for _ in range(seeds)]
         f1 = [low + 3.5 + chance.gauss(0, 0.8) for _ in range(seeds)]
@@ -76,7 +75,7 @@ def write(model: str = "tiny", *, lift: float = 1.0, seeds: int = 3) -> None:
     write_examples(model)
 
 
-def write_ablation(seeds: int = 3, failed: str = "") -> None:
+def write_ablation(seeds=3, failed=""):
     """Table 5 without one of its arms; the arm `failed` has no result."""
     chance = random.Random("table5")
     arms = {}
@@ -102,7 +101,7 @@ def write_ablation(seeds: int = 3, failed: str = "") -> None:
     write_json(Path("results/table5/ablation.json"), {"reference": "mlm", "arms": arms})
 
 
-def write_examples(model: str) -> None:
+def write_examples(model):
     text = "[CLS] the old bak ##er sold <b> bread [SEP] she kept goats . [SEP]".split()
     replaced = [piece == "sold" for piece in text]
     row = {
@@ -116,7 +115,7 @@ def write_examples(model: str) -> None:
     write_manifest(folder, name=model)
 
 
-def write_predictions(model: str) -> None:
+def write_predictions(model):
     """One right and two wrong predictions of each task, and one of each kind of question."""
     tasks = Path("build/tasks/sample_world")
     context = f"{'Once. ' * 30}Maren the miller two grey goats behind the mill, and more."

@@ -11,7 +11,7 @@ from electra.config import build
 from electra.files import write_json
 from pipelines import report
 from pipelines.config.ablation_config import AblationConfig
-from pipelines.config.params import Params, settings_digest
+from pipelines.config.params import settings_digest
 from pipelines.report import claims, figures, load_results, paper
 from pipelines.report.comparison import compare_scores
 from pipelines.sources import LocalTasks, SampleTasks
@@ -43,7 +43,7 @@ SCORES = {
 }
 
 
-def write(name: str, config: dict, scores: dict[str, list[float]], **facts) -> Params:
+def write(name, config, scores, **facts):
     """A record of an ablation whose arms have these scores."""
     made = build(AblationConfig, config, name)
     arms = {}
@@ -78,13 +78,13 @@ def write(name: str, config: dict, scores: dict[str, list[float]], **facts) -> P
     return replace(made_up.params(), ablations={name: made})
 
 
-def only(made: Params):
+def only(made):
     (found,) = load_results.load(made).ablations
     return found
 
 
 @pytest.mark.parametrize(
-    ("changed", "place", "said"),
+    "changed, place, said",
     [
         ({}, 0, "ELECTRA, 64 wide above BERT, 64 wide (Table 5: +2.8; Figures 1, 4): came out"),
         (
@@ -151,7 +151,7 @@ def test_the_page_shows_records_failures_and_what_is_not_run():
     )
     made.ablations["other"] = build(AblationConfig, {**GRID, "title": "Not yet"}, "other")
     report.build(made, Path("out"))
-    page = Path("out/index.html").read_text(encoding="utf-8")
+    page = Path("out/index.html").read_text()
     assert "Recorded 2026-01-02 at commit abc in 2 minutes, on two cores." in page
     assert "ablation sizes, BERT, 128 wide: failed, seed 1: loss nan" in page
     assert "ablation other: Not yet: not run" in page
@@ -176,7 +176,7 @@ def test_a_record_of_other_settings_is_called_so():
             provenance={"settings_digest": settings} if settings else {},
         )
         report.build(made, Path("out"))
-        page = Path("out/index.html").read_text("utf-8")
+        page = Path("out/index.html").read_text()
         assert ("Its settings were others" in page) is other, settings
         said = "sample world, recorded with other settings" if other else "sample world, recorded"
         assert f"Sizes: each task ({said})" in page
@@ -216,7 +216,7 @@ def test_a_pair_of_the_papers_table_and_figures_is_one_statement():
 
 
 @pytest.mark.parametrize(
-    ("rows", "source", "expected"),
+    "rows, source, expected",
     [
         ({"cola": 8551}, LocalTasks(kind="local", glue="g"), "GLUE and SQuAD, local"),
         (

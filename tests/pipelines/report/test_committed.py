@@ -5,7 +5,6 @@ is left out here.
 """
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.conftest import ROOT
 COMMITTED = ROOT / "results" / "report"
 
 
-def without_build(page: str) -> str:
+def without_build(page):
     """Return a page less its examples, their link, and hashes of files in build/."""
     page = re.sub(r'<section><h2 id="examples">.*?</section>', "", page, flags=re.DOTALL)
     page = re.sub(r'<a href="#examples">[^<]*</a>', "", page)
@@ -24,7 +23,7 @@ def without_build(page: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
@@ -34,7 +33,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["figures", "tables"])
-def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
+def test_figures_and_tables_are_up_to_date(drawn, part):
     here, there = (
         {path.name: path.read_bytes() for path in (root / part).iterdir()}
         for root in (drawn, COMMITTED)
@@ -44,10 +43,7 @@ def test_figures_and_tables_are_up_to_date(drawn: Path, part: str) -> None:
 
 
 @pytest.mark.lock
-def test_the_page_is_up_to_date(drawn: Path) -> None:
-    here, there = (
-        without_build((root / "index.html").read_text(encoding="utf-8"))
-        for root in (drawn, COMMITTED)
-    )
+def test_the_page_is_up_to_date(drawn):
+    here, there = (without_build((root / "index.html").read_text()) for root in (drawn, COMMITTED))
     assert len(here) > 5000
     assert here == there, "results/report/index.html is stale: dvc repro"

@@ -5,7 +5,7 @@ from pipelines.report.comparison import around, compare_scores, decide, predict_
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "equal_variances"),
+    "first, second, equal_variances",
     [
         ([71.2, 70.4, 72.1], [66.0, 67.3, 65.1], False),
         ([50.0, 79.0, 60.0, 61.0], [69.0, 69.1], True),
@@ -21,7 +21,7 @@ def test_the_interval_is_welchs_or_students_where_an_arm_has_fewer_than_three(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"),
+    "first, second, verdict",
     [
         ([84.0, 85.0], [71.5, 72.5], "higher"),
         # of two fine-tunings, with a spread that would hide 128 points by Welch's interval
@@ -81,7 +81,7 @@ def test_no_interval_leaves_the_scale():
 
 
 @pytest.mark.parametrize(
-    ("claim", "above", "below"),
+    "claim, above, below",
     [
         ("above", "came out", "reversed"),
         ("no gain", "reversed", "came out"),

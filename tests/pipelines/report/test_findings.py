@@ -4,7 +4,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from electra.files import read_json, write_json
 from pipelines import report
@@ -17,7 +16,7 @@ from tests.pipelines.report import made_up
 TINY = made_up.params("tiny")
 
 
-def write(**made) -> Any:
+def write(**made):
     made_up.write(**made)
     return load_results.load(TINY).models[0]
 
@@ -69,7 +68,7 @@ def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablati
     made_up.write("mine")
     shutil.copytree(ROOT / "benchmarks/results", "benchmarks/results")
     report.build(params, Path("out"), "mine")
-    page = Path("out/index.html").read_text(encoding="utf-8")
+    page = Path("out/index.html").read_text()
     assert "The paper" not in page and "Not run" not in page
     assert {path.stem for path in Path("out/tables").iterdir()} == {"mine-tasks"}
 
@@ -79,7 +78,7 @@ def test_a_published_model_has_a_report_without_pre_training():
     inputs = report.build(made_up.shipped(), Path("out"), "electra-small")
     (model,) = inputs.models
     assert model.config is None and inputs.missing == ()
-    page = Path("out/index.html").read_text(encoding="utf-8")
+    page = Path("out/index.html").read_text()
     assert "The published model electra-small was fine-tuned on 9 tasks" in page
     assert "Settings of pre-training" not in page
 

@@ -3,12 +3,10 @@ fetched from anywhere.
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.browser import DESKTOP, PHONE, Tab, browser, needs_browser
+from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT
 
 pytestmark = [needs_browser, pytest.mark.slow]
@@ -27,7 +25,7 @@ OUTSIDE = """
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+def tab(tmp_path_factory):
     with browser(tmp_path_factory.mktemp("profile")) as tab:
         yield tab
         absent = (
@@ -42,7 +40,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 @pytest.mark.skipif(not PAGE.is_file(), reason="no report was drawn")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_the_page_fits(tab: Tab, size: tuple[int, int], dark: bool) -> None:
+def test_the_page_fits(tab, size, dark):
     tab.open(PAGE.as_uri(), size, dark=dark)
     assert tab.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     if size == DESKTOP:
@@ -57,7 +55,7 @@ def test_the_page_fits(tab: Tab, size: tuple[int, int], dark: bool) -> None:
         )
 
 
-def test_no_text_leaves_its_figure_or_its_cell_and_a_phone_shows_the_verdicts(tab: Tab) -> None:
+def test_no_text_leaves_its_figure_or_its_cell_and_a_phone_shows_the_verdicts(tab):
     tab.open(PAGE.as_uri(), PHONE)
     seen = "Array.from(document.querySelectorAll('#table-tiny-tasks .mark'), each => each.getBoundingClientRect().right)"
     assert all(right <= PHONE[0] for right in tab.run(seen))
@@ -67,7 +65,7 @@ def test_no_text_leaves_its_figure_or_its_cell_and_a_phone_shows_the_verdicts(ta
         assert tab.run(OUTSIDE) == []
 
 
-def test_figures_in_files_have_a_dark_version(tab: Tab) -> None:
+def test_figures_in_files_have_a_dark_version(tab):
     figure = PAGE.parent / "figures/tiny-tasks.svg"
     colour = "getComputedStyle(document.querySelector('#patch_1 path')).fill"
     tab.open(figure.as_uri())
@@ -76,7 +74,7 @@ def test_figures_in_files_have_a_dark_version(tab: Tab) -> None:
     assert tab.run(colour) == "rgb(20, 24, 29)"
 
 
-def test_without_a_local_run_the_page_has_no_hole(tab: Tab, tmp_path: Path) -> None:
+def test_without_a_local_run_the_page_has_no_hole(tab, tmp_path):
     page = tmp_path / "index.html"
     page.write_bytes(PAGE.read_bytes())
     page.with_name("run.js").write_text("")
@@ -87,7 +85,7 @@ def test_without_a_local_run_the_page_has_no_hole(tab: Tab, tmp_path: Path) -> N
     assert "dvc repro" in shown and "not recorded" not in shown and "took" not in shown
 
 
-def test_the_loss_is_drawn_over_the_minutes_that_the_run_took(tab: Tab, tmp_path: Path) -> None:
+def test_the_loss_is_drawn_over_the_minutes_that_the_run_took(tab, tmp_path):
     page = tmp_path / "index.html"
     page.write_bytes(PAGE.read_bytes())
     clock = {"0": 1.0, "200": 61.0, "400": 150.0}

@@ -42,7 +42,7 @@ def test_csv_has_every_digit():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    "value, text",
     [(1.4e18, "1.4 × 10¹⁸"), (0.25, "0.25"), (-3.0, "−3"), (1e-7, "1.0 × 10⁻⁷")],
 )
 def test_numbers_have_a_true_minus_and_no_negative_zero(value, text):

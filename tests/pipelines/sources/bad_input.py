@@ -9,8 +9,6 @@ import json
 import lzma
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow
 import pyarrow.parquet
@@ -95,7 +93,7 @@ PARQUET = st.lists(
 )
 
 
-def write(folder: Path, file: dict[str, Any], damage: tuple[str, int, int]) -> Path:
+def write(folder, file, damage):
     """One generated file; a compressed one may be several streams, one after the other."""
     data = b"\n".join(file["lines"])
     step = len(data) // file["streams"] + 1
@@ -105,7 +103,7 @@ def write(folder: Path, file: dict[str, Any], damage: tuple[str, int, int]) -> P
     return path
 
 
-def damaged(data: bytes, damage: tuple[str, int, int]) -> bytes:
+def damaged(data, damage):
     kind, place, value = damage
     place %= len(data) or 1
     if kind == "cut":
@@ -117,7 +115,7 @@ def damaged(data: bytes, damage: tuple[str, int, int]) -> bytes:
     return data
 
 
-def parquet(rows: Any, row_group_size: int | None = None) -> bytes:
+def parquet(rows, row_group_size=None):
     """Return rows or a table as a parquet file."""
     table = pyarrow.Table.from_pylist(rows) if isinstance(rows, list) else rows
     buffer = io.BytesIO()
@@ -125,21 +123,21 @@ def parquet(rows: Any, row_group_size: int | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def complete(file: dict[str, Any], damage: tuple[str, int, int]) -> bool:
+def complete(file, damage):
     """Whether a file that is read at all has to be read whole: undamaged, or compressed with
     checksums.
     """
     return damage[0] == "none" or (damage[0] == "flip" and file["suffix"] != "")
 
 
-def blank(line: bytes | str) -> bool:
+def blank(line):
     try:
         return not (line.decode() if isinstance(line, bytes) else line).strip()
     except UnicodeDecodeError:
         return False
 
 
-def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
+def read(path, data=None, **settings):
     """What a file holds, with `data` written to it first."""
     if data is not None:
         path.write_bytes(data)
@@ -147,24 +145,24 @@ def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
     return list(read_documents(FileRange(path), source))
 
 
-def texts(items: list[Any]) -> list[str]:
+def texts(items):
     """Return the texts of the documents among items."""
     return [item.text for item in items if isinstance(item, Document)]
 
 
-def rejections(items: list[Any]) -> list[tuple[str, str]]:
+def rejections(items):
     """Return place and reason of what is rejected among items."""
     return [(item.where, item.reason) for item in items if isinstance(item, Rejected)]
 
 
-def write_files(folder: Path, *names: str) -> None:
+def write_files(folder, *names):
     """Write files of one letter, in folders below a folder."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("x")
 
 
-def read_one(path: Path, file: dict[str, Any], whole: bool) -> None:
+def read_one(path, file, whole):
     """Read a file. With `whole`, every line is a document's, rejected, or blank."""
     try:
         items = read(path, **file["form"])

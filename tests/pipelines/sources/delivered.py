@@ -1,10 +1,11 @@
 """Files as Gigaword, crawls and Wikipedia are delivered."""
 
 import bz2
+import gzip
 from html import escape
 
 
-def doc(number: int, body: str, kind: str = "story") -> str:
+def doc(number, body, kind="story"):
     return f'<DOC id="NYT_ENG_19940701.{number:04d}" type="{kind}" >\n{body}\n</DOC>\n'
 
 
@@ -26,22 +27,18 @@ Second.
 </TEXT>"""
 
 
-def record(
-    body: bytes, kind: str = "response", version: str = "1.0", end: str = "\r\n", **headers: str
-) -> bytes:
+def record(body, kind="response", version="1.0", end="\r\n", **headers):
     named = {"WARC-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
     named.setdefault("Content-Length", str(len(body)))
     head = [f"WARC/{version}", *(f"{key}: {value}" for key, value in named.items()), "", ""]
     return end.join(head).encode() + body + b"\r\n\r\n"
 
 
-def answer(
-    body: bytes, media: str = "text/html; charset=utf-8", status: str = "200 OK", more: str = ""
-) -> bytes:
+def answer(body, media="text/html; charset=utf-8", status="200 OK", more=""):
     return f"HTTP/1.1 {status}\r\nContent-Type: {media}\r\n{more}\r\n".encode() + body
 
 
-def html(text: str, meta: str = "") -> str:
+def html(text, meta=""):
     around = f"<html><head>{meta}<title>T</title></head><body><nav><a href=/>Home</a></nav>"
     return f"{around}<main><h1>On it</h1>\n<p>{text}\nin two lines.</p><p>Second.</p></main><footer>(c)</footer></html>"
 
@@ -59,9 +56,7 @@ WIKI_HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" ve
 WIKI_END = "</mediawiki>\n"
 
 
-def wiki_page(
-    number: int, text: str, namespace: int = 0, more: str = "", model: str = "wikitext"
-) -> str:
+def wiki_page(number, text, namespace=0, more="", model="wikitext"):
     return (
         f"  <page>\n    <title>T{number}</title>\n    <ns>{namespace}</ns>\n    <id>{number}</id>\n{more}"
         f"    <revision>\n      <id>9{number}</id>\n      <model>{model}</model>\n"
@@ -69,7 +64,7 @@ def wiki_page(
     )
 
 
-def multistream(count: int) -> bytes:
+def multistream(count):
     pages = [
         wiki_page(number, f"Text {number} {{{{t}}}} of [[Datei:x|y]] " + "word " * (number % 40))
         for number in range(count)
@@ -80,3 +75,20 @@ def multistream(count: int) -> bytes:
         WIKI_END,
     ]
     return b"".join(bz2.compress(part.encode()) for part in parts)
+
+
+def write_delivered(folder):
+    """Write two files of each kind, and return their sources."""
+    folder.mkdir()
+    for number in range(2):
+        pages = [record(answer(html(f"Page {number} {i}.").encode())) for i in range(9)]
+        records = [record(b"", "request"), *pages, record(answer(b"GIF", "image/gif"))]
+        (folder / f"{number}.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
+        stories = (
+            doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2])
+            for i in range(9)
+        )
+        (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
+        (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
+    named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
+    return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]

@@ -19,20 +19,18 @@ class Hub:
     the middle), or "flip" (a wrong byte; "flips" means every time).
     """
 
-    def __init__(
-        self, files: dict[str, dict[str, bytes]], faults: dict[str, int | str] | None = None
-    ) -> None:
+    def __init__(self, files, faults=None):
         self.files, self.faults = files, dict(faults or {})
         self.etag = ""  # in place of a file's hash
         handler = type("Handler", (_Handler,), {"hub": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
-    def __enter__(self) -> "Hub":
+    def __enter__(self):
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
 
@@ -41,10 +39,10 @@ class _Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format, *args):
         pass
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
         path = unquote(urlsplit(self.path).path)
         kinds = "revision|tree|paths-info"
@@ -58,9 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_POST = do_GET
 
-    def describe(
-        self, body: str, name: str, kind: str | None, revision: str | None, folder: str | None
-    ) -> None:
+    def describe(self, body, name, kind, revision, folder):
         files = self.hub.files.get(name)
         if files is None:
             self.refuse("RepoNotFound")
@@ -68,7 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.refuse("RevisionNotFound")
         elif kind == "tree":
             prefix = f"{folder}/" if folder else ""
-            entries: dict[str, dict[str, object]] = {}
+            entries = {}
             for file, data in files.items():
                 first, slash, _ = file.removeprefix(prefix).partition("/")
                 if slash:
@@ -85,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             counts = {"downloads": 0, "likes": 0, "tags": []}
             self.send_json({"id": name, "sha": COMMIT, "siblings": siblings, **flags, **counts})
 
-    def send_file(self, name: str, file: str) -> None:
+    def send_file(self, name, file):
         data = self.hub.files.get(name, {}).get(file)
         if data is None:
             self.refuse("EntryNotFound")
@@ -107,10 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
             self.close_connection = fault == "cut"
 
-    def refuse(self, code: str) -> None:
+    def refuse(self, code):
         self.send_json({"error": "not here"}, 404, code)
 
-    def send_json(self, value: object, status: int = 200, code: str = "") -> None:
+    def send_json(self, value, status=200, code=""):
         body = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -123,12 +119,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def entry(file: str, data: bytes, kind: str = "file") -> dict[str, object]:
+def entry(file, data, kind="file"):
     """What the hub tells of a file: git's hash of it, and the sha256 of one that is kept outside of
     git.
     """
     oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-    fact: dict[str, object] = {"type": kind, "path": file, "size": len(data), "oid": oid}
+    fact = {"type": kind, "path": file, "size": len(data), "oid": oid}
     if file.endswith(".parquet"):
         sha256 = hashlib.sha256(data).hexdigest()
         fact["lfs"] = {"oid": sha256, "size": len(data), "pointerSize": 130}

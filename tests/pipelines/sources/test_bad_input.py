@@ -1,8 +1,5 @@
 """Bad input never gives a traceback or a silent drop."""
 
-from pathlib import Path
-from typing import Any
-
 from hypothesis import HealthCheck, example, given, settings
 
 from tests.pipelines.sources import bad_input
@@ -12,9 +9,7 @@ quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scop
 
 @settings(quick, max_examples=250)
 @given(bad_input.FILES, bad_input.DAMAGE)
-def test_any_file_is_accounted_for_or_a_sentence(
-    tmp_path: Path, file: dict[str, Any], damage: Any
-) -> None:
+def test_any_file_is_accounted_for_or_a_sentence(tmp_path, file, damage):
     path = bad_input.write(tmp_path, file, damage)
     bad_input.read_one(path, file, bad_input.complete(file, damage))
 
@@ -22,9 +17,7 @@ def test_any_file_is_accounted_for_or_a_sentence(
 @settings(quick, max_examples=60)
 @given(bad_input.PARQUET, bad_input.DAMAGE)
 @example([{"text": "a" * 9, "id": "x"}] * 9, ("flip", 7, 255))
-def test_any_parquet_file_is_accounted_for_or_a_sentence(
-    tmp_path: Path, rows: list[Any], damage: Any
-) -> None:
+def test_any_parquet_file_is_accounted_for_or_a_sentence(tmp_path, rows, damage):
     path = tmp_path / "a.parquet"
     path.write_bytes(bad_input.damaged(bad_input.parquet(rows), damage))
     bad_input.read_one(path, {"form": {}}, False)

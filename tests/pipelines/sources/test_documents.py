@@ -5,8 +5,6 @@ at every file.
 import gzip
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,27 +19,25 @@ WIKI = "".join(f'<doc id="{i}">\n{text}\n</doc>\n\n' for i, text in enumerate(TE
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     monkeypatch.setattr(documents, "RANGE_BYTES", 1500)
     monkeypatch.setattr(documents, "BLOCK", 100)
     monkeypatch.setattr(documents, "GROUP_BYTES", 0)
 
 
-def units_of(tmp_path: Path, *files: Path, **settings: Any) -> list[documents.WorkUnit]:
+def units_of(tmp_path, *files, **settings):
     source = LocalCorpus(kind="local", files=tuple(map(str, files)), **settings)
     return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 
 
-@pytest.mark.parametrize(("name", "content", "settings"), [
+@pytest.mark.parametrize("name, content, settings", [
     ("a.jsonl", "\ufeff" + JSONL, {}),
     ("a.txt", "\n".join(TEXTS), {"documents": "lines"}),
     ("a.txt", "\n \r\n\n".join(TEXTS), {"documents": "blank_lines"}),
     ("a.txt", "\n".join(f" = Text {i} = \n\n{text}\n = = More = = \nend" for i, text in enumerate(TEXTS)), {"documents": "headings"}),
     ("wiki_00", WIKI, {}),
 ])  # fmt: skip
-def test_ranges_hold_the_same_documents(
-    tmp_path: Path, name: str, content: str, settings: dict[str, str]
-) -> None:
+def test_ranges_hold_the_same_documents(tmp_path, name, content, settings):
     path = tmp_path / name
     path.write_text(content, newline="")
     units = units_of(tmp_path, path, **settings)
@@ -54,13 +50,13 @@ def test_ranges_hold_the_same_documents(
     assert len(set(texts(expected))) > 290 and len(expected) >= 300
 
 
-def items_of(tmp_path: Path, path: Path) -> list[Any]:
+def items_of(tmp_path, path):
     return [item for unit in units_of(tmp_path, path) for item in unit.read()]
 
 
 def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     (tmp_path / "a.txt").write_text("\n".join(TEXTS))
     items = items_of(tmp_path, tmp_path / "a.txt")
     assert len({item.id for item in items}) == len(items) > 8
@@ -69,7 +65,7 @@ def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(
     assert items_of(tmp_path, tmp_path / "a.jsonl")[-1].where == f"{tmp_path}/a.jsonl:301"
 
 
-def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
+def test_parquet_is_cut_between_row_groups(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(parquet([{"text": text} for text in TEXTS], row_group_size=30))
     assert len(units_of(tmp_path, path)) > 3
@@ -81,18 +77,18 @@ def test_parquet_is_cut_between_row_groups(tmp_path: Path) -> None:
     assert len(units_of(tmp_path, tmp_path / "damaged.parquet")) == 1, "its reader refuses it"
 
 
-@pytest.mark.parametrize(("name", "content"), [
+@pytest.mark.parametrize("name, content", [
     ("a.jsonl", json.dumps({"text": "x" * 9000}).encode()),
     ("a.jsonl", JSONL.encode("utf-16")),
     ("a.jsonl.gz", gzip.compress(JSONL.encode())),
 ])  # fmt: skip
-def test_what_has_no_place_to_begin_is_not_cut(tmp_path: Path, name: str, content: bytes) -> None:
+def test_what_has_no_place_to_begin_is_not_cut(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     assert len(units_of(tmp_path, tmp_path / name)) == 1
     assert len(items_of(tmp_path, tmp_path / name)) in {1, 300}
 
 
-def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> None:
+def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path):
     states = []
     for folder, seconds in (("one", 1e9), ("two", 2e9)):
         (tmp_path / folder).mkdir()
@@ -108,9 +104,7 @@ def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")]
 )
-def test_damaged_notes_are_not_believed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
-) -> None:
+def test_damaged_notes_are_not_believed(tmp_path, capsys, old, new):
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
@@ -122,7 +116,7 @@ def test_damaged_notes_are_not_believed(
     assert notes.read_text() == expected
 
 
-def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     unit, *_ = units_of(tmp_path, path)
@@ -131,7 +125,7 @@ def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path: Path) -> None:
         list(unit.read())
 
 
-def test_small_files_share_a_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_share_a_unit(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "GROUP_BYTES", 900)
     for i in range(30):
         row = {"id": str(i), "text": "x" * 100}

@@ -1,7 +1,6 @@
 """English Gigaword: stories by paragraph, other types counted, damage reported by line."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.pipelines.sources.delivered import STORY, doc
 OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
 
 
-def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:
+def test_stories_are_documents_of_paragraphs(tmp_path):
     kinds = ("multi", "advis", "other", "strange")
     text = "".join(
         [doc(1, STORY.format("one")), *(doc(2, OTHER, kind) for kind in kinds), doc(3, OTHER)]
@@ -29,7 +28,7 @@ def test_stories_are_documents_of_paragraphs(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_damaged_is_quarantined_by_its_line(tmp_path: Path) -> None:
+def test_what_is_damaged_is_quarantined_by_its_line(tmp_path):
     good, path = doc(1, STORY.format("one")), tmp_path / "afp_eng_199405"
     bad = [
         good.removesuffix("</DOC>\n"),

@@ -56,7 +56,7 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
 """
 
 
-def glue_files() -> dict[str, bytes]:
+def glue_files():
     """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
     by split.
     """
@@ -76,9 +76,7 @@ def glue_files() -> dict[str, bytes]:
     return {"README.md": "\n".join(["---", "configs:", *configs, "---", ""]).encode(), **files}
 
 
-def ask(
-    tmp_path: Path, endpoint: str, *questions: tuple[str, str | None, str, str]
-) -> list[dict[str, Any]]:
+def ask(tmp_path, endpoint, *questions):
     """Ask in a process of its own, since the library reads its settings once."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     environment = {
@@ -96,7 +94,7 @@ def ask(
 
 
 @pytest.mark.slow
-def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path: Path) -> None:
+def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path):
     texts = [
         [{"id": f"{part}-{i}", "text": f"Text {i} of {part}.", "url": "u"} for i in range(20)]
         for part in range(3)
@@ -168,7 +166,7 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
 
 
 @pytest.mark.slow
-def test_no_network_is_a_sentence_within_seconds(tmp_path: Path) -> None:
+def test_no_network_is_a_sentence_within_seconds(tmp_path):
     (error,) = ask(tmp_path, "http://127.0.0.1:9", ("made/up", None, "train", "main"))
     assert error["code"] == 69 and error["seconds"] < 60
     assert error["error"].startswith("corpora.x.sources[0]: cannot reach the hub for made/up (")
@@ -211,9 +209,7 @@ def test_a_server_names_no_file_outside_of_the_cache(
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
-def test_offline_by_choice_is_a_sentence_at_once(
-    monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_offline_by_choice_is_a_sentence_at_once(monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
     source = HubCorpus(kind="hub", dataset="made/up", revision="main")
     with pytest.raises(SourceUnreachable, match="needs made/up from the hub, but HF_HUB_OFFLINE"):
@@ -237,9 +233,7 @@ def test_offline_by_choice_is_a_sentence_at_once(
         (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
     ],
 )
-def test_an_answer_in_another_form_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, sentence: str
-) -> None:
+def test_an_answer_in_another_form_is_a_sentence(monkeypatch, error, sentence):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
     with (
         pytest.raises(SourceUnreachable, match=sentence),

@@ -8,8 +8,6 @@ import pkgutil
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
 
 from electra import data
 from electra.errors import for_message
@@ -32,7 +30,7 @@ ANCHORED = """
 """.split()
 
 
-def find_patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[Any]]]:
+def find_patterns(value, name):
     if isinstance(value, re.Pattern):
         yield name, value
     elif isinstance(value, dict | list | tuple):
@@ -40,7 +38,7 @@ def find_patterns(value: object, name: str) -> Iterator[tuple[str, re.Pattern[An
             yield from find_patterns(part, f"{name}[{key}]")
 
 
-def calls() -> Iterator[tuple[str, Callable[[str], Any]]]:
+def calls():
     """Yield everything that is tried, by its name."""
     for package in (data, sources, text_tools):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -54,18 +52,18 @@ def calls() -> Iterator[tuple[str, Callable[[str], Any]]]:
     yield "unwrap", unwrap
 
 
-def searching(pattern: re.Pattern[Any], anchored: bool) -> Callable[[str], Any]:
-    def search(text: str) -> Any:
+def searching(pattern, anchored):
+    def search(text):
         given = text.encode() if isinstance(pattern.pattern, bytes) else text
         return pattern.match(given) if anchored else pattern.subn(given[:0], given)
 
     return search
 
 
-def test_every_pattern_is_linear() -> None:
+def test_every_pattern_is_linear():
     tried = []
 
-    def give_up(*_: object) -> None:
+    def give_up(*_):
         raise TimeoutError(f"{tried[-1]} is not linear")
 
     before = signal.signal(signal.SIGPROF, give_up)

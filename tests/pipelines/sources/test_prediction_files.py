@@ -13,7 +13,7 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "sentence"),
+    "text, name, sentence",
     [
         ('{"id": "0", "prediction": "1"}\n', "p.jsonl", r"has no prediction for id 1 \(row 2\); expected one for each of 2"),
         ("index\tprediction\n0\t1\n1\t0\n5\t1\n", "p.tsv", r"predicts id 5, which is not among the references \(1 such\)"),

@@ -1,8 +1,6 @@
 """SQuAD's official files, and every way a question can be wrong."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,11 +15,11 @@ ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
 NOWHERE = "no answer is in the context"
 
 
-def question(**changes: Any) -> dict[str, Any]:
+def question(**changes):
     return {"id": "q1", "question": "Where?", "answers": [ANSWER], **changes}
 
 
-def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: Any) -> list[Any]:
+def read(tmp_path, *questions, encoding="utf-8", **changes):
     paragraph = {"context": CONTEXT, "qas": list(questions), **changes}
     path = tmp_path / "train.json"
     article = {"title": "Super_Bowl", "paragraphs": [paragraph]}
@@ -30,7 +28,7 @@ def read(tmp_path: Path, *questions: Any, encoding: str = "utf-8", **changes: An
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_rows(tmp_path: Path, encoding: str) -> None:
+def test_rows(tmp_path, encoding):
     elsewhere = {"text": "Bowl", "answer_start": 0}
     questions = [
         question(),
@@ -49,11 +47,11 @@ def test_rows(tmp_path: Path, encoding: str) -> None:
     ]
 
 
-def answers(*pairs: Any) -> dict[str, Any]:
+def answers(*pairs):
     return {"answers": [{"text": text, "answer_start": start} for text, start in pairs]}
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
+@pytest.mark.parametrize("changes, reason", [
     ({"answers": []}, "no answers, and not marked impossible"),
     (answers(("Santa Clara", 3)), NOWHERE),
     (answers(("Super", -1)), NOWHERE),
@@ -70,9 +68,7 @@ def answers(*pairs: Any) -> dict[str, Any]:
     ({"question": "Where \ud800?"}, "lone surrogate"),
     (None, "not a JSON object"),
 ])  # fmt: skip
-def test_a_bad_question_is_rejected_with_its_place(
-    tmp_path: Path, changes: Any, reason: str
-) -> None:
+def test_a_bad_question_is_rejected_with_its_place(tmp_path, changes, reason):
     bad = "a string" if changes is None else question(**changes)
     rejected, good, again = read(tmp_path, bad, question(id="q2"), question(id="q2"))
     assert rejected.reason.startswith(reason)
@@ -80,7 +76,7 @@ def test_a_bad_question_is_rejected_with_its_place(
     assert good["id"] == "q2" and again.reason == "an id that occurred before"
 
 
-def test_missing_parts_are_rejected(tmp_path: Path) -> None:
+def test_missing_parts_are_rejected(tmp_path):
     rows = [*read(tmp_path, qas=None), *read(tmp_path, question(), context=None)]
     path = tmp_path / "x.json"
     path.write_text('{"data": [{"title": "no paragraphs"}, 5]}')
@@ -93,7 +89,7 @@ def test_missing_parts_are_rejected(tmp_path: Path) -> None:
     b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [', b'{"data": [], "data": []}', b"\xff\xff",
     b"[" * 100_000,
 ])  # fmt: skip
-def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) -> None:
+def test_a_file_in_another_layout_is_a_sentence(tmp_path, content):
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(BadInput, match="is not in SQuAD's layout"):
@@ -103,13 +99,13 @@ def test_a_file_in_another_layout_is_a_sentence(tmp_path: Path, content: bytes) 
 
 
 @pytest.mark.parametrize("flag", [False, "false", "False", 0, "0"])
-def test_a_flag_may_be_text(tmp_path: Path, flag: Any) -> None:
+def test_a_flag_may_be_text(tmp_path, flag):
     (row,) = read(tmp_path, question(is_impossible=flag))
     assert row["answers"] and row["impossible"] is False
 
 
 @pytest.mark.parametrize("text", ["Zürich", "𝄞 Zürich"])
-def test_an_offset_may_count_bytes_or_utf16_units(tmp_path: Path, text: str) -> None:
+def test_an_offset_may_count_bytes_or_utf16_units(tmp_path, text):
     context = f"Überall 😀 war es {text} {text}."
     place = context.index(text)
     before = context[:place]
@@ -131,14 +127,14 @@ EXPECTED = [
 LINES = "\n".join(map(json.dumps, EXPORTED)).encode()
 
 
-@pytest.mark.parametrize(("name", "content"), [
+@pytest.mark.parametrize("name, content", [
     ("v2.jsonl", LINES), ("v2.json", LINES),
     ("v2-list.json", json.dumps(EXPORTED).encode()),
     ("number.json", json.dumps({"version": 2, "data": EXPORTED}).encode()),
     ("text.json", json.dumps({"version": "v2.0", "data": EXPORTED}).encode()),
     ("v2.parquet", parquet(EXPORTED)),
 ])  # fmt: skip
-def test_rows_as_datasets_exports_them(tmp_path: Path, name: str, content: bytes) -> None:
+def test_rows_as_datasets_exports_them(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     assert list(read_questions(path)) == EXPECTED
@@ -152,7 +148,7 @@ def test_rows_as_datasets_exports_them(tmp_path: Path, name: str, content: bytes
     {"text": ["Santa Clara"], "answer_start": 28},
     [{"text": "Santa Clara", "answer_start": 28}],
 ])  # fmt: skip
-def test_one_answer_need_be_no_list(tmp_path: Path, given: Any) -> None:
+def test_one_answer_need_be_no_list(tmp_path, given):
     path = tmp_path / "v2.jsonl"
     path.write_text(json.dumps({"id": "q1", **ROW, "answers": given}))
     assert list(read_questions(path)) == EXPECTED[:1]
@@ -165,20 +161,20 @@ def test_one_answer_need_be_no_list(tmp_path: Path, given: Any) -> None:
     {"answers": "Santa Clara"},
     {"answer": "Santa Clara"},
 ])  # fmt: skip
-def test_answers_in_another_layout_are_not_taken_for_none(tmp_path: Path, given: Any) -> None:
+def test_answers_in_another_layout_are_not_taken_for_none(tmp_path, given):
     path = tmp_path / "v2.jsonl"
     path.write_text(json.dumps({"id": "q1", **ROW, **given}))
     (rejected,) = read_questions(path)
     assert isinstance(rejected, Rejected)
 
 
-def test_rows_of_the_hub() -> None:
+def test_rows_of_the_hub():
     assert list(hub_rows(EXPORTED, "squad2", "x")) == EXPECTED
     _, rejected = hub_rows(EXPORTED, "squad1", "x")
     assert isinstance(rejected, Rejected)
 
 
-def test_questions_without_answers_can_be_asked(tmp_path: Path) -> None:
+def test_questions_without_answers_can_be_asked(tmp_path):
     path = tmp_path / "q.json"
     path.write_text(json.dumps({"data": [{"id": "q1", **ROW}]}))
     (row,) = read_questions(path, answered=False)

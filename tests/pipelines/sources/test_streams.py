@@ -1,7 +1,6 @@
 """Encodings: what declares itself is decoded, what hides is refused, everything else is UTF-8."""
 
 import io
-from pathlib import Path
 
 import fsspec
 import pytest
@@ -16,13 +15,11 @@ ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "utf-32-be")
 ROWS = '{"text": "Ünï 漢字 𝄞"}\n' * 50
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a", "a.jsonl", "b"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "b"])
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_byte_order_mark_is_believed(
-    tmp_path: Path, name: str, encoding: str, compression: str
-) -> None:
-    text = ROWS if name in {"a.jsonl", "b"} else TEXT
+def test_a_byte_order_mark_is_believed(tmp_path, name, encoding, compression):
+    text = TEXT if name == "a.txt" else ROWS
     mark = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
     path = tmp_path / (name + compression)
     compress = COMPRESS[compression]
@@ -35,7 +32,7 @@ def test_a_byte_order_mark_is_believed(
 @pytest.mark.parametrize(
     "text", ["ab", "Das ist ein Text.\n", "Это русский текст.\n" * 40, "中文 text 中文\n" * 90]
 )
-def test_without_a_mark_it_is_refused(tmp_path: Path, encoding: str, text: str) -> None:
+def test_without_a_mark_it_is_refused(tmp_path, encoding, text):
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(f"{encoding}-le" if encoding[-2:] != "be" else encoding))
     with pytest.raises(BadInput, match=r"a\.txt: holds NUL bytes as UTF-16 .*; convert"):
@@ -44,7 +41,7 @@ def test_without_a_mark_it_is_refused(tmp_path: Path, encoding: str, text: str) 
     assert len(read(path)) == 1, "stray ones are text"
 
 
-def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path: Path) -> None:
+def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("one\ntwo \ud800\nthree".encode("utf-16", "surrogatepass"))
     bad, good = read(path)
@@ -54,7 +51,7 @@ def test_half_a_character_costs_its_line_and_half_a_unit_the_file(tmp_path: Path
         read(path)
 
 
-def test_a_pipe_is_read_the_same_way() -> None:
+def test_a_pipe_is_read_the_same_way():
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         lines = list(read_stream(io.BytesIO(TEXT.encode(encoding)), "standard input"))
         assert [line.decode() for _, line in lines] == TEXT.replace("\r\n", "\n").split("\n")
@@ -67,15 +64,13 @@ def test_a_pipe_is_read_the_same_way() -> None:
 GERMAN = "Früh übt sich, wer ein Meister werden will."
 
 
-@pytest.mark.parametrize(("text", "encoding", "guess"), [
+@pytest.mark.parametrize("text, encoding, guess", [
     (GERMAN, "latin-1", "latin-1 Früh"), ("It’s “plain” English – or is it?", "cp1252", "cp1252 It’s"),
     (GERMAN, "utf-8", " "), (GERMAN * 9 + "\udcff w\udce4re.", "utf-8", " "), (GERMAN, "utf-16", " "),
     ("Это русский текст, and some English.", "cp1251", " "), ("これは日本語 in Japan.", "shift_jis", " "),
     ("Zażółć gęślą jaźń, i jeszcze parę długich słów po polsku.", "cp1250", " "),
 ])  # fmt: skip
-def test_a_western_encoding_is_named_where_it_is_plain(
-    tmp_path: Path, text: str, encoding: str, guess: str
-) -> None:
+def test_a_western_encoding_is_named_where_it_is_plain(tmp_path, text, encoding, guess):
     path = tmp_path / "a.txt"
     errors = "surrogateescape" if encoding == "utf-8" else "strict"
     path.write_text(text, encoding, errors)
@@ -83,9 +78,7 @@ def test_a_western_encoding_is_named_where_it_is_plain(
 
 
 @pytest.mark.parametrize("compression", list(COMPRESS)[1:])
-def test_the_hubs_library_reads_compressed_files_whole_or_not(
-    tmp_path: Path, compression: str
-) -> None:
+def test_the_hubs_library_reads_compressed_files_whole_or_not(tmp_path, compression):
     decompress_with_fsspec()
     path = tmp_path / f"a.jsonl{compression}"
     stored = COMPRESS[compression](ROWS.encode())

@@ -3,7 +3,6 @@
 import base64
 import gzip
 import hashlib
-from pathlib import Path
 
 import pytest
 
@@ -18,17 +17,17 @@ JAPANESE = "これは日本語のページです。東京の天気は晴れで�
 GERMAN = "Früh übt sich, wer ein Meister werden will. Größe und Übermut gehören dazu."
 
 
-def page(number: int) -> bytes:
+def page(number):
     return record(
         answer(html(f"Page {number} has a text").encode()), WARC_Record_ID=f"<urn:uuid:{number}>"
     )
 
 
-def text(number: int) -> str:
+def text(number):
     return f"On it\nPage {number} has a text in two lines.\nSecond."
 
 
-def packed(name: str, records: list[bytes]) -> bytes:
+def packed(name, records):
     """A file's bytes: plain, a stream a record, or one stream."""
     if name == "a.warc.gz":
         return b"".join(map(gzip.compress, records))
@@ -36,7 +35,7 @@ def packed(name: str, records: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
-def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, name: str) -> None:
+def test_pages_are_documents_and_the_other_records_are_counted(tmp_path, name):
     uri = {"WARC_Target_URI": "http://x.org/robots.txt"}
     others = [
         (record(b"software: x\r\n", "warcinfo"), "warcinfo_records"),
@@ -56,7 +55,7 @@ def test_pages_are_documents_and_the_other_records_are_counted(tmp_path: Path, n
     assert left_out == [Skipped(reason) for _, reason in others]
 
 
-def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
+def test_clueweb09_and_wet_files_are_read(tmp_path):
     old = {"version": "0.18", "end": "\n", "WARC_TREC_ID": "clueweb09-en0000-00-00000"}
     body = answer(html("Page 1 has a text").encode()).replace(b"\r\n", b"\n")
     document = Document("clueweb09-en0000-00-00000", text(1))
@@ -67,7 +66,7 @@ def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "encoding", "media", "meta"),
+    "content, encoding, media, meta",
     [
         (GERMAN, "latin-1", "text/html; charset=ISO-8859-1", ""),
         (GERMAN, "latin-1", "text/html; charset=utf-8", ""),  # a wrong one
@@ -82,14 +81,12 @@ def test_clueweb09_and_wet_files_are_read(tmp_path: Path) -> None:
         ("Tak więc źródło", "iso-8859-2", "text/html", '<meta charset="iso-8859-2">'),
     ],
 )
-def test_pages_are_decoded_as_declared_or_as_they_look(
-    tmp_path: Path, content: str, encoding: str, media: str, meta: str
-) -> None:
+def test_pages_are_decoded_as_declared_or_as_they_look(tmp_path, content, encoding, media, meta):
     items = read(tmp_path / "a.warc", record(answer(html(content, meta).encode(encoding), media)))
     assert texts(items) == [f"On it\n{content} in two lines.\nSecond."]
 
 
-def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
+def test_a_page_is_read_as_it_was_sent(tmp_path):
     body = html("Page 1 has a text").encode()
     small = gzip.compress(body)
     chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, small[:9], len(small) - 9, small[9:])
@@ -104,7 +101,7 @@ def test_a_page_is_read_as_it_was_sent(tmp_path: Path) -> None:
     assert texts(read(path, cut)) == [text(1)]
 
 
-def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_much_is_quarantined(tmp_path, monkeypatch):
     monkeypatch.setattr(warc, "LONGEST_LINE", 10_000)
     deep = "<div>" * 1600 + "text"
     bomb = gzip.compress(bytes(10**6))
@@ -122,13 +119,13 @@ def test_what_is_too_much_is_quarantined(tmp_path: Path, monkeypatch: pytest.Mon
 THIRD, LENGTH = gzip.compress(page(3)), b"Content-Length: "
 
 
-@pytest.mark.parametrize(("damaged", "reason"), [
+@pytest.mark.parametrize("damaged, reason", [
     (THIRD[:40] + bytes(20) + THIRD[60:], "damaged"),
     (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9999")), "damaged"),
     (gzip.compress(page(3).replace(LENGTH, LENGTH + b"9" * 5000)), "a record without Content-Length"),
     (gzip.compress(b"what is\r\n\r\nno record\r\n"), "no WARC record"),
 ], ids=["bits", "length", "digits", "lines"])  # fmt: skip
-def test_a_damaged_record_costs_only_itself(tmp_path: Path, damaged: bytes, reason: str) -> None:
+def test_a_damaged_record_costs_only_itself(tmp_path, damaged, reason):
     records = [gzip.compress(page(number)) for number in range(1, 6)]
     items = read(tmp_path / "a.warc.gz", b"".join([*records[:2], damaged, *records[3:]]))
     assert texts(items) == list(map(text, (1, 2, 4, 5)))
@@ -136,7 +133,7 @@ def test_a_damaged_record_costs_only_itself(tmp_path: Path, damaged: bytes, reas
 
 
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz", "one.warc.gz"])
-def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_cut_short_is_refused(tmp_path, name):
     with pytest.raises(
         BadInput, match=r"is damaged or cut short \(it ends in the middle of a .*get the file again"
     ):
@@ -145,9 +142,7 @@ def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("change", [-5, 10, 60, 2 * len(page(3)), 10**12, "exact"])
 @pytest.mark.parametrize("name", ["a.warc", "a.warc.gz"])
-def test_a_wrong_length_swallows_no_other_record(
-    tmp_path: Path, name: str, change: int | str
-) -> None:
+def test_a_wrong_length_swallows_no_other_record(tmp_path, name, change):
     length = len(page(3).partition(b"\r\n\r\n")[2]) - 4
     if change == "exact":  # it ends where the next record does: only a digest tells
         digest = base64.b32encode(hashlib.sha1(page(3)[-length - 4 : -4]).digest()).decode()
@@ -166,7 +161,7 @@ def test_a_wrong_length_swallows_no_other_record(
     assert rejections(items) == [(f"{tmp_path}/{name}:3", "damaged")]
 
 
-def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) -> None:
+def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path):
     wrong = page(3).replace(b"Content-Length: ", b"Content-Length: 1", 1)
     short = page(3).replace(b"Page 3", b"Page 3, which is longer")
     for bad in (short, page(3).replace(b"Page 3", b"P")):
@@ -180,7 +175,7 @@ def test_a_wrong_length_in_a_file_of_one_stream_costs_one_row(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("algorithm", ["sha1", "md5", "sha256"])
-def test_a_digest_is_held_to(tmp_path: Path, algorithm: str) -> None:
+def test_a_digest_is_held_to(tmp_path, algorithm):
     body = answer(html("Page 1 has a text").encode())
     digest = hashlib.new(algorithm, body).digest()
     path = tmp_path / "a.warc"

@@ -3,8 +3,6 @@ files.
 """
 
 import bz2
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +17,13 @@ from tests.pipelines.sources.delivered import multistream
 from tests.pipelines.sources.delivered import wiki_page as page
 
 
-def read(path: Path, data: str | bytes) -> list[Any]:
+def read(path, data):
     return bad_input.read(
         path, data if isinstance(data, bytes) else data.encode(), kind="wikipedia"
     )
 
 
-@pytest.mark.parametrize(("markup", "text"), [
+@pytest.mark.parametrize("markup, text", [
     ("'''Bold''' and ''italic'' [[link]]s, [[Page (x)|shown ''so'']], [http://x.org a site], [http://x.org].", "Bold and italic links, shown so, a site, ."),
     ("{{Infobox\n| a = {{nested|{{deep}}}}\n| b = [[x]]\n}}One{{cite|x}}.<ref name=a>No {{t}}</ref><ref name=b/>\n\nTwo.<!-- c -->", "One.\nTwo."),
     ("A\n{| class=wikitable\n|-\n! h\n| cell ||\n{| \n| in\n|}\n|}\nB", "A\nB"),
@@ -36,11 +34,11 @@ def read(path: Path, data: str | bytes) -> list[Any]:
     ("a&#xD800;b &#xE000;c", "a\ufffdb \ufffdc"),
     ("{{unclosed [[link] ''' <div>", "{{unclosed [[link] <div>"),
 ])  # fmt: skip
-def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
+def test_markup_becomes_text(tmp_path, markup, text):
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
-@pytest.mark.parametrize(("markup", "text"), [
+@pytest.mark.parametrize("markup, text", [
     ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide at {{convert|-5|C|F}}.",
      "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide at -5 C."),
     ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),
@@ -51,11 +49,11 @@ def test_markup_becomes_text(tmp_path: Path, markup: str, text: str) -> None:
     ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
     ("{{lang-uk|{{nobr|Київ}}}} {{small|{{nowrap|{{nts|5}}}}}}{{{x}}}", "Київ 5"),
 ])  # fmt: skip
-def test_templates_that_are_text_keep_it(tmp_path: Path, markup: str, text: str) -> None:
+def test_templates_that_are_text_keep_it(tmp_path, markup, text):
     assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
 
 
-def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
+def test_other_templates_within_a_sentence_are_counted(tmp_path):
     markup = (
         "{{Infobox|a={{x}} and {{y}}}}\n'''A''' is {{height|5}} high.<ref>{{cite|x}}</ref>\n"
         "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}\n"
@@ -66,7 +64,7 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path: Path) -> None:
     assert document.lost_templates == 4
 
 
-def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> None:
+def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
     pages = [
         page(1, "One."),
         page(2, "x", more='    <redirect title="T1" />\n'),
@@ -78,7 +76,7 @@ def test_articles_are_documents_and_other_pages_are_counted(tmp_path: Path) -> N
     assert items == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
 
-def test_damage_costs_its_page_and_a_cut_the_file(tmp_path: Path) -> None:
+def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
     path = tmp_path / "a.xml.bz2"
     bad = [
         page(8, "<div style='" * 400),
@@ -130,7 +128,7 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(
     monkeypatch.setattr(streams, "BLOCK", 200)
     source = LocalCorpus(kind="wikipedia", files=(str(path),))
 
-    def units() -> list[documents.WorkUnit]:
+    def units():
         return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
 
     pieces = [piece for unit in units() for piece in unit.pieces]

@@ -52,8 +52,14 @@ def change(*pairs):
 def small(tmp_path, monkeypatch):
     """The project, in which the test runs."""
     monkeypatch.chdir(tmp_path)
+    write_small(tmp_path)
+    return tmp_path
+
+
+def write_small(folder):
+    """Write the project in a folder, the working one."""
     Path("params.yaml").write_text(PARAMS)
-    write_base(tmp_path, WORDS, 16, "build/models/small/encoder", model="small", part="encoder")
+    write_base(folder, WORDS, 16, "build/models/small/encoder", model="small", part="encoder")
     draw = random.Random(1)
     for name in ("cola", "mnli", "mrpc", "stsb"):
         labels = GLUE[name].labels or (0.5, 2.0, 4.5)
@@ -66,4 +72,3 @@ def small(tmp_path, monkeypatch):
                 rows.append({"id": str(number), "a": a, "b": b, "label": label})
             write_jsonl(ROWS / name / f"{split}.jsonl", rows)
     write_manifest(ROWS, kind="tasks", name="made_up")
-    return tmp_path

@@ -8,7 +8,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -92,22 +91,22 @@ def before_training(monkeypatch, action):
 @pytest.fixture
 def trained(monkeypatch):
     """The titles of the arms that are trained."""
-    titles: list[str] = []
+    titles = []
     before_training(monkeypatch, titles.append)
     return titles
 
 
-def run(name, params) -> dict[str, Any]:
+def run(name, params):
     ablation.run(name, params, tracking.Tracker(None))
-    record: dict[str, Any] = read_json(Path(f"build/ablation/{name}/results.json"))
+    record = read_json(Path(f"build/ablation/{name}/results.json"))
     return record
 
 
-def results(name) -> list[bytes]:
+def results(name):
     return [path.read_bytes() for path in sorted(Path("build/ablation", name).iterdir())]
 
 
-def plan(name, params, vocab_size=100) -> dict[str, ablation.Arm]:
+def plan(name, params, vocab_size=100):
     return {arm.title: arm for arm in ablation.plan_arms(name, params, vocab_size)}
 
 
@@ -182,8 +181,8 @@ def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params, monkeypat
     monkeypatch.setattr(ablation, "longest_row_read", lambda settings, step, steps: 8 + step)
     failed = {"metrics": {"matthews": 0.0}, "train_rows": 16, "failed": "one answer"}
     monkeypatch.setattr(ablation, "run_all", lambda jobs, workers: [failed])
-    events: list[dict[str, Any]] = []
-    sender: Any = SimpleNamespace(send=events.append)
+    events = []
+    sender = SimpleNamespace(send=events.append)
     ablation.run("objectives", params, tracking.Tracker(sender))
     opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     arms = read_json(Path("build/ablation/objectives/results.json"))["arms"]

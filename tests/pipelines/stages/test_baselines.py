@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from tests.electra.made_up_models import write_pretrained
 WORDS = ["red", "bread", "meal", "cat", "dog", "chef", "ate", "cooked"]
 
 
-def write(folder, task, answer, count=200) -> Path:
+def write(folder, task, answer, count=200):
     """Rows of random words, labelled by `answer(a, b)`."""
     draw = random.Random(1)
     for split in ("train", "dev"):
@@ -76,7 +75,7 @@ def test_words_that_training_never_had_count():
 
 
 def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, monkeypatch):
-    seen = list[int]()
+    seen = []
 
     def fit(task, train, dev):
         seen.append(len(train))

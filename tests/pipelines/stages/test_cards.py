@@ -4,9 +4,9 @@ model.
 
 import logging
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import transformers
@@ -20,7 +20,7 @@ from pipelines.config.params import load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
-from tests.pipelines.stages.conftest import change
+from tests.pipelines.stages.conftest import change, write_small
 
 TASKS = Path("build/glue/small")
 COLA = TASKS / "cola/pretrained-seed1/README.md"
@@ -29,11 +29,23 @@ TEXT = HubCorpus(kind="hub", dataset="org/text", revision="1")
 GERMAN = {"c": CorpusConfig(sources=(TEXT,), cleaning=CleaningConfig(language="de"))}
 
 
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A fine-tuned CoLA and MNLI of the sample world, by the command."""
+    folder = tmp_path_factory.mktemp("tuned")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_small(folder)
+        change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
+        assert main(["glue", "small"]) == 0
+    return folder
+
+
 @pytest.fixture
-def params(small):
-    """A fine-tuned CoLA and MNLI of the sample world, by the command; their settings."""
-    change(("[cola, mnli, mrpc, stsb]", "[cola, mnli]"))
-    assert main(["glue", "small"]) == 0
+def params(tuned, tmp_path, monkeypatch):
+    """A copy of it, in which the test runs; the settings."""
+    shutil.copytree(tuned, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return load()
 
 
@@ -43,7 +55,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
     assert "**The sample world is made up**" in text and "8551" not in text
     assert "dvc repro pipelines/dvc.yaml:glue@small" in text
-    data: Any = ModelCard(text).data
+    data = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
     assert data.language == ["en"] and data.metrics == ["matthews_correlation", "accuracy"]
     first = read_jsonl(Path("build/tasks/made_up/cola/dev.jsonl"))[0]
@@ -129,7 +141,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, m
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     cards.write("glue", "small", replace(params, tasks={"made_up": tasks}, corpora=GERMAN))
     written = COLA.read_text()
-    data: Any = ModelCard(written).data
+    data = ModelCard(written).data
     assert data.language == ["de"] and data.license is None
     assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
     assert "- Intended use: the task that it was scored on;" in written
@@ -140,6 +152,6 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
 def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
     cards.write("glue", "small", replace(params, corpora=GERMAN))
     written = COLA.read_text()
-    data: Any = ModelCard(written).data
+    data = ModelCard(written).data
     assert data.license is None and data.language == ["de"]
     assert "it knows no real text" in written

@@ -8,7 +8,6 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,7 +23,7 @@ from pipelines.stages.corpus import gather
 from pipelines.text import duplicates
 from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
-from tests.pipelines.sources.delivered import STORY, answer, doc, html, multistream, record
+from tests.pipelines.sources.delivered import write_delivered
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +31,7 @@ def every_file_a_unit(monkeypatch):
     monkeypatch.setattr("pipelines.sources.documents.GROUP_BYTES", 0)
 
 
-def documents(folder) -> list[dict[str, str]]:
+def documents(folder):
     return [row for file in sorted(folder.glob("documents-*.jsonl")) for row in read_jsonl(file)]
 
 
@@ -46,12 +45,12 @@ def write(folder, files=5, rows=40):
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
 
 
-def config(tmp_path, **settings) -> CorpusConfig:
+def config(tmp_path, **settings):
     sources = settings.pop("sources", [{"kind": "local", "files": [f"{tmp_path}/text/*"]}])
     return build(CorpusConfig, {"sources": sources, **settings}, "corpora.x")
 
 
-def run(tmp_path, settings, name="out") -> dict[str, Any]:
+def run(tmp_path, settings, name="out"):
     return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
 
 
@@ -96,27 +95,10 @@ def test_the_work_grows_with_the_number_of_tiny_files_and_not_with_its_square(
     assert calls[2] < 2.2 * calls[1], calls
 
 
-def delivered(folder) -> list[dict[str, Any]]:
-    """Sources of files as they are delivered: two of each kind."""
-    folder.mkdir()
-    for number in range(2):
-        pages = [record(answer(html(f"Page {number} {i}.").encode())) for i in range(9)]
-        records = [record(b"", "request"), *pages, record(answer(b"GIF", "image/gif"))]
-        (folder / f"{number}.warc.gz").write_bytes(b"".join(map(gzip.compress, records)))
-        stories = (
-            doc(10 * number + i, STORY.format(10 * number + i), ("story", "multi")[i % 2])
-            for i in range(9)
-        )
-        (folder / f"nyt_{number}.gz").write_bytes(gzip.compress("".join(stories).encode()))
-        (folder / f"{number}.xml.bz2").write_bytes(multistream(50))
-    named = {"warc": "*.warc.gz", "gigaword": "nyt*", "wikipedia": "*.xml.bz2"}
-    return [{"kind": kind, "files": [f"{folder}/{pattern}"]} for kind, pattern in named.items()]
-
-
 def test_the_same_documents_however_a_corpus_is_divided(tmp_path, monkeypatch):
     write(tmp_path / "text", rows=80)
     text = {"kind": "local", "files": [f"{tmp_path}/text/*"]}
-    sources = [text, *delivered(tmp_path / "delivered")]
+    sources = [text, *write_delivered(tmp_path / "delivered")]
     settings = config(tmp_path, sources=sources, cleaning={"duplicate_documents": "drop"})
     monkeypatch.setenv(VARIABLE, "1")
     whole = run(tmp_path, settings, "whole")
@@ -134,7 +116,7 @@ def test_the_same_documents_however_a_corpus_is_divided(tmp_path, monkeypatch):
 
 def test_what_is_left_out_is_counted_and_said(tmp_path, monkeypatch, capsys):
     cleaning = {"near_duplicates": "drop"}
-    sources = delivered(tmp_path / "delivered")
+    sources = write_delivered(tmp_path / "delivered")
     params = SimpleNamespace(corpora={"x": config(tmp_path, sources=sources, cleaning=cleaning)})
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.chdir(tmp_path)
@@ -204,10 +186,10 @@ def test_document_of_exactly_the_minimum_stays_without_its_repeated_paragraph(tm
 def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
     write(tmp_path / "text")
     expected = run(tmp_path, config(tmp_path), "whole")
-    calls: list[str] = []
+    calls = []
     read = WorkUnit.read
 
-    def stopping(unit) -> Any:
+    def stopping(unit):
         calls.append(unit.pieces[0].path.name)
         if len(calls) == 4:
             raise KeyboardInterrupt
@@ -237,10 +219,8 @@ def test_a_changed_file_is_another_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize("content, settings, sentence", [
     (b"", {}, r"corpora\.x: holds no document \(0 rows read, 0 quarantined, 0 dropped\)"),
     (b'{"text": " "}\n{"text": "\\n"}', {}, r"2 rows read, 0 quarantined, 2 dropped, most as empty_documents\)"),
-    (b'{"text": "a"}', {"cleaning": {"minimum_document": 9}}, "1 dropped, most as short_documents"),
     (b'{"text": "a"}\n' + b"\xff\n" * 6, {}, r"0\.jsonl:2: invalid UTF-8 \(the first of 6 bad rows of 7\); expected at most 5"),
     (b'{"text": "a"}\n{', {"quarantine": {"min_tolerated": 0}}, r"0\.jsonl:2: not JSON \(the first of 1 bad rows of 2\)"),
-    (b"\xff\n\xff", {}, r"0\.jsonl:1: invalid UTF-8"),
 ])  # fmt: skip
 def test_useless_input_is_a_sentence_and_leaves_nothing(tmp_path, content, settings, sentence):
     (tmp_path / "text").mkdir()

@@ -23,7 +23,7 @@ ROWS = ["MANIFEST.json", "train-00000.ids", "train-00000.bounds", "valid-00000.i
 HOW = ["flipped", "cut", "folder", "missing"]
 
 
-def refused(arguments, path, capsys) -> str:
+def refused(arguments, path, capsys):
     """The one sentence; the exit code is that of damage, and nothing is left behind."""
     assert main(arguments) == CorruptFile.exit_code
     said = capsys.readouterr().err

@@ -7,7 +7,6 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -24,14 +23,14 @@ read_unit = corpus.read_unit
 DEAD = "a worker has died"
 
 
-def make(job, folder) -> dict[str, Any]:
+def make(job, folder):
     if job == 99:
         raise BadInput("file:99: is bad")
     (folder / "file").write_text(f"unit {job}")
     return {"made": 1, "job": job}
 
 
-def read_or_die(job, folder) -> dict[str, Any]:
+def read_or_die(job, folder):
     """One worker is killed in the middle of a unit."""
     try:
         Path(DEAD).touch(exist_ok=False)
@@ -42,21 +41,21 @@ def read_or_die(job, folder) -> dict[str, Any]:
     raise AssertionError
 
 
-def finish(work, jobs) -> list[dict[str, Any]]:
+def finish(work, jobs):
     with lock_folder(work):
         return work_units.finish_units(work, UnitKey("f", "c"), make, jobs, "x", "made")
 
 
 @pytest.fixture
 def processes():
-    started: list[subprocess.Popen[bytes]] = []
+    started = []
     yield started
     for process in started:
         process.kill()
         process.wait()
 
 
-def start(processes, folder, workers) -> str:
+def start(processes, folder, workers):
     """A scheduler and workers of their own, as on several machines; returns the scheduler's
     address.
     """

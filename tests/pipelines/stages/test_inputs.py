@@ -35,7 +35,7 @@ def write(**texts):
         path.write_text(text)
 
 
-def record(settings) -> dict[str, list]:
+def record(settings):
     """Record the hashes of every entry, and return them."""
     Path("params.yaml").write_text(settings)
     params = load()
@@ -46,7 +46,7 @@ def record(settings) -> dict[str, list]:
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in files}
 
 
-def changed(before, after) -> set[str]:
+def changed(before, after):
     return {key for key in after if after[key] != before[key]}
 
 
@@ -55,7 +55,7 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     before = record(OWN)
     assert [name for name, _ in before["corpora/smoke"]] == ["a.txt", "b.txt"]
     assert before["corpora/absent"] == [] and before["tasks/smoke"][1] == ["d.tsv", None]
-    hashed: list[Path] = []
+    hashed = []
     monkeypatch.setattr(
         inputs, "sha256_file", lambda path: hashed.append(path) or sha256_file(path)
     )

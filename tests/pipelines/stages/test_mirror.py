@@ -32,14 +32,14 @@ def save(run, step, continued=()):
     )
 
 
-def there() -> list[str]:
+def there():
     return sorted(
         path.partition("/runs/x")[2].partition("/")[2]
         for path in fsspec.filesystem("s3").find("team/electra")
     )
 
 
-def whole(*steps) -> list[str]:
+def whole(*steps):
     files = ("MANIFEST.json", "model.safetensors", "progress.json")
     return sorted(f"step-{step}/{file}" for step in steps for file in files)
 
@@ -51,7 +51,7 @@ def run(tmp_path, s3, monkeypatch):
     return tmp_path / "runs/x"
 
 
-def bring(folder) -> list[int]:
+def bring(folder):
     """The steps that another machine finds."""
     mirror.bring_newest(folder / "runs/x")
     return checkpoint.steps(folder / "runs/x")
@@ -175,7 +175,7 @@ def test_a_mirror_that_is_down_stops_nothing_is_reported_once_and_tried_again(
     assert there() == whole(20)
 
 
-def train(folder, **more) -> "subprocess.Popen[str]":
+def train(folder, **more):
     command = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
     # the test's own server
     more |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
@@ -201,7 +201,7 @@ def test_another_machine_ends_a_killed_run_with_the_same_bytes(tmp_path, s3, mon
     killed = train(first, ELECTRA_MIRROR=URL)
     system = fsspec.filesystem("s3")
 
-    def sent() -> bool:
+    def sent():
         system.invalidate_cache()
         return any(path.endswith("/MANIFEST.json") for path in system.find("team/electra"))
 

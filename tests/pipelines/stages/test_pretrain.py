@@ -6,7 +6,6 @@ import json
 import logging
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -116,15 +115,15 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     assert f"{use}(" in card and electra.load(folder).kind == part
 
 
-def folder(name) -> Path:
+def folder(name):
     return run_folder(name, load())
 
 
-def results(name) -> dict[str, Any]:
+def results(name):
     return read_json(Path("build/models") / name / "results.json")
 
 
-def bytes_below(run) -> dict[str, bytes]:
+def bytes_below(run):
     return {name: data for name, data in files_of(run).items() if not name.endswith(".lock")}
 
 
@@ -192,7 +191,7 @@ def test_every_file_that_a_run_starts_from_is_in_its_fingerprint(trained):
 
 
 def test_weights_that_do_not_fit_are_one_sentence(trained, capsys):
-    def refuse() -> str:
+    def refuse():
         assert main(["pretrain", "more"]) == 65
         return capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pipelines.stages.progress_bar import ProgressBar, print_left_out
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 
@@ -21,7 +21,7 @@ def clock(monkeypatch):
     return now
 
 
-def use_terminal(monkeypatch, kind) -> Terminal:
+def use_terminal(monkeypatch, kind):
     """Put a terminal in the place of standard error (here, since pytest does after fixtures)."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)

@@ -1,7 +1,6 @@
 """The squad stage on a random encoder: official files, agreeing scores, the same bytes again."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,12 +49,12 @@ def answering(tmp_path, monkeypatch):
     write_manifest(ROWS, kind="tasks", name="made_up")
 
 
-def run() -> dict[str, Any]:
+def run():
     squad.run("small", load(), Tracker(None))
     return read_json(OUT / "results.json")
 
 
-def mean_scores(version, name) -> tuple[float, float]:
+def mean_scores(version, name):
     """Return exact match and F1 of an answers file by the official rules."""
     rows = read_jsonl(ROWS / VERSIONS[version] / "dev.jsonl")
     scores = question_scores(rows, read_json(OUT / version / f"{name}.json"), version)

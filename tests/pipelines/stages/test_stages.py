@@ -18,19 +18,19 @@ from tests.conftest import ROOT
 SOURCES = [path for room in ("electra", "pipelines") for path in (ROOT / room).rglob("*.py")]
 
 
-def name_of(path) -> str:
+def name_of(path):
     """`electra/data/shards.py` as it is imported: `electra.data.shards`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def tree(path) -> ast.Module:
+def tree(path):
     return ast.parse(path.read_text())
 
 
-def imported(node) -> set[str]:
+def imported(node):
     """Everything that is imported when code runs; `from a import b` counts as a and a.b."""
-    names: set[str] = set()
+    names = set()
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue
@@ -87,29 +87,29 @@ def test_a_stage_sweeps_what_killed_writers_left_next_to_its_folder(here, monkey
     assert not left.exists()
 
 
-def inside(path, among) -> bool:
+def inside(path, among):
     return any(path == room or path.startswith(f"{room}/") for room in among)
 
 
-def keeps(path) -> bool:
+def keeps(path):
     """Whether a file only keeps, tells or reads settings, by where it stands."""
     top = path.count("/") == 1 or inside(path, ("pipelines/sources/__init__.py", *TELLERS))
     return (top and path != "electra/seeds.py") or inside(path, KEEPERS)
 
 
-def is_empty(module) -> bool:
+def is_empty(module):
     """Whether a module holds a docstring and nothing that is executed."""
     body = tree(MODULES[module]).body
     return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for node in body)
 
 
-def followed(stage) -> dict[str, str]:
+def followed(stage):
     """The modules that a stage imports, directly or not, and what imports each; what only keeps
     ends the walk.
     """
     own = tuple(path for path in CODE[stage] if path.startswith("pipelines/stages"))
     reads = any(inside(path, READERS) for path in CODE[stage])
-    found: dict[str, str] = {}
+    found = {}
     waiting = [
         (name, "the stage")
         for name, path in MODULES.items()

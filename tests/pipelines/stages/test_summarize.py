@@ -80,7 +80,7 @@ def test_an_arm_that_failed_has_no_number():
     assert headline({"ablation": {"arms": arms}}) == {"electra": 1.5}
 
 
-def leave(stage, values) -> Path:
+def leave(stage, values):
     """What a stage leaves of `smoke`."""
     folder = Path("build") / FOLDERS[stage] / "smoke"
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on():
 def test_a_runs_note_begins_with_the_mean_of_the_tasks():
     average = {"name": "mean", "pretrained": {"mean": 60.0, "scores": [60.0]}}
     leave("glue", GLUE | {"average": average, "label": "sample world"})
-    notes: dict[str, str] = {}
+    notes = {}
     tracker = SimpleNamespace(summary=id, artifact=id, tags=notes.update)
     record_results("glue", "smoke", tracker)
     first = "pretrained/average 60; pretrained/cola 50; scratch/cola 10"

@@ -17,7 +17,7 @@ HEADER = "index\tsentence1\tsentence2\tlabel\n"
 ROW = "{}\tA man sleeps.\tA man rests.\tentailment\n"
 
 
-def rte(folder, *, rows=40, bad=0, split="train") -> LocalTasks:
+def rte(folder, *, rows=40, bad=0, split="train"):
     (folder / "RTE").mkdir(parents=True, exist_ok=True)
     lines = [ROW.format(i) for i in range(rows)] + ["9\tA.\tB.\tmaybe\n"] * bad
     (folder / "RTE" / f"{split}.tsv").write_text(HEADER + "".join(lines))

@@ -1,17 +1,16 @@
 """Units that survive a kill and a copy: only what is missing or damaged is made again."""
 
 import shutil
-from typing import Any
 
 from pipelines.stages import work_units
 
 
-def make(job, folder) -> dict[str, Any]:
+def make(job, folder):
     (folder / "file").write_text(f"unit {job}")
     return {"made": 1, "job": job}
 
 
-def finish(work, code="c") -> list[dict[str, Any]]:
+def finish(work, code="c"):
     key = work_units.UnitKey("f", code)
     return work_units.finish_units(work, key, make, range(5), "x", "made")
 

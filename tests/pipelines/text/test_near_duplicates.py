@@ -9,11 +9,11 @@ from pipelines.text.near_duplicates import BANDS, NGRAM, ROWS, band_keys
 from pipelines.text.ngrams import words
 
 
-def keys(text: str) -> np.ndarray:
+def keys(text):
     return band_keys(words(text)[0])
 
 
-def jaccard(one: list[str], other: list[str]) -> float:
+def jaccard(one, other):
     first, second = (
         {tuple(text[i : i + NGRAM]) for i in range(len(text) - NGRAM + 1)} for text in (one, other)
     )
@@ -21,7 +21,7 @@ def jaccard(one: list[str], other: list[str]) -> float:
 
 
 @pytest.mark.parametrize("target", [0.5, 0.75, 0.9])
-def test_pairs_are_found_as_often_as_their_similarity_says(target: float) -> None:
+def test_pairs_are_found_as_often_as_their_similarity_says(target):
     chance, pairs, found, expected = random.Random(target), 300, 0, 0.0
     vocabulary = [f"w{i}" for i in range(3000)]
     for _ in range(pairs):
@@ -34,7 +34,7 @@ def test_pairs_are_found_as_often_as_their_similarity_says(target: float) -> Non
     assert abs(found - expected) < 4 * spread + 1
 
 
-def test_small_texts() -> None:
+def test_small_texts():
     assert keys("").tolist() == keys("?!").tolist() and len(set(keys("").tolist())) == BANDS
     assert keys("One, two.").tolist() == keys("one two").tolist() != keys("two one").tolist()
     assert not np.intersect1d(keys("one two"), keys("one two three")).size

@@ -19,12 +19,12 @@ TEXTS = (
 )  # fmt: skip
 
 
-def plain(text: str) -> list[str]:
+def plain(text):
     return WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
-def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    known: dict[str, int] = {}
+def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch):
+    known = {}
     for text in TEXTS:
         hashes, lengths = words(text)
         expected = plain(text)
@@ -38,20 +38,20 @@ def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch: pytest.Monk
             assert [known[word] for word in plain(text)] == words(text)[0].tolist()
 
 
-@pytest.mark.parametrize(("text", "lengths"), [
+@pytest.mark.parametrize("text, lengths", [
     ("किताब पढ़ना", [5, 5]), ("বাংলা ভাষা", [5, 4]), ("مُحَمَّدٌ رسول", [9, 4]), ("שָׁלוֹם", [7]), ("e\u0301a q\u0303", [2, 2]),
     ("می\u200cرود", [6]), ("co\u00adop", [5]), ("\u0301 a", [1]), ("ฉันไป", [2, 1, 1, 1]), ("ខ្ញុំ", [2, 3]), ("བོད་ཡིག", [3, 3]),
 ])  # fmt: skip
-def test_marks_and_joiners_belong_to_their_word(text: str, lengths: list[int]) -> None:
+def test_marks_and_joiners_belong_to_their_word(text, lengths):
     assert words(text)[1].tolist() == lengths
 
 
-def test_a_vowel_sign_is_not_dropped() -> None:
+def test_a_vowel_sign_is_not_dropped():
     assert words("दिन")[0] != words("दीन")[0]
     assert words("cafe\u0301")[0] == words("café")[0]
 
 
-def test_ngrams_are_equal_where_their_words_are() -> None:
+def test_ngrams_are_equal_where_their_words_are():
     rng = random.Random(1)
     text = [rng.choice("abc") for _ in range(400)]
     hashes, _ = words(" ".join(text))
@@ -63,7 +63,7 @@ def test_ngrams_are_equal_where_their_words_are() -> None:
     assert ngrams(hashes[:1], 1) != hashes[:1], "a single word is not its own 1-gram by chance"
 
 
-def test_a_set_finds_what_it_has() -> None:
+def test_a_set_finds_what_it_has():
     rng = np.random.default_rng(1)
     inside, outside = (rng.integers(0, 2**64, 1000, dtype=np.uint64) for _ in range(2))
     several = NgramSet(np.concatenate([inside, inside[:9]]))

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import threading
-from typing import Any
 
 from pipelines.tracking import PARENT
 from pipelines.tracking.event_log import EventLog
@@ -15,7 +14,7 @@ from tests.conftest import ROOT, environment
 CLOSE = {"what": "close", "run": "", "time": 9.0, "status": "FINISHED"}
 
 
-def runs(store) -> dict[str, Any]:
+def runs(store):
     """Return the runs by name, without the commit, which the name of a workflow ends with."""
     client, experiment = store
     return {
@@ -24,26 +23,26 @@ def runs(store) -> dict[str, Any]:
     }
 
 
-def points(store, run, key) -> list[tuple[int, float]]:
+def points(store, run, key):
     history = store[0].get_metric_history(run.info.run_id, key)
     return [(point.step, point.value) for point in history]
 
 
-def append(folder, *events) -> EventLog:
+def append(folder, *events):
     log = EventLog(folder)
     for event in events:
         log.append(event)
     return log
 
 
-def send(folder, *events) -> bool:
+def send(folder, *events):
     """Append events and send them as after the stage's end; whether MLflow has everything."""
     ended = threading.Event()
     ended.set()
     return upload(append(folder, *events), ended)
 
 
-def opening(**facts) -> dict[str, Any]:
+def opening(**facts):
     event = {
         **{"what": "open", "run": "", "time": 1.0, "name": "pretrain@tiny"},
         "params": {"a.b": "1"},
@@ -56,15 +55,15 @@ def opening(**facts) -> dict[str, Any]:
     return event | facts
 
 
-def nested(name, **params) -> dict[str, Any]:
+def nested(name, **params):
     return {"what": "open", "run": name, "time": 2.0, "name": name, "params": params}
 
 
-def metric(step, run="", **values) -> dict[str, Any]:
+def metric(step, run="", **values):
     return {"what": "metrics", "run": run, "step": step, "values": values, "time": float(step or 0)}
 
 
-def losses(steps) -> list[dict[str, Any]]:
+def losses(steps):
     return [metric(step, loss=float(step)) for step in steps]
 
 
@@ -81,7 +80,7 @@ print("done")
 """
 
 
-def stage(folder, count, store, then="") -> "subprocess.Popen[str]":
+def stage(folder, count, store, then=""):
     """A stage in a process of its own, which logs so many points to a store."""
     return subprocess.Popen(
         [sys.executable, "-c", STAGE.format(count=count, then=then)],

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -27,7 +26,7 @@ def test_without_tracking_everything_is_a_no_op(tmp_path):
 
 
 def test_a_tracker_reports_what_happened():
-    events: list[dict[str, Any]] = []
+    events = []
     tracker = Tracker(SimpleNamespace(send=events.append))
     settings = {"rate": {"peak": 1e-3, "phases": {}}, "d": [1, 2], "e": "x", "f": None}
     with tracker.child("cola", settings) as child, child.child("seed1", {}) as seed:
@@ -56,7 +55,7 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path, monkeypatc
     (log,) = (tmp_path / "runs" / tracking.FOLDER).iterdir()
     text = (log / "events.jsonl").read_text()
     assert "***@127" in text and "s3cret" not in text
-    addresses: list[str] = []
+    addresses = []
     monkeypatch.setattr("mlflow.set_tracking_uri", addresses.append)
     experiment = SimpleNamespace(experiment_id="1", lifecycle_stage="active")
     client = SimpleNamespace(get_experiment_by_name=lambda name: experiment)

@@ -51,7 +51,7 @@ def test_a_lock_file_in_the_middle_of_a_merge_gives_no_hashes(tmp_path):
 
 
 def test_a_user_that_the_system_does_not_know_has_a_number(monkeypatch):
-    def unknown() -> str:
+    def unknown():
         raise KeyError("getpwuid(): uid not found: 4711")
 
     monkeypatch.setattr("getpass.getuser", unknown)

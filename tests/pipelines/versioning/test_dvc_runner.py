@@ -22,7 +22,7 @@ STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); 
 PARENT = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {code!r}]); {then}"
 
 
-def python(code) -> list[str]:
+def python(code):
     return [sys.executable, "-c", code]
 
 
@@ -75,7 +75,6 @@ def test_a_deadline_works_in_a_thread_and_on_a_silent_child():
 )
 def test_grandchildren_end_with_the_block(then):
     with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         if then == "pass":
             process.wait(20)
@@ -112,7 +111,6 @@ def test_a_stage_saves_when_the_flow_is_stopped(tmp_path, way):
         text=True,
         start_new_session=True,
     ) as process:
-        assert process.stdout is not None
         while process.stdout.readline() != "up\n":
             pass
         os.killpg(process.pid, way)
@@ -127,13 +125,12 @@ def test_a_process_that_does_not_stop_when_asked_is_ended():
     with subprocess.Popen(
         python(STUBBORN), stdout=subprocess.PIPE, start_new_session=True
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         end(process.pid, patience=0.5)
         assert process.wait(20) == -signal.SIGKILL
 
 
-def running(code) -> list[int]:
+def running(code):
     """Return the processes that run this code."""
     pids = []
     for process in psutil.process_iter():
@@ -161,7 +158,7 @@ def small(tmp_path):
 
 
 def test_a_stage_runs_then_is_cached(small):
-    logged: list[str] = []
+    logged = []
     outcome = dvc_runner.repro("good", Checkout(small, {"HANDED": "down"}), logged.append)
     assert outcome.ran == ["good"]
     assert "hello" in "\n".join(logged)

@@ -18,19 +18,21 @@ def entry(name, number):
 @pytest.mark.parametrize(
     "base, ours, theirs, merged",
     [
-        ({"a": 1}, {"a": 1, "b": 2}, {"a": 1, "c": 3}, {"a": 1, "b": 2, "c": 3}),
-        ({"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}),
-        ({"a": 1, "b": 1}, {"a": 1}, {"a": 1, "b": 1}, {"a": 1}),
-        ({"a": 1, "b": 1}, {"a": 1, "b": 1}, {"b": 1}, {"b": 1}),
-        ({"a": 1}, {"a": 2}, {"a": 3}, {"a": 2}),
-        ({}, {"a": 2}, {"b": 3}, {"a": 2, "b": 3}),
+        ("a1", "a1 b2", "a1 c3", "a1 b2 c3"),
+        ("a1 b1", "a2 b1", "a1 b2", "a2 b2"),
+        ("a1 b1", "a1", "a1 b1", "a1"),
+        ("a1 b1", "a1 b1", "b1", "b1"),
+        ("a1", "a2", "a3", "a2"),
+        ("", "a2", "b3", "a2 b3"),
     ],
 )
 def test_stages_are_united_by_name(base, ours, theirs, merged):
-    texts = [
-        HEAD + "".join(entry(*stage) for stage in stages.items()) for stages in (base, ours, theirs)
-    ]
-    assert merge(*texts) == HEAD + "".join(entry(*stage) for stage in merged.items())
+    """Stages are written as their name and the number of their output."""
+    *texts, expected = (
+        HEAD + "".join(entry(*stage) for stage in stages.split())
+        for stages in (base, ours, theirs, merged)
+    )
+    assert merge(*texts) == expected
     if not base:
         assert merge("", *texts[1:]) == merge(*texts), "a file that both branches have added"
 
