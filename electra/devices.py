@@ -20,8 +20,8 @@ NODES = Path("/dev")
 
 
 def default_device() -> torch.device:
-    """Return this process's GPU, else the CPU: the one that torchrun names, or the current one (see
-    `use_own_gpu`).
+    """Return this process's GPU, or the CPU without one. The GPU is the one that torchrun assigns,
+    or the current one (see `use_own_gpu`).
     """
     if not torch.cuda.is_available():
         refuse_unusable_driver()
@@ -48,8 +48,7 @@ def refuse_unusable_driver() -> None:
     """Raise BadDevice if this is a CUDA build of torch that cannot work with the NVIDIA driver of
     this machine.
 
-    A container sees the driver of its machine also where it was given no GPU: then there is no
-    device node.
+    A container that was given no GPU still sees the driver of its machine, but has no device node.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}
     present = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
@@ -64,7 +63,7 @@ def refuse_unusable_driver() -> None:
 
 
 def use_own_gpu() -> None:
-    """Make a worker process's GPU, of several, the current one. Workers are numbered one after
+    """Select a worker process's GPU where there are several. Workers are numbered one after
     another.
     """
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):

@@ -38,7 +38,7 @@ _ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")
 class Corrupted:
     """A text with some tokens replaced by a generator's samples."""
 
-    text: str  # with the samples written in; what was not replaced stays letter by letter
+    text: str  # with the samples written in; all other letters stay the same
     original: str
     tokens: list[str]  # T word pieces, the sampled ones among them
     offsets: NDArray[np.int64]  # (T, 2): where the original token is in `original`

@@ -5,13 +5,13 @@
     model.embed(["a text", "another"])                 one vector for each text
     electra.load(fine_tuned).predict(rows)             classes, scores, tags
     electra.load(fine_tuned).answer(question, context) spans of a text
-    electra.corrupt, electra.propose                   what generators do: electra/generation.py
+    electra.corrupt, electra.propose                   for generators: electra/generation.py
 
 A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
 Texts are processed in batches of similar length. A text is read up to the model's `length` in
 tokens; the rest is left out with a warning, since no position there was ever trained.
 
-What a fine-tuned model answers to each row, as records that JSON can hold:
+A fine-tuned model answers each row with a record that JSON can hold:
 
 | model | record, besides `id` |
 |---|---|
@@ -71,7 +71,7 @@ class ReplacedTokens:
 
 @dataclass(eq=False, repr=False)
 class Model:
-    """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
+    """An ELECTRA in eval mode on its device. The contents of its folder decide what it can do.
 
     `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
     it reads, [CLS] and [SEP] among them; `finetuned` holds a fine-tuned one's task. A method that
@@ -171,9 +171,7 @@ class Model:
     def _read(
         self, read: Callable[[PaddedBatch], dict[str, Tensor]], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and places of its tokens, and the `value` that `read` gives
-        for it.
-        """
+        """Yield each text with the ids and offsets of its tokens, and the `value` of `read` for it."""
         room = self.length - 2
         checked = check_texts(texts)
         for start in range(0, len(checked), _TEXTS):
@@ -216,8 +214,8 @@ def load(
 
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
-    no such model, CorruptFile where its bytes are not those that were written, BadDevice for a
-    device that does not exist.
+    no such model, CorruptFile where its bytes have changed, BadDevice for a device that does not
+    exist.
     """
     path = Path(folder)
     place = _device(device)
@@ -293,8 +291,8 @@ def check_texts(texts: Iterable[str]) -> list[str]:
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
-    """Return ids and places (T, 2) of a text in which `[MASK]`, plain text in corpora and rows, is
-    a hidden token.
+    """Return ids and offsets (T, 2) of a text. Unlike in corpora and rows, `[MASK]` is a hidden
+    token.
     """
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
@@ -303,7 +301,8 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
         if number:
             ids.append(tokenizer.mask_id)
             offsets.append((start - len(MASK), start))
-        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
+        # A space before a hidden token belongs to it, since byte-level pieces begin with their
+        # space.
         some_ids, spans_T2 = tokenizer.encode(part.rstrip() if number + 1 < len(parts) else part)
         ids += some_ids
         offsets += [(start + left, start + right) for left, right in spans_T2.tolist()]
@@ -328,7 +327,7 @@ class InputSchema:
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """Return what a task's columns may be called: as the task or its `official` files say,
+    """Return the names that a task's columns may have: those of the task or its `official` files,
     and always `a` and `b`.
     """
     return InputSchema(kind_of(task).column_names(official), task)
@@ -370,9 +369,7 @@ def answer(
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names what it was
-    asked about.
-    """
+    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names the input."""
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
     if bad_N.any():
         name = names_N[int(bad_N.argmax())]

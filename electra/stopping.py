@@ -40,7 +40,7 @@ def leave_at_once() -> None:
 
 
 def restore_signals() -> None:
-    """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
+    """Undo `leave_at_once`: from here on signals work as in any Python program."""
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(

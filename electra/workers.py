@@ -71,7 +71,7 @@ def run_units(
     One worker or one unit works in this process. The first error of a unit is raised here and ends
     the others, and so does leaving the loop. A fresh process must be able to import `function` and
     the units. With `preload`, modules that take long, workers are forked from one that has imported
-    them. `limit` is what sets the number of workers.
+    them. `limit` names the setting of the number of workers, for a message.
     """
     if workers <= 1 or len(units) <= 1:
         for index, unit in enumerate(units):
@@ -92,7 +92,7 @@ def run_units(
             with StopRequest(), hidden_from_children():
                 futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
         except (EOFError, ConnectionError) as error:
-            # the process that forks them was killed, or one as it began
+            # the process that forks them was killed, or a worker during its start
             raise BrokenProcessPool from error
         for future in as_completed(futures):
             yield futures[future], future.result()

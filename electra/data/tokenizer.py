@@ -1,10 +1,10 @@
 """Read and train tokenizers: BERT's word rules with WordPiece, and published byte-level BPE.
 
-Differs from a plain use of the `tokenizers` library in four ways:
+It differs from plain use of the `tokenizers` library in four ways:
 1. The five special tokens are ordinary text when a text has them ("[MASK]"), as in the original
    ELECTRA, so no corpus can forge one. Other added tokens are found in text, as transformers does.
 2. A word has the same pieces wherever it stands. `encode_bytes` looks every space-separated chunk
-   up in a bounded cache (`word_cache.py`) and asks the library only for what is new.
+   up in a bounded cache (`word_cache.py`) and asks the library only for new chunks.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
    randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
 4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
@@ -65,7 +65,7 @@ _WORDPIECE_RULES: dict[str, list[Any]] = {
     "pre_tokenizer.type": ["BertPreTokenizer"],
 }
 _BYTE_LEVEL_RULES: dict[str, list[Any]] = {
-    "model.dropout": [None, 0.0],  # of merges: a text would be read in another way each time
+    "model.dropout": [None, 0.0],  # of merges: the same text would be read differently each time
     "model.continuing_subword_prefix": [None, ""],
     "pre_tokenizer.type": ["ByteLevel"],
     "pre_tokenizer.use_regex": [True],
@@ -94,7 +94,7 @@ _LETTER_OPTIONS = {
 }
 # Classes of transformers that follow tokenizer.json alone.
 _WITHOUT_OPTIONS = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# What a tokenizer_config.json may say next to any file.
+# Allowed values in a tokenizer_config.json next to any file.
 _FOLDER_RULES: dict[str, list[Any]] = {
     **{key: [None, True, False] for key in _LETTER_OPTIONS},
     **{name: [None, token] for name, token in zip(NAMES, SPECIALS, strict=True)},
@@ -146,7 +146,7 @@ AnyTokenizer = Annotated[
 
 
 class Tokenizer:
-    """A checked tokenizer of the library: `rules` is what is saved, `raw` what reads text."""
+    """A checked tokenizer of the library: `rules` is saved, `raw` reads text."""
 
     def __init__(self, rules: tokenizers.Tokenizer, where: object = "tokenizer") -> None:
         vocabulary: dict[str, int] = rules.get_vocab(with_added_tokens=True)
@@ -217,8 +217,8 @@ class Tokenizer:
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
         """Return the ids of `encode_lines` as the bytes of arrays of `dtype`, from the word cache.
 
-        Byte-level, they are those of the line behind a space, since lines of a corpus follow one
-        another. A corpus has single spaces only.
+        A byte-level tokenizer reads each line as if behind a space, since lines of a corpus follow
+        one another. A corpus has single spaces only.
         """
         if self._crosses_spaces:
             behind = [f" {line}" for line in lines] if self.byte_level else lines
@@ -245,13 +245,13 @@ class Tokenizer:
         return pieces
 
     def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
-        """Return how many characters of lines, which `encode_bytes` made `encoded` of, are in words
-        that became [UNK].
+        """Return how many characters of the lines are in words that became [UNK]. `encoded` is from
+        `encode_bytes`.
         """
         total = 0
         unknown = np.array([self.unk_id], dtype=self.dtype).tobytes()
         for line, ids in zip(lines, encoded, strict=True):
-            if unknown not in ids:  # may be two halves of other ids, so each chunk is asked
+            if unknown not in ids:  # may be halves of two ids, so each chunk is checked
                 continue
             for chunk in line.split(" "):
                 if unknown in self._words[chunk]:

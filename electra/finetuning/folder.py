@@ -1,4 +1,5 @@
-"""A fine-tuned model as a Hugging Face folder, and any such folder as a model that answers.
+"""Write a fine-tuned model as a Hugging Face folder, and load any such folder as a model that
+answers.
 
 | task | architecture in config.json | our head there |
 |---|---|---|
@@ -14,8 +15,8 @@ gelu(z) - gelu(-z) = z makes transformers' head of two layers our linear one. Wo
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's
 three classes that others have fine-tuned are read by the same rules; folders of ModernBERT's
-classes for tasks are refused. `task.json` holds what config.json has no place for: columns,
-lengths, the SQuAD settings.
+classes for tasks are refused. `task.json` holds everything that config.json has no key for:
+columns, lengths, the SQuAD settings.
 """
 
 import dataclasses

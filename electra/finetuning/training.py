@@ -2,8 +2,8 @@
 
 As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the
 rate, warm-up × linear decay, the loss summed over the batch and then clipped to norm 1, the last
-step evaluated (no best checkpoint is chosen). A batch goes through in parts of rows of like length;
-gradients add up, so parts bear on memory and time alone.
+step evaluated (no best checkpoint is chosen). A batch is processed in parts of rows of similar
+length. Gradients add up, so parts affect only memory and time.
 """
 
 from collections.abc import Callable
@@ -141,7 +141,7 @@ def read_batches(
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "auto",
 ) -> dict[str, NDArray[Any]]:
-    """Return what a function of batches gives for every row, in the order of the rows."""
+    """Return the outputs of a function of batches for every row, in the order of the rows."""
     device = torch.device(device)
     chosen = choose(precision, device)
     pieces: dict[str, list[Tensor]] = {}

@@ -30,7 +30,7 @@ Head = ReplacedTokenHead | MaskedTokenHead
 _D = "discriminator_predictions"
 _G = "generator_predictions"
 _NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them
-# Settings that would change what an encoder computes: the values that ours compute with.
+# Settings that would change an encoder's output: the values that ours work with.
 _SUPPORTED: dict[str, Any] = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -224,8 +224,8 @@ def bare(name: str) -> str:
 def network_kind(
     tensors: Tensors, architecture: str
 ) -> Literal["discriminator", "generator", "encoder"]:
-    """Return what a pre-trained folder holds, by the names of its tensors and by its class in
-    config.json.
+    """Return the kind of network in a pre-trained folder, by the names of its tensors and its class
+    in config.json.
     """
     marks = {architecture, *(name.partition(".")[0] for name in tensors)}
     return next((kind for name, kind in _KINDS.items() if name in marks), "encoder")
@@ -237,7 +237,7 @@ def network_kind(
 def config_json(
     config: EncoderConfig, vocab_size: int, architecture: str, **more: Any
 ) -> dict[str, Any]:
-    """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
+    """Return transformers' config of the class that corresponds to ELECTRA's `architecture`."""
     names = names_of(config)
     values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
     values |= {"model_type": names.model_type, **names.fixed}

@@ -63,7 +63,7 @@ FOLDER_ADVICE = "use the folder as it was written"
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")
 # the head's tensors with a row for each piece
 _PIECE_TENSORS = (*_DECODERS, "generator_lm_head.bias", "decoder.bias")
-# Settings that change what an encoder computes and no tensor's shape.
+# Settings that change an encoder's output but no tensor's shape.
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
 
@@ -156,7 +156,7 @@ class ModelFolder:
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Verify a folder and return what reads it."""
+    """Verify a folder and return a reader of it."""
     verify_folder(path)
     if os.path.lexists(path / "adapter_config.json"):
         raise BadInput(f"{path}: holds an adapter, which is not read; merge it into the weights")
@@ -178,9 +178,9 @@ def read_config(folder: Path) -> tuple[EncoderConfig, int]:
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
     """Fill an encoder from transformers' names, with or without their prefix.
 
-    Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are passed by. An
-    encoder on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json
-    with absurd sizes costs none.
+    Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are ignored. An encoder
+    on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json with
+    absurd sizes costs none.
     """
     renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
     require_fit(named_tensors(encoder), renamed, where, FOLDER_ADVICE)
@@ -265,8 +265,8 @@ def network_tensors(encoder: Encoder, head: Head) -> Tensors:
 
 
 def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """Return what `write_folder` puts into files of their own: extra parts, and the factors
-    of a word table that is a product.
+    """Return the tensors for further files by file name: extra parts, and the factors of a word
+    table that is a product.
     """
     tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
     return {EXTRAS: tensors} if tensors else {}
@@ -284,8 +284,8 @@ def write_folder(
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for
-    (file name -> tensors), and `fields` say in the manifest whose folder it is.
+    `files` are the tokenizer's and other texts, `extra_files` are tensors that transformers has no
+    place for (file name -> tensors), and `fields` name the owner in the manifest.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}

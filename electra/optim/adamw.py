@@ -72,8 +72,8 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
 
 
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
-    """Return the layer-wise decay of the rate: a parameter name of a fine-tuned encoder to its
-    share.
+    """Return the layer-wise decay: a function from a parameter's name in a fine-tuned encoder to
+    its share of the learning rate.
 
     Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1),
     anything else (the head, and layers above the n) 1. The published runs have one power more below

@@ -1,4 +1,4 @@
-"""Compile what a step spends its time in: the parts of the networks, each once for all layers."""
+"""Compile the parts of the networks that take the time of a step, each once for all layers."""
 
 import importlib.util
 import os
@@ -36,8 +36,8 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
 
 
 def missing_for_compile() -> str:
-    """Return what torch's compiler needs for a GPU and does not find here, as Triton looks for it;
-    "" if nothing is lacking.
+    """Return the tool that torch's compiler needs for a GPU but that this machine lacks, looked up
+    as Triton does; "" if it has all.
     """
     if importlib.util.find_spec("triton") is None:
         return "Triton"

@@ -1,4 +1,4 @@
-"""The settings of a pre-training: networks, objective, schedule, and which of them bear on its
+"""The settings of a pre-training: networks, objective, schedule, and which of them affect its
 result.
 """
 
@@ -237,8 +237,8 @@ class PretrainConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(Settings):
-    """Everything that defines one pre-training: `models.<name>` of params.yaml, without what only
-    pipelines use.
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, without the
+    settings that only pipelines use.
     """
 
     encoder: EncoderConfig

@@ -60,9 +60,7 @@ class Batch(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The loss, and detached sums of what is worth watching; nothing here has been read by the
-    host.
-    """
+    """The loss, and detached sums for monitoring. The host has read none of them."""
 
     loss: Tensor
     sums: dict[str, Tensor]
@@ -172,7 +170,7 @@ class Pretraining(nn.Module):
         self.discriminator = Discriminator(main)
         if objective.name in TOKEN_OBJECTIVES:
             self.token_head = MaskedTokenHead(encoder, vocab_size)
-            self.discriminator.head.requires_grad_(False)  # nothing asks it
+            self.discriminator.head.requires_grad_(False)  # nothing uses it
         if objective.name == "all_tokens_mlm":
             self.copy_gate = nn.Linear(encoder.hidden, 1)
         if objective.training == "adversarial":
@@ -239,7 +237,7 @@ class Pretraining(nn.Module):
         return result | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def extras(self) -> dict[str, dict[str, nn.Linear]]:
-        """Return what a trained network has besides encoder and head, by the network's name."""
+        """Return the parts of trained networks besides encoder and head, by the network's name."""
         result: dict[str, dict[str, nn.Linear]] = {}
         if self.config.objective.name == "all_tokens_mlm":
             result["masked_lm"] = {"copy_gate": self.copy_gate}
@@ -364,7 +362,7 @@ def _outputs(
 def optimizer_of(model: Pretraining) -> AdamW:
     """Return the optimizer of all parameters by the model's settings.
 
-    What is the generator's alone learns at `generator_lr_scale` times the rate.
+    Parameters of the generator alone learn at `generator_lr_scale` times the rate.
     """
     settings = model.config.pretrain
     generator_alone = model.own_to_generator()

@@ -1,4 +1,5 @@
-"""The schedule of a run: length of the rows, networks that learn, and learning rate of each step.
+"""The schedule of a run: the length of rows, the networks that learn, and the learning rate at each
+step.
 
     phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms
     sooner in short rows, and positions that fine-tuning needs are learnt in long ones
@@ -18,9 +19,7 @@ from electra.pretraining.config import ElectraConfig, PhaseConfig, PretrainConfi
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps `first` to `last`, which is the next one's first: rows of `length` tokens, `batch` of
-    them a step.
-    """
+    """Steps `first` to `last` (exclusive) on rows of `length` tokens, `batch` of them a step."""
 
     first: int
     last: int
@@ -55,10 +54,8 @@ def longest_row_read(settings: PretrainConfig, step: int, steps: int) -> int:
 
 
 def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
-    """Return which networks learn at a step: both ("joint"), or in two-stage training the generator
-    first.
-
-    After its last step a run is in the stage of that step.
+    """Return the stage of a step: "joint", where both networks learn, or "generator" and then
+    "discriminator". After its last step a run is in the stage of that step.
     """
     if config.objective.training != "two_stage":
         return "joint"

@@ -58,7 +58,7 @@ class Graphs:
         return self.static_batch
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
-        """Return what the work returns, by its graph once the steps of the warm-up are over."""
+        """Return the result of the work, computed by its graph once the warm-up is over."""
         if self.failed or self.steps < WARM_UP:
             return work()
         if name not in self.captured:
@@ -99,8 +99,8 @@ class Step:
     """The update of one run. At the first step that is not finite `nonfinite` becomes 1 for good,
     and from then on nothing changes.
 
-    `graphs`: what captures the parts, on a GPU. `threads`: two threads that take slices by turns,
-    each on half of a CPU's threads; torch has to be set to that number.
+    `graphs` captures the parts on a GPU. `threads`: two threads that take turns with slices, each
+    on half of a CPU's threads; torch has to be set to that number.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Step:
             self.learning = [
                 parameter for parameter in self.model.parameters() if parameter.requires_grad
             ]
-            # what is frozen from here on has no gradient and is not updated
+            # parameters that are frozen from here on have no gradient and are not updated
             self.optimizer.zero_grad()
             if self.graphs:
                 self.graphs.restart(slices[0])

@@ -83,7 +83,7 @@ class RunOptions:
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = ""  # what is recorded as this run's code
+    code: Code = ""  # recorded as this run's code
     bar: type[Bar] = Bar
     announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
     # a step to end at and save, so that another process continues from there
@@ -199,7 +199,7 @@ def pretrain(
             model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads
         )
         held_out = BatchLoader(data.valid, config, device, "valid noise", phases[-1].batch)
-        # one process counts what all of them know
+        # all processes have the same norm and step, so only one adds them
         counted = torch.full((), float(world.main), device=device)
 
         # ── what the loop does at some steps ──

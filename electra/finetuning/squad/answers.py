@@ -92,8 +92,8 @@ def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> l
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
-    """Return the candidates of several runs with their mean probabilities. One that a run's beam
-    left out has none there.
+    """Return the candidates of several runs with their mean probabilities. A candidate outside of a
+    run's beam has probability 0 in that run.
 
     Null scores: the mean probability that there is no answer, as a logit again (without the
     answerability head: the mean probability of the span [CLS], as its logarithm).
