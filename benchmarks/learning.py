@@ -50,16 +50,16 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.files import read_json, write_json
 from electra.nn.encoder import real_tokens
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.pretraining import corruption
 from electra.pretraining.config import ElectraConfig, ObjectiveConfig
 from electra.pretraining.corruption import Masked, SpecialIds
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import area_under_curve
-from electra.pretraining.model import Batch, Pretraining, optimizer_of
+from electra.pretraining.model import Batch, Pretraining, pretraining_optimizer
 from electra.pretraining.networks import FixedGenerator, Generator, gather_rows
-from electra.pretraining.phases import rate
+from electra.pretraining.phases import learning_rate_at
 from electra.pretraining.step import Step, keep_freed_memory
 from pipelines.report.style import BLUE, GREEN, GREY, ORANGE, context, new_figure, save
 
@@ -144,13 +144,13 @@ def settings(arm: str, seed: int, peak: float, steps: int) -> ElectraConfig:
 
 def ours(corpus: Corpus, config: ElectraConfig) -> Arm:
     model = Pretraining(config, corpus.vocab_size, corpus.special)
-    optimizer = optimizer_of(model)
+    optimizer = pretraining_optimizer(model)
     update = Step(model, optimizer, World(0, 1, CPU), precision="fp32")
     steps = config.pretrain.steps
     assert isinstance(steps, int)
 
     def train(step: int, batch: Batch) -> None:
-        set_rate(optimizer, rate(config, step, steps))
+        set_learning_rate(optimizer, learning_rate_at(config, step, steps))
         update([batch], [step], "joint")
 
     def judge(ids_BT: Tensor, batch: Batch) -> Any:

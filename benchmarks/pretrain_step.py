@@ -49,7 +49,7 @@ from benchmarks.harness import (
     write_record,
 )
 from benchmarks.pretrain_arms import PEERS, VOCAB, batches, build_arm, equal_losses
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.devices import default_device
 from electra.optim.precision import Precision, choose
 from electra.pretraining.config import ElectraConfig
@@ -219,7 +219,7 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
     """Check that the arms' losses are equal, then measure them in turns until the deadline."""
     config = settings(name, options.rows, options.length)
     results: Results = {
-        "settings": plain(load().models[name].electra()),
+        "settings": to_jsonable(load().models[name].electra()),
         "rows": config.pretrain.batch,
         "errors": {},
     }

@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, short_repr
 
 T = TypeVar("T")
 MOST_FAULTS = 100  # explained; electra/errors.py shows fewer
@@ -81,7 +81,7 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
         elif fault["type"] == "union_tag_not_found":
             sentence = f"{path}.kind: is missing"
         elif fault["type"] == "union_tag_invalid":
-            tag = shown(context["tag"])
+            tag = short_repr(context["tag"])
             sentence = f"{path}.kind: is {tag}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
             key = str(fault["loc"][-1])
@@ -99,7 +99,7 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
             sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")
         else:
             should_be = fault["msg"].removeprefix("Input ")
-            sentence = f"{path}: is {shown(fault['input'])}, {should_be}"
+            sentence = f"{path}: is {short_repr(fault['input'])}, {should_be}"
         messages.setdefault(path, []).append(sentence)
     for sentences in messages.values():
         first, *others = sentences  # of a union, one for each member
@@ -133,7 +133,7 @@ def require_unique(values: Sequence[Any], key: str, *, empty: bool = False) -> N
     """Raise BadConfig for a list with a repeated entry, and for an empty list."""
     require(
         len(set(values)) == len(values),
-        f"{key}: is {shown(list(values))}, should name each entry once",
+        f"{key}: is {short_repr(list(values))}, should name each entry once",
     )
     require(empty or bool(values), f"{key}: should have at least one entry")
 
@@ -166,7 +166,7 @@ def leaves(
             yield f"{prefix}{key}", value
 
 
-def plain(config: Any) -> Any:
+def to_jsonable(config: Any) -> Any:
     """Return settings as plain JSON values."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
@@ -180,5 +180,5 @@ def without_defaults(config: Any) -> Any:
 
 def digest(*values: Any) -> str:
     """Return a short, stable hash of plain values or settings: equal settings, equal digest."""
-    flat = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
+    flat = [to_jsonable(value) if dataclasses.is_dataclass(value) else value for value in values]
     return hashlib.sha256(json.dumps(flat, sort_keys=True).encode()).hexdigest()[:16]

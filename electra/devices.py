@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from electra.errors import BadDevice, shown
+from electra.errors import BadDevice, short_repr
 from electra.workers import rank
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -32,8 +32,9 @@ def default_device() -> torch.device:
     count = torch.cuda.device_count()
     if local_rank not in map(str, range(count)):
         raise BadDevice(
-            f"LOCAL_RANK: is {shown(local_rank)}, and torch sees {count} GPUs on this machine; "
-            f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
+            f"LOCAL_RANK: is {short_repr(local_rank)}, and torch sees {count} GPUs on this "
+            f"machine; start {count} processes on it (--nproc-per-node), and let each see all "
+            "its GPUs"
         )
     return torch.device("cuda", int(local_rank))
 

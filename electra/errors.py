@@ -17,14 +17,14 @@ _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value from data for a message: short, and safe however deep or long it is."""
     if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
         return f"a whole number of {value.bit_length():,} bits"
     return " ".join(_shown.repr(value)[:120].split())
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Return a number of things for a message: `1 row`, `2,000 rows`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

@@ -143,7 +143,9 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path, names: str = "**/.*") -> None:
-    """Remove the temporary folders of killed writers anywhere in a folder: those that nobody holds."""
+    """Remove the temporary folders of killed writers anywhere in a folder: those that
+    nobody holds.
+    """
     for leftover in list(folder.glob(f"{names}.tmp-*")):
         with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:
             if _locked(lock.fileno()):

@@ -39,7 +39,15 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, counted, first_line, shown
+from electra.errors import (
+    BadConfig,
+    BadDevice,
+    BadInput,
+    NonFinite,
+    first_line,
+    pluralize,
+    short_repr,
+)
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
 from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
@@ -171,7 +179,9 @@ class Model:
     def _read(
         self, read: Callable[[PaddedBatch], dict[str, Tensor]], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and offsets of its tokens, and the `value` of `read` for it."""
+        """Yield each text with the ids and offsets of its tokens, and the `value` of `read` for
+        it.
+        """
         room = self.length - 2
         checked = check_texts(texts)
         for start in range(0, len(checked), _TEXTS):
@@ -262,12 +272,12 @@ def _device(choice: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=choice).device
     except (AssertionError, RuntimeError, TypeError) as error:
-        raise BadDevice(f"device is {shown(choice)}: {first_line(error)}") from None
+        raise BadDevice(f"device is {short_repr(choice)}: {first_line(error)}") from None
 
 
 def _listed(values: Any, what: str, item: str) -> list[Any]:
     if isinstance(values, str | Mapping):
-        raise BadInput(f"{what} is {shown(values)}; put it in a list")
+        raise BadInput(f"{what} is {short_repr(values)}; put it in a list")
     items = list(values)
     if not items:
         raise BadInput(f"{what} is empty; it should be a list of at least one {item}")
@@ -277,7 +287,7 @@ def _listed(values: Any, what: str, item: str) -> list[Any]:
 def _require_choice(value: Any, name: str, choices: Any) -> None:
     if value not in get_args(choices):
         raise BadConfig(
-            f"{name} is {shown(value)}; it should be one of {', '.join(get_args(choices))}"
+            f"{name} is {short_repr(value)}; it should be one of {', '.join(get_args(choices))}"
         )
 
 
@@ -286,7 +296,7 @@ def check_texts(texts: Iterable[str]) -> list[str]:
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
-            raise BadInput(f"texts[{number}] is {shown(text)}; it should be text")
+            raise BadInput(f"texts[{number}] is {short_repr(text)}; it should be text")
     return items
 
 
@@ -344,7 +354,9 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     row_id = record.get(schema.task.id, record.get("id", number))
     valid = isinstance(row_id, str | int) and not isinstance(row_id, bool)
     if not valid or not encodes(str(row_id)):
-        raise BadInput(f"{where}: the id is {shown(row_id)}; it should be text or a whole number")
+        raise BadInput(
+            f"{where}: the id is {short_repr(row_id)}; it should be text or a whole number"
+        )
     values = {column: record[column] for column in chosen}
     return {"id": str(row_id), **kind_of(schema.task).parse_row(values, where)}
 
@@ -384,13 +396,15 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
         return row
     if not isinstance(row, str | list | tuple):
         raise BadInput(
-            f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping"
+            f"{where}: is {short_repr(row)}; it should be a text, a pair of texts, words or a "
+            "mapping"
         )
     texts = kind_of(schema.task).split_fields(row)
     names = next((names for names in schema.names if len(names) == len(texts)), None)
     if names is None:
         names = schema.names[0]
         raise BadInput(
-            f"{where}: has {counted(len(texts), 'text')}; it needs {len(names)}: {', '.join(names)}"
+            f"{where}: has {pluralize(len(texts), 'text')}; it needs {len(names)}: "
+            f"{', '.join(names)}"
         )
     return dict(zip(names, texts, strict=True))

@@ -1,9 +1,9 @@
-"""A look at a run's files before it starts: for `electra check` and `electra new`.
+"""Check a run's files before it starts, for `electra check` and `electra new`.
 
 The first rows of every file are read as their stage will read them (of five thousand files where
-there are more), and a few thousand documents: a second or two. `check` raises what a stage would
-raise later, and yields hints: what was found in the files, and which setting to look at. Settings
-are checked whenever they are read (pipelines/config).
+there are more), and a few thousand documents: a second or two. `check` raises the errors that a
+stage would raise later, and yields hints: findings in the files, with the setting to look at.
+Settings are checked whenever they are read (pipelines/config).
 """
 
 import codecs
@@ -20,7 +20,7 @@ from typing import Any
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
-from electra.errors import BadConfig, BadInput, UserError, counted, shown
+from electra.errors import BadConfig, BadInput, UserError, pluralize, short_repr
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, language, local
 from pipelines.sources.local import HEADING
@@ -74,7 +74,7 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
     """Yield hints and a closing line for a model, fine-tuning or ablation, and raise the error
     that a stage would raise.
 
-    With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
+    With `stages`, look only at the inputs of these: `("pretrain",)` needs no tasks.
     """
     looked = set(stages) or {*TEXT_STAGES, *TASK_STAGES}
     model = name
@@ -157,7 +157,9 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
     if isinstance(settings, VocabTokenizer):
         wordpiece.load(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
-        wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
+        wordpiece.choose_letters(
+            look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased
+        )
         needed = alphabet_for(look.texts, lowercase=settings.lowercase)
         if needed > settings.alphabet:
             fault = f"{COVERED:.2%} of the text's characters are {needed:,} different ones"
@@ -169,7 +171,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
         if split not in splits:
             do = "raise valid_fraction, or part text files (`documents` of their source)"
             raise BadInput(
-                f"{where}: has {counted(len(splits), 'document')}, none for {split}; {do}"
+                f"{where}: has {pluralize(len(splits), 'document')}, none for {split}; {do}"
             )
 
 
@@ -204,7 +206,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source and of its files. Check that other sources exist.
 
     Files whose first rows are bad are refused if they are many: more than the quarantine tolerates
-    in any corpus, and a tenth of what was looked at.
+    in any corpus, and a tenth of those looked at.
     """
     look = Look()
     poor: dict[Path, UserError] = {}
@@ -238,7 +240,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
                 poor[path] = fault
                 bad_rows += sum(isinstance(item, Rejected) for item in rows)
         if garbled := [path for path in some if _is_garbled(path, source)]:
-            fact = f"{counted(len(garbled), 'file')} may be UTF-8, the first {garbled[0]}"
+            fact = f"{pluralize(len(garbled), 'file')} may be UTF-8, the first {garbled[0]}"
             advice = f"they need a source without `encoding: {source.encoding}`"
             look.hints.append(f"{place}: {fact}; {advice}")
         _read_documents(look, source, paths, corpus, place)
@@ -250,7 +252,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
 def _read_documents(
     look: Look, source: LocalCorpus, paths: list[Path], corpus: CorpusConfig, place: str
 ) -> None:
-    """Add the first documents of a source to a look, and what they show."""
+    """Add the first documents of a source to a look, with the facts and hints that they give."""
     readable = [path for path in paths if path not in look.refused]
     items = list(islice(read_items(readable, source, look.refused), DOCUMENTS + 1))
     documents = [item for item in items if isinstance(item, Document)]
@@ -287,7 +289,7 @@ def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
 
 def describe_bad_row(row: Rejected) -> BadInput:
     """Return a bad row as an error, with the setting that may read it."""
-    excerpt = repr(row.excerpt[:40]).replace("\\\\", "\\")  # it has escapes for bytes already
+    excerpt = repr(row.excerpt[:40]).replace("\\\\", "\\")  # bytes are escaped already
     return BadInput(f"{row.where}: {row.reason}: {excerpt}; {advise(row)}".removesuffix("; "))
 
 
@@ -300,7 +302,7 @@ def advise(row: Rejected) -> str:
     path = Path(row.where.rpartition(":")[0])
     encoding, word = guess_encoding(path)
     if encoding:
-        return f"set `encoding: {encoding}` if {shown(word)} is right"
+        return f"set `encoding: {encoding}` if {short_repr(word)} is right"
     names = "cp1251, gbk or another"
     return f"set `encoding` (`electra new --encoding`) to {names}" if is_text(path) else ""
 
@@ -392,8 +394,8 @@ def find_hints(
 
 
 def _are_too_few(texts: list[str]) -> bool:
-    """Return whether a document a file is likely a mistake: one is very long, or they are few with
-    many lines.
+    """Return whether reading each file as one document is likely a mistake: a document is very
+    long, or few documents have many lines.
     """
     return any(
         len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts

@@ -263,7 +263,7 @@ def _run_child(project: Path, stage: str, prepare: Prepare | None, output: int) 
         os.dup2(output, 2)
         os.chdir(project)
         os.environ[VARIABLE] = "1"
-        stopping.leave_at_once()
+        stopping.exit_on_signals()
         finish = prepare and prepare()
         code = main([stage, "pair" if stage == "ablation" else "micro"])
         if finish:

@@ -30,7 +30,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from electra.config import Settings
 from electra.data.byte_level import spell_as_wordpiece
 from electra.data.word_cache import CONTINUATION, WordCache
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.files import (
     dump_json,
     read_errors,
@@ -162,17 +162,17 @@ class Tokenizer:
         self.byte_level = values["model"]["type"] == "BPE"
         _require_rules(values, _BYTE_LEVEL_RULES if self.byte_level else _WORDPIECE_RULES, where)
         if not (self.byte_level or _letter_rules(values)):
-            rules_said = shown(values["normalizer"])
+            rules_said = short_repr(values["normalizer"])
             raise BadInput(
                 f"{where}: normalizer is {rules_said}, which is not supported; {TOKENIZER_ADVICE}"
             )
         unknown = values["model"]["unk_token"]
         if unknown is not None and unknown not in values["model"]["vocab"]:
             raise BadInput(
-                f"{where}: has no piece {shown(unknown)}, its unk_token; {TOKENIZER_ADVICE}"
+                f"{where}: has no piece {short_repr(unknown)}, its unk_token; {TOKENIZER_ADVICE}"
             )
         self.rules = rules
-        self.raw = _reader_of(rules, values)
+        self.raw = _make_reader(rules, values)
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             vocabulary[token] for token in SPECIALS
@@ -284,7 +284,7 @@ def _belongs_to_letter(character: str) -> bool:
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
 
-def _reader_of(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
+def _make_reader(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
     """Return the tokenizer that reads text: only the five special tokens are text themselves, and
     byte-level a word's span begins behind its space.
 
@@ -325,7 +325,7 @@ def train_wordpiece(
     """
     assert iter(lines) is not lines, "an iterator can be read only once"
     normalizer = _normalizer(lowercase, strip_accents, form)
-    kept, continuations, long_words = letters_of(
+    kept, continuations, long_words = choose_letters(
         lines, vocab_size, lowercase=lowercase, strip_accents=strip_accents, alphabet=alphabet
     )
     if counts is not None:
@@ -348,7 +348,7 @@ def train_wordpiece(
     return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, form=form)
 
 
-def letters_of(
+def choose_letters(
     lines: Iterable[str],
     vocab_size: int,
     *,
@@ -635,5 +635,5 @@ def _require_rules(
             value = (value or {}).get(part)
         if not any(value == choice and type(value) is type(choice) for choice in valid):
             raise BadInput(
-                f"{where}: {key} is {shown(value)}, which is not supported; {TOKENIZER_ADVICE}"
+                f"{where}: {key} is {short_repr(value)}, which is not supported; {TOKENIZER_ADVICE}"
             )

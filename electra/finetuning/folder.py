@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.card import model_card
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
@@ -83,7 +83,9 @@ def write_model(
     )
     files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
+    card = model_card(
+        title, kind.card_example(), {"task": task_json, "recipe": to_jsonable(config)}
+    )
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
         folder,

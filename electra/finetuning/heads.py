@@ -112,7 +112,7 @@ def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> 
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
 
 
-def narrow(
+def shrink_word_table(
     encoder: Encoder, splits: Sequence[Examples]
 ) -> tuple[list[Examples], Callable[[], None]]:
     """Keep only the word vectors that these splits use, in place. Return the splits with ids of

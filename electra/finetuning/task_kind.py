@@ -17,14 +17,14 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from electra.errors import BadConfig, BadInput, shown
+from electra.errors import BadConfig, BadInput, short_repr
 from electra.files import encodes
 from electra.finetuning.batches import Examples
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, ModelFolder
-from electra.storage.tensors import Tensors, fill, read_tensors
+from electra.storage.tensors import Tensors, load_exactly, read_tensors
 
 FOLDER_ADVICE = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
@@ -93,12 +93,12 @@ class Stored:
         known = keys and set(names) == set(keys)
         if not known or len(set(map(str, names.values()))) < len(keys):
             raise BadInput(
-                f"{self.path / CONFIG}: id2label is {shown(names)}; it should have another label "
-                "for each number from 0"
+                f"{self.path / CONFIG}: id2label is {short_repr(names)}; it should have another "
+                "label for each number from 0"
             )
         return tuple(str(names[key]) for key in keys)
 
-    def fill(self, head: nn.Module, heads: Tensors) -> None:
+    def load_exactly(self, head: nn.Module, heads: Tensors) -> None:
         """Load a head from these tensors, which must be exactly its own."""
         missing = [name for name in head.state_dict() if name not in heads]
         if missing:
@@ -106,7 +106,7 @@ class Stored:
                 f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; "
                 f"{FOLDER_ADVICE}"
             )
-        fill(head, heads, self.path, FOLDER_ADVICE)
+        load_exactly(head, heads, self.path, FOLDER_ADVICE)
 
 
 class TaskKind:
@@ -154,5 +154,5 @@ def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
     """Return the values. Raise BadInput unless all are text that is not blank."""
     for column, text in values.items():
         if not isinstance(text, str) or not text.strip() or not encodes(text):
-            raise BadInput(f"{where}: {column} is {shown(text)}; it should be text")
+            raise BadInput(f"{where}: {column} is {short_repr(text)}; it should be text")
     return list(values.values())

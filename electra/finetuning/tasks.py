@@ -205,7 +205,7 @@ class FinetuneConfig(Settings):
         for key in ("seeds", "arms"):
             require_unique(getattr(self, key), key)
 
-    def of_arm(self, arm: str) -> "FinetuneConfig":
+    def for_arm(self, arm: str) -> "FinetuneConfig":
         """Return the settings of an arm, with the changes in `scratch` for the one with fresh
         weights. Settings that don't affect the result of a single run (which arms, which seeds) get
         their defaults, so that two runs with equal results have equal configs.
@@ -222,7 +222,9 @@ class FinetuneConfig(Settings):
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
-        """Return only the settings that affect the arrays of a split, and defaults for the others."""
+        """Return only the settings that affect the arrays of a split, and defaults for the
+        others.
+        """
         keys = (
             "length",
             "stride",

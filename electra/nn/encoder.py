@@ -121,7 +121,7 @@ class Attention(nn.Module):
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments: see `EncoderLayer.forward`."""
-        query, key, value = self.heads_of(hidden_BTH)
+        query, key, value = self.project_qkv(hidden_BTH)
         if angles:
             query = rotate(query, *angles)
             key = rotate(key, *angles)
@@ -131,7 +131,7 @@ class Attention(nn.Module):
         )
         return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def heads_of(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project_qkv(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value, each (B, A, T, D)."""
         qkv_BT3AD = self.qkv(hidden_BTH).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-__all__ = ["AdamW", "build_optimizer", "clip_gradients", "layer_scale", "set_rate"]
+__all__ = ["AdamW", "build_optimizer", "clip_gradients", "layer_scale", "set_learning_rate"]
 
 NO_CORRECTION = 1_000_000.0  # 0.999^1e6 is below the smallest number of either precision
 
@@ -57,7 +57,7 @@ def build_optimizer(
     return optimizer
 
 
-def set_rate(optimizer: AdamW, rate: float) -> None:
+def set_learning_rate(optimizer: AdamW, rate: float) -> None:
     """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):

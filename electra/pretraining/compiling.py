@@ -31,7 +31,7 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
     for module in model.modules():
         if isinstance(module, EncoderLayer | Embeddings | ReplacedTokenHead | MaskedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
-    for name in ("mask", "sample", "replace", "masked_token_loss", "judge"):
+    for name in ("mask", "sample", "replace", "masked_token_loss", "discriminator_loss"):
         setattr(model, name, torch.compile(getattr(model, name), **options))
 
 

@@ -21,8 +21,8 @@ from electra.config import (
     Size,
     Weight,
     faults,
-    plain,
     require,
+    to_jsonable,
 )
 from electra.errors import BadConfig
 from electra.nn.config import EncoderConfig
@@ -311,7 +311,7 @@ class ElectraConfig(Settings):
 
 def fingerprinted_settings(config: ElectraConfig) -> dict[str, Any]:
     """Return the settings that bear on the result of a pre-training."""
-    values: dict[str, Any] = plain(config)
+    values: dict[str, Any] = to_jsonable(config)
     for key in NOT_IN_FINGERPRINT:
         del values["pretrain"][key]
     return values

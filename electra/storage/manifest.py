@@ -56,10 +56,10 @@ def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file != folder / MANIFEST and file.name != CARD
     }
-    return write_sealed(folder / MANIFEST, {**fields, "files": files})
+    return write_checksummed(folder / MANIFEST, {**fields, "files": files})
 
 
-def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+def write_checksummed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     """Write a JSON object with its own hash inside, for a file that no manifest lists. Return it
     with the hash.
     """
@@ -69,9 +69,9 @@ def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     return sealed
 
 
-def read_sealed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
-    """Read a file of `write_sealed`, its keys in the file's order. Raise CorruptFile if a bit of it
-    has changed.
+def read_checksummed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
+    """Read a file of `write_checksummed`, its keys in the file's order. Raise CorruptFile if a bit
+    of it has changed.
     """
     values = read_json(path, do)
     if not isinstance(values, dict) or values.pop("sha256", None) != _hash(values):
@@ -79,14 +79,14 @@ def read_sealed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
     return values
 
 
-def read_notes(path: Path) -> dict[str, Any]:
+def read_cache(path: Path) -> dict[str, Any]:
     """Read a file that only saves work. Return {} if it does not exist or, with a warning, if it is
     damaged.
     """
     if not os.path.lexists(path):
         return {}
     try:
-        return read_sealed(path, "nothing needs to be done")
+        return read_checksummed(path, "nothing needs to be done")
     except UserError as error:
         print(
             f"warning: {error}; the work that they saved is done again", file=sys.stderr, flush=True
@@ -106,7 +106,7 @@ def read_manifest(folder: Path, do: str = REBUILD_ADVICE, **fields: Any) -> dict
             raise BadInput(f"{folder}: there is no such folder; {do}")
         if not path.is_file():
             raise CorruptFile(f"{folder}: has no {MANIFEST}, so it is not complete; {do}")
-    manifest = read_sealed(path, do)
+    manifest = read_checksummed(path, do)
     for key, value in fields.items():
         if manifest.get(key) != value:
             raise CorruptFile(

@@ -30,7 +30,7 @@ CONTINUE = "ELECTRA_CONTINUE"
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
-def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
+def run_path(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
     """Return the folder of the run with a fingerprint, or with the hex digest of one."""
     return runs / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
 
@@ -48,7 +48,7 @@ def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
     write_json(run / RECORD, record)
 
 
-def entry_of(run: Path) -> str:
+def read_entry(run: Path) -> str:
     """Return the entry of params.yaml that a run belongs to, "" if that is unknown."""
     with contextlib.suppress(UserError, AttributeError):
         return str(read_json(run / RECORD).get("entry", ""))

@@ -79,7 +79,7 @@ def _some(names: list[str]) -> str:
 
 
 @torch.no_grad()
-def fill(module: nn.Module, tensors: Tensors, where: object, do: str) -> None:
+def load_exactly(module: nn.Module, tensors: Tensors, where: object, do: str) -> None:
     """Load a module from exactly its tensors. Anything else is refused, and nothing is loaded."""
     places = module.state_dict()
     require_fit(places, tensors, where, do)

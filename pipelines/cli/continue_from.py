@@ -1,8 +1,8 @@
 """Networks, tokenizer and learning rate that match published weights: for `electra new --from`.
 
 The folder holds `discriminator` and, for the generator that proposes words, `generator`, as
-transformers saves them. Both are loaded as pre-training will load them, so what does not fit is an
-error of the command and not of the run.
+transformers saves them. Both are loaded as pre-training will load them, so weights that do not fit
+are an error of the command and not of the run.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from electra.config import build, without_defaults
 from electra.data import tokenizer as wordpiece
 from electra.errors import BadInput
 from electra.nn.config import EncoderConfig
-from electra.nn.hf_names import bare, of_encoder
+from electra.nn.hf_names import is_encoder_tensor, strip_prefix
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
 from electra.pretraining.corruption import SpecialIds
@@ -83,14 +83,14 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
 
 
 def shape_of(encoder: EncoderConfig) -> EncoderConfig:
-    """Return what an encoder computes, without its dropout and its first weights."""
+    """Return an encoder's settings without those of dropout and initial weights."""
     return dataclasses.replace(
         encoder, dropout=0.0, attention_dropout=0.0, init="published", init_std=0.02
     )
 
 
 def generator_of(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
-    """Return the settings by which a generator has the shapes of a folder."""
+    """Return the generator settings that give the shapes of a folder's weights."""
     theirs = folder.encoder_settings[0]
     settings = {"width": round(theirs.hidden / discriminator.hidden, 5)}
     if theirs.layers != discriminator.layers:
@@ -105,9 +105,9 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     """Return whether two networks have the same embeddings, as those that were trained together."""
     ours, theirs = (
         {
-            bare(key): value
+            strip_prefix(key): value
             for key, value in folder.tensors.items()
-            if of_encoder(key) and bare(key).startswith("embeddings.")
+            if is_encoder_tensor(key) and strip_prefix(key).startswith("embeddings.")
         }
         for folder in (discriminator, generator)
     )

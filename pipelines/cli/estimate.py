@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from electra.errors import UserError, counted
+from electra.errors import UserError, pluralize
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import EncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
-from electra.pretraining.phases import phases_of
+from electra.pretraining.phases import make_phases
 from pipelines.cli import cost
 from pipelines.cli.cost import GPUS, Gpu, span
 from pipelines.config.params import Params
@@ -32,10 +32,8 @@ NOTE = "All of this is estimated; a run says after its first steps what it will 
 
 
 def estimate(name: str, params: Params) -> str:
-    """Return what a name of params.yaml would take: a paragraph for pre-training, a line for
-    anything else.
-
-    Where a published folder or a file of the user's is missing, a line says so. Raises BadConfig
+    """Return the cost of a name in params.yaml: a paragraph for pre-training, a line for anything
+    else. A line says if a published folder or one of the user's files is missing. Raises BadConfig
     for a name that params.yaml lacks.
     """
     if name not in {*params.published, *params.finetunings, *params.ablations}:
@@ -60,7 +58,7 @@ def pretraining(name: str, params: Params) -> str:
     steps = training_steps(config, vocab_size)
     weights = cost.parameters(config, vocab_size)
     flops = training_flops(config, vocab_size, "matmul")
-    phases = phases_of(config.pretrain, steps)
+    phases = make_phases(config.pretrain, steps)
     read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases)
     at_most = "" if tokens.packing.rule == "packed" else "at most "  # other rows are padded
     memory = cost.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
@@ -120,7 +118,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"
-    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for {counted(kept, 'kept model')}"
+    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for {pluralize(kept, 'kept model')}"
     return f"{line}; memory: {memory / 1e9:.1f} GB of the GPU; {disk}"
 
 
@@ -175,13 +173,13 @@ def text_bytes(params: Params, corpus: str) -> float:
     for source in config.sources:
         if not isinstance(source, LocalCorpus):
             return 0.0
-        with contextlib.suppress(UserError):  # `electra check` says what is missing
+        with contextlib.suppress(UserError):  # `electra check` reports missing files
             size += sum(path.stat().st_size for path in find_files(source.files, corpus))
     return size
 
 
 def rows_of(task: str, source: str, params: Params) -> int:
-    """Return the training rows of a task, as far as its source says before anything has run."""
+    """Return the training rows of a task, if its source tells them before anything has run."""
     config = params.tasks[source]
     if isinstance(config, CustomTasks):
         return sum(1 for _ in custom_tasks.records(Path(config.tasks[task].train)))

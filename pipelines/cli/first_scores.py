@@ -11,7 +11,7 @@ import numpy as np
 
 from electra.errors import UserError
 from electra.finetuning.metrics import score
-from electra.finetuning.predictions import numbers
+from electra.finetuning.predictions import label_values
 from electra.finetuning.reading import subset
 from electra.finetuning.tasks import Task
 from pipelines.cli import cost
@@ -74,7 +74,7 @@ def text_of(row: dict[str, Any]) -> str:
 def score_simply(task: Task, train: Rows, dev: Rows) -> list[str]:
     """Return a score with its 95 % interval over dev rows for each method, the best first."""
     metric = task.metrics[0]
-    label = numbers(task, dev)
+    label = label_values(task, dev)
     scores = []
     for method, predicted in predict_simply(task, train, dev).items():
         points = score(metric, predicted, label)

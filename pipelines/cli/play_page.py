@@ -61,10 +61,10 @@ def read_texts(path: Path) -> list[str]:
 
 
 def mark_words(judged: ReplacedTokens, replaced_N2: Any = None) -> Marked:
-    """Return the parts of a text, marked by what a discriminator makes of them.
+    """Return the parts of a text, marked by a discriminator's verdicts.
 
-    `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, what it
-    suspects is marked.
+    `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, all
+    suspected words are marked.
     """
     marks = {(False, True): "suspected"} if replaced_N2 is None else MARKS
     replaced_N2 = np.zeros((0, 2), int) if replaced_N2 is None else replaced_N2

@@ -58,8 +58,8 @@ class Plan:
     def jobs(self) -> list[Job]:
         """Return a job for each arm and seed.
 
-        Raises BadInput or BadConfig at once for what no job could use: absent splits, a length
-        beyond the model's positions.
+        Raises BadInput or BadConfig at once for inputs that no job could use: absent splits, a
+        length beyond the model's positions.
         """
         config = self.config
         keep = config.keep_models
@@ -82,7 +82,7 @@ class Plan:
                 task=task,
                 arm=arm,
                 seed=seed,
-                config=config.of_arm(arm),
+                config=config.for_arm(arm),
                 rows=self.rows,
                 splits=splits,
                 model=self.model,
@@ -179,7 +179,7 @@ def run_all(
     """
     for folder in {job.folder.parent for job in jobs}:
         sweep(folder, ".*")
-    records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
+    records: dict[Path, Record] = {}  # by the job's folder, which no other job shares
 
     def note(job: Job, record: Record) -> None:
         records[job.folder] = record

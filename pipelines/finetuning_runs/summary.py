@@ -1,5 +1,5 @@
-"""From the records of many runs to what a results file says: each arm's scores over seeds, and
-averages by their name.
+"""Summarize the records of many runs for a results file: each arm's scores over seeds, and averages
+by name.
 
 A failed run keeps its score among the others and is named under `failed`. The paper's protocol is
 the median over seeds from one checkpoint; mean, standard deviation (of a sample) and best are
@@ -103,8 +103,8 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 
 
 def is_complete(task: str, summary: Summary) -> bool:
-    """Return whether a task was trained on as many rows as its official split has. A task of the
-    user's own has no such.
+    """Return whether a task was trained on as many rows as its official split has. A custom task
+    has no official split.
     """
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
 

@@ -5,7 +5,7 @@ team/electra-base`.
                         -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go
-through the store. One that fails stops only what needs it. One whose worker dies continues on
+through the store. One that fails stops only those that need it. One whose worker dies continues on
 another. This flow only waits, in a pool of its own, so that it takes no worker from its parts.
 Prefect's server cancels the parts of a run that is cancelled.
 """

@@ -142,8 +142,8 @@ FLOWS = (pretrain, finetune, ablations, workflow)
 def part(
     model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]
 ) -> Done:
-    """Run `stages` (["glue@base"]) one after the other. What other machines have made comes from
-    the store.
+    """Run `stages` (["glue@base"]) one after the other. Outputs of other machines come from the
+    store.
 
     `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and
     `given` are the whole's commit, settings, hours and nproc_per_node. Without `part` its

@@ -1,8 +1,6 @@
-"""Compare the paper's statements on pairs of arms with our scores: which came out, are reversed, or
-are open.
-
-A claim names what one arm has and the other has not, once all that they share is taken away. So it
-finds its arms in any ablation, at any size, under any name.
+"""Compare the paper's statements on pairs of arms with our scores: which are confirmed, reversed or
+open. A claim names the settings in which two arms differ. So it finds its arms in any ablation, at
+any size, under any name.
 """
 
 import itertools
@@ -10,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra.errors import counted
+from electra.errors import pluralize
 from pipelines.report.comparison import Difference, Kind, compare_scores, decide
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm, Scores
@@ -40,7 +38,7 @@ class Statement:
 
     @property
     def verdict(self) -> str:
-        """Whether it came out."""
+        """Whether our scores confirm it."""
         return decide(self.difference, self.kind)
 
 
@@ -74,7 +72,7 @@ def summarize(ablation: Ablation) -> str:
     claims = "no claim of the paper"
     if verdicts:
         claims = f"{len(verdicts) - unknown} of {len(verdicts)} claims decided"
-    return f"{ablation.origin}; {len(ablation.arms)} arms of {counted(seeds, 'seed')}; {claims}"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {pluralize(seeds, 'seed')}; {claims}"
 
 
 def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statement]]:
@@ -89,7 +87,7 @@ def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statem
 
 
 def count(ablations: Sequence[Ablation]) -> str:
-    """Return how many comparisons confirm, contradict or leave open what the paper says."""
+    """Return how many comparisons confirm, contradict or leave open the paper's statements."""
     verdicts = [statement.verdict for _, statement in all_statements(ablations)]
     came_out, reversed_ones, unknown = (verdicts.count(verdict) for verdict in ORDER)
     return (
@@ -104,7 +102,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
     for ablation, statement in all_statements(ablations):
         difference = statement.difference
         pair = "" if statement.pair == statement.text else statement.pair
-        where = f"{ablation.origin}, {counted(len(ablation.tasks), 'task')}"
+        where = f"{ablation.origin}, {pluralize(len(ablation.tasks), 'task')}"
         rows.append(
             {
                 left("claim"): statement.text,
@@ -129,7 +127,7 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
 
 
 def _settings_beyond(arm: Arm, other: Arm) -> dict[str, Any]:
-    """Return what an arm has and the other has not."""
+    """Return the settings of an arm that the other does not have."""
     return {key: value for key, value in arm.settings.items() if other.settings.get(key) != value}
 
 

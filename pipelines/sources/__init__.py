@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from electra.config import Positive, Seed, Settings, require, require_unique
-from electra.errors import shown
+from electra.errors import short_repr
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
@@ -70,14 +70,15 @@ class LocalCorpus(Settings):
         extends = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
         require(
             _extends_ascii(self.encoding),
-            f"encoding: is {shown(self.encoding)}, should be {extends}",
+            f"encoding: is {short_repr(self.encoding)}, should be {extends}",
         )
         if self.kind != "local":
             for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
                 value = getattr(self, key)
                 unset = value == getattr(LocalCorpus, key)
                 require(
-                    unset, f"{key}: is {shown(value)}, should not be set with kind: {self.kind}"
+                    unset,
+                    f"{key}: is {short_repr(value)}, should not be set with kind: {self.kind}",
                 )
             fits = self.format in {"auto", self.kind}
             require(fits, f"format: is {self.format}, should not be set with kind: {self.kind}")
@@ -221,7 +222,7 @@ class CustomTask(Settings):
         object.__setattr__(self, "metric", self.metric or metrics[0])
         # as they are in all that follows
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))
-        known = f"metric: is {shown(self.metric)}, should be one of {', '.join(metrics)}"
+        known = f"metric: is {short_repr(self.metric)}, should be one of {', '.join(metrics)}"
         require(self.metric in metrics, known)
         require_unique(self.labels, "labels", empty=True)
         require(len(self.labels) >= few, f"labels: should be {few} or more for {self.kind}")

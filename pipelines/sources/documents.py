@@ -22,7 +22,7 @@ from typing import Any
 
 from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
-from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
+from electra.storage.manifest import read_cache, verify_manifest, write_checksummed, write_manifest
 from pipelines.sources import (
     CorpusConfig,
     HubCorpus,
@@ -117,7 +117,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
     """Yield every file as one piece or several. `notes` holds what they are, so that a resumed run
     need not read them.
     """
-    known = read_notes(notes)
+    known = read_cache(notes)
     of_files: dict[str, Any] = {}
     for path in paths:
         now = streams.stamp(path)
@@ -136,7 +136,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
             )
             yield FileRange(path, start, end, line, note["sha256"], now, size)
     if of_files != known:
-        write_sealed(notes, {**known, **of_files})
+        write_checksummed(notes, {**known, **of_files})
 
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:

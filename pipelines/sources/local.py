@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.errors import BadInput, first_line, shown
+from electra.errors import BadInput, first_line, short_repr
 from electra.files import encodes
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import (
@@ -147,7 +147,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:
     """Return a document of a text field and an id field of any type, or why not."""
     if not isinstance(text, str):
-        return Rejected(where, f"field {field!r} is not text", shown(text))
+        return Rejected(where, f"field {field!r} is not text", short_repr(text))
     if not encodes(text):
         return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
     if isinstance(identity, bool) or not isinstance(identity, str | int):

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, counted
+from electra.errors import BadInput, pluralize
 from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
@@ -140,6 +140,6 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         if len(fields) != len(columns):
             needs = f"{len(columns)} ({', '.join(columns)})"
             raise BadInput(
-                f"{name}:{number}: has {counted(len(fields), 'column')} instead of {needs}"
+                f"{name}:{number}: has {pluralize(len(fields), 'column')} instead of {needs}"
             )
         yield f"{name}:{number}", {**dict(zip(columns, fields, strict=True)), "id": number - 1}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.files import encodes
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines, unique_keys
@@ -150,17 +150,17 @@ def _make_row(
     """Return a row with the answers that are in its context, or why not; `known` gets its id."""
     impossible = FLAGS.get(str(flag).lower())
     if impossible is None:
-        return Rejected(where, f"is_impossible is {shown(flag)} instead of true or false")
+        return Rejected(where, f"is_impossible is {short_repr(flag)} instead of true or false")
     title = question.get("title", "")
     row: Row = {
         "id": question.get("id"),
-        "title": title if isinstance(title, str) else shown(title),
+        "title": title if isinstance(title, str) else short_repr(title),
         "question": question.get("question"),
         "context": question.get("context"),
     }
     for name in NEEDED:
         if not isinstance(row[name], str) or not row[name].strip():
-            return Rejected(where, f"no {name}", shown(row[name]))
+            return Rejected(where, f"no {name}", short_repr(row[name]))
     excerpt = row["question"][:EXCERPT]
     if not encodes("".join(row.values())):
         return Rejected(where, "lone surrogate", ascii(excerpt))

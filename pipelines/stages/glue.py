@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from electra.config import digest, plain
+from electra.config import digest, to_jsonable
 from electra.devices import refuse_unusable_driver
 from electra.files import (
     atomic_folder,
@@ -166,7 +166,7 @@ def write_leaderboard_files(
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
                     figures: dict[str, Any] = {"seeds": [job.seed for job in runs]}
-                    figures |= leaderboard.score_lines(task, lines[name])
+                    figures |= leaderboard.score_records(task, lines[name])
                     scores.setdefault(task.name, {})[arm] = figures
             file = leaderboard.FILES.get((task.name, split))
             if file is not None:
@@ -219,7 +219,9 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
     tracker.dataset(f"tasks/{task.name}", jobs[0].data, "fine-tune")
     configs = {}
     for job in jobs:
-        config = {key: value for key, value in plain(job.config).items() if key not in ABOVE_RUNS}
+        config = {
+            key: value for key, value in to_jsonable(job.config).items() if key not in ABOVE_RUNS
+        }
         configs[job.arm] = flatten(config)
     seeds = str(sorted({job.seed for job in jobs}))
     with tracker.child(task.name, set_side_by_side(configs) | {"seeds": seeds}, started) as child:
@@ -232,13 +234,15 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
     configs = configs_of(name, params)
-    values = set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
-    # a null below `scratch` is what the arm from scratch has as the other
+    values = set_side_by_side(
+        {task: flatten(to_jsonable(config)) for task, config in configs.items()}
+    )
+    # a null below `scratch` means the same value in both arms
     return {key: value for key, value in values.items() if value != "null" or "scratch." not in key}
 
 
 def set_side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the settings that all have alike under their key, the others as `<name>.<key>`."""
+    """Return settings that are equal for all under their key, the others as `<name>.<key>`."""
     result = {}
     for name, values in settings.items():
         for key, value in values.items():
@@ -288,14 +292,14 @@ def device() -> str:
 
 
 def label(params: Params, source: str) -> dict[str, str]:
-    """Return which data the numbers are of: shown wherever they appear."""
+    """Return a label for the data of the numbers. It is shown wherever they appear."""
     return {"source": source, "label": data_label(f"tasks@{source}", params)}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return what a reader needs to get the same numbers again. No clock, host or path."""
+    """Return all facts needed to reproduce the numbers. No clock, host or path."""
     return {
-        "config_digest": digest({job.name: plain(job.config) for job in jobs}),
+        "config_digest": digest({job.name: to_jsonable(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},
         "code": digest_of(CODE),
         "device": device(),

@@ -39,7 +39,7 @@ from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Checkout, run
 
 FOLDER = Path("runs") / "flows"
-# in a run's folder: all is saved, only MLflow may still lack something
+# in a run's folder: everything is saved, only MLflow may lack events
 FINISHED = Path(".git") / "finished"
 # set where deploy/worker has made the checkout, which nobody looks at
 WORKER_CLONE = "ELECTRA_REPOSITORY"
@@ -138,7 +138,7 @@ def resolve(commit: str) -> str:
             if commit == "HEAD"
             else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
         )
-        names += [f"refs/tags/{commit}^{{}}"]  # what an annotated tag points at
+        names += [f"refs/tags/{commit}^{{}}"]  # the commit of an annotated tag
         listed = git("ls-remote", "--", "origin", *names, check=follows)
         if listed:
             return listed.splitlines()[-1].split()[0]
@@ -238,7 +238,7 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
         if request.settings:
             write_settings(trial / prefix / "params.yaml", request.settings)
             checkout = Checkout(trial / prefix, {**_variables(trial / prefix), **variables})
-            ask(checkout, "params")  # the commit's own code refuses what it does not know
+            ask(checkout, "params")  # the commit's own code refuses settings that it does not know
         rename(trial, folder)
     finally:
         remove(trial)
@@ -264,7 +264,7 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def save_experiment(checkout: Checkout, request: Request, log: Log) -> None:
-    """Save what a run has changed as a DVC experiment of its commit, here and at `origin`.
+    """Save the changes of a run as a DVC experiment of its commit, here and at `origin`.
 
     The commit and its reference are those of `dvc exp save`, which would also commit a pickle
     (.dvc/tmp/repro.dat) and asks for every stage's inputs, though a machine that takes results from
@@ -374,7 +374,7 @@ def ask(checkout: Checkout, *arguments: str) -> list[str]:
 
 
 def params(checkout: Checkout, *arguments: str) -> dict[str, Any]:
-    """Return what `python -m pipelines params` of the run's own code prints."""
+    """Return the output of `python -m pipelines params` of the run's own code."""
     printed = ask(checkout, "params", *arguments)
     # warnings may come first
     values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))

@@ -8,7 +8,7 @@ import json
 
 from hypothesis import strategies as st
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.errors import UserError
 from pipelines.config.params import load
 from pipelines.config.settings_file import read
@@ -130,7 +130,7 @@ def damaged(draw):
 def outcome(path):
     """What becomes of a file: `accepted`, `refused` in a sentence, or what went wrong."""
     try:
-        printed = json.dumps(plain(load(path)), ensure_ascii=False)  # as `params` does it
+        printed = json.dumps(to_jsonable(load(path)), ensure_ascii=False)  # as `params` does it
         printed.encode()
     except UserError as error:
         sentence = str(error)

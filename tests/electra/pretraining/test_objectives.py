@@ -161,13 +161,15 @@ TWIN = {"generator__width": 1.0}
 )
 def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     model = Pretraining(config(**changes), VOCAB, SPECIAL)
-    own = model.own_to_generator()
+    own = model.generator_parameters()
     given = dict(model.generator.named_parameters())
     assert {name for name, parameter in given.items() if parameter not in own} == {
         name for name in given if shared and name.startswith(shared)
     }
     assert all(parameter not in own for parameter in model.discriminator.parameters())
-    assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
+    assert (
+        Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).generator_parameters() == set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,8 +225,8 @@ def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
         for name, value in Pretraining(settings, VOCAB, SPECIAL).state_dict().items()
     }
     runs = {}
-    for until in (10, 20):
-        runs[until] = train(tmp_path, settings, until=until).model.state_dict()
+    for stop_at in (10, 20):
+        runs[stop_at] = train(tmp_path, settings, stop_at=stop_at).model.state_dict()
     for name, value in first.items():
         if name.startswith("discriminator"):
             assert torch.equal(runs[10][name], value), name

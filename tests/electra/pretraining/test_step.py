@@ -15,7 +15,7 @@ from electra.pretraining import compiling, model
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
-from electra.pretraining.step import WARM_UP, halves
+from electra.pretraining.step import WARM_UP, can_use_two_threads
 from tests.electra.helpers import MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
@@ -148,9 +148,9 @@ def test_when_a_step_runs_in_two_halves():
     ):
         settings = config(**QUIET | {"pretrain__threads": 2} | changes)
         batches = {settings.pretrain.batch}
-        assert halves(settings, batches, World(0, 1, CPU)) is expected, changes
-        assert not halves(settings, batches, World(0, 1, torch.device("cuda")))
-        assert not halves(settings, batches, World(0, 2, CPU))
+        assert can_use_two_threads(settings, batches, World(0, 1, CPU)) is expected, changes
+        assert not can_use_two_threads(settings, batches, World(0, 1, torch.device("cuda")))
+        assert not can_use_two_threads(settings, batches, World(0, 2, CPU))
 
 
 # ── plain ──
