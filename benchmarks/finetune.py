@@ -153,7 +153,9 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
 
 
 def import_everything(rows: Rows, model: Path) -> None:
-    """Import what the libraries import only when used, so that no arm's time holds it."""
+    """Import the modules that libraries import only when used, so that no arm's time includes
+    it.
+    """
     few = {split: part[:2] for split, part in rows.items()}
     for dynamic in (False, True):
         peer("cola", few, model, dynamic=dynamic, trained=False)

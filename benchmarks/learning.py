@@ -374,7 +374,7 @@ MAKERS = {
 }
 
 
-# ── what a child process does ──
+# ── a child process ──
 
 
 def make(name: str, corpus: Corpus, seed: int, peak: float, steps: int) -> Arm:
@@ -410,8 +410,8 @@ def judged(arm: Arm, corpus: Corpus, sets: Sets) -> dict[str, dict[str, float]]:
 
 
 def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict[str, Any]:
-    """Train one arm for processor seconds, and return its curve. Write what the generator of an arm
-    of seed 0 proposes to the folder.
+    """Train one arm for processor seconds, and return its curve. With seed 0, write the proposals
+    of an arm's generator to the folder.
     """
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -443,7 +443,7 @@ def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict
     return {"seed": seed, "rate": peak, "steps": steps, "curve": curve}
 
 
-# ── what the main process does ──
+# ── the main process ──
 
 ARMS = ("preset", "paper", *MAKERS)
 

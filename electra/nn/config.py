@@ -76,7 +76,7 @@ class BertConfig(_Transformer):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the first weights of what writes to the residual stream."""
+        """Standard deviation of initial weights that write to the residual stream."""
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
@@ -142,7 +142,7 @@ class ModernBertConfig(_Transformer):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the first weights of what writes to the residual stream."""
+        """Standard deviation of initial weights that write to the residual stream."""
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:

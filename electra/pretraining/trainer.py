@@ -202,7 +202,7 @@ def pretrain(
         # all processes have the same norm and step, so only one adds them
         main_only = torch.full((), float(world.main), device=device)
 
-        # ── what the loop does at some steps ──
+        # ── logging, evaluation, saving ──
 
         saved_at = evaluated_at = logged_at = time.monotonic()  # seconds
         logged_step = first_step

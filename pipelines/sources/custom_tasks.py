@@ -62,7 +62,7 @@ _COMMENT = re.compile(rf"#+\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
 
 
 def facts(name: str, settings: CustomTask) -> Task:
-    """Return a custom task as fine-tuning knows tasks."""
+    """Return a custom task as the `Task` that fine-tuning uses."""
     extra = {
         "classification": ("accuracy",),
         "regression": ("pearson", "spearman"),
@@ -214,7 +214,9 @@ def records(
 
 
 def first_line(lines: Lines) -> tuple[str, Lines]:
-    """Return the first line that is not blank, "" if it is rejected, and all lines from it on."""
+    """Return the first line that is not blank ("" if it is rejected), and an iterator over all
+    lines from it on.
+    """
     first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)
     if first is None:
         return "", lines
@@ -245,7 +247,7 @@ def _split_cells(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
-    """Return what stands between cells that may be quoted; "" for tabs without quoting."""
+    """Return the delimiter of cells that may be quoted; "" for tabs without quoting."""
     is_csv = plain_suffix(Path(str(name))) == ".csv"
     if not is_csv and ("\t" in header or set(wanted) == {header}):
         return ""
@@ -275,7 +277,7 @@ def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
 
 def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list[str] | Rejected]]:
     """Yield the cells of each row, which may be several lines. Raises BadInput for a quote that is
-    never closed: it would take all that follows for one cell.
+    never closed: all text behind it would be one cell.
     """
     numbers: list[int] = []  # of the lines of a row
     rejected: list[Rejected] = []

@@ -22,7 +22,7 @@ from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document, unwrapped
 from pipelines.sources.streams import Item, decompress_with_fsspec
 
-SECONDS = 10.0  # for the first answer; what comes after is retried by the library
+SECONDS = 10.0  # for the first answer; the library retries later requests
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
 
 
@@ -146,8 +146,8 @@ def _hash_in_cache(path: Path) -> str:
 
 
 def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
-    """Return one file, from the cache unless `again`. A server that stumbles is asked twice more,
-    after a second and two.
+    """Return one file, from the cache unless `again`. After a server error, try twice more, after
+    one and two seconds.
     """
     from huggingface_hub import hf_hub_download
 
@@ -254,8 +254,8 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """Return what is raised where the hub does not answer, whichever HTTP client its library has:
-    OSError, and the client's own error, from which the library's inherits both.
+    """Return the errors for a hub that does not answer, for any HTTP client of its library:
+    OSError, and the client's own error. The library's errors inherit from both.
     """
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -1,5 +1,5 @@
-"""The language of a document, by py3langid, whose model is in its package: no download, the same
-answer anywhere.
+"""The language of a document, by py3langid, whose model is in its package: no download, and the
+same answer everywhere.
 """
 
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from electra.config import nearest
 from electra.errors import BadConfig
 
-SAMPLE = 1000  # characters from the beginning: on more, no answer was another on encyclopedia text
+SAMPLE = 1000  # characters from the beginning; more changed no answer on encyclopedia text
 
 
 def is_another(text: str, codes: Collection[str]) -> bool:

@@ -1,10 +1,9 @@
 """Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file
 a unit of work.
 
-What crawls, newswire and Wikipedia are delivered as is read by warc, gigaword and wikipedia.
-
-Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is
-damaged as a whole stops the reader.
+The modules warc, gigaword and wikipedia read the files of crawls, newswire and Wikipedia.
+Unreadable parts are yielded as `Rejected` with file:line and a reason; only a file that is damaged
+as a whole stops the reader.
 """
 
 import codecs
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 Lines = Iterator[tuple[int, str] | Rejected]
-# what files begin with
+# first bytes of files
 TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 # characters: a longer text file is cut into several documents, at line ends
@@ -52,7 +51,7 @@ DELIVERED: dict[str, Callable[[FileRange], Iterator[Item]]] = {
 
 
 def format_of(path: Path, source: LocalCorpus) -> str:
-    """Return the format that the settings say, or that the file itself shows."""
+    """Return the format from the settings, or from the file itself."""
     return source.format if source.format != "auto" else guess_format(path)
 
 
@@ -93,7 +92,7 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
 def decoded(
     lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8"
 ) -> Lines:
-    """Yield the same of lines of bytes, from wherever they come."""
+    """Do the same for lines of bytes from any source."""
     for number, line in lines:
         where = f"{name}:{number}"
         if line is None:

@@ -28,14 +28,14 @@ from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header
-NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
+NAME = re.compile(r"#?\w+( String)?")  # names of columns, unlike sentences
 STANDARD_INPUT = "standard input"
 USUAL = "text content body review title sentence sentence1 premise question input words"
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
 def schema_of(task: Task) -> InputSchema:
-    """Return what the texts of a row may be called; GLUE's as in its official files."""
+    """Return the names that the texts of a row may have; for GLUE, those of its official files."""
     layout = LAYOUTS.get(task.name)
     columns = (layout.a, layout.b) if layout else ()
     return input_schema(task, tuple(filter(None, columns)))
@@ -82,7 +82,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_pipe(path: Path) -> bool:
-    """Return whether something can be read once, and not be looked into before."""
+    """Return whether something can be read only once."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -22,7 +22,7 @@ from pipelines.sources.streams import EXCERPT, FileRange, read_whole
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
-Question = tuple[str, Any]  # where, and what stands there
+Question = tuple[str, Any]  # place in the file, and the content there
 FILES = {
     "squad1": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
     "squad2": {"train": "train-v2.0.json", "dev": "dev-v2.0.json"},
@@ -86,7 +86,7 @@ def _questions(articles: list[Any], path: str) -> Iterator[Question]:
 
 
 def _items(value: Any, key: str, where: str) -> Iterator[Question]:
-    """Yield what a list within an object holds, or what is wrong already."""
+    """Yield the items of a list within an object, or its fault."""
     if isinstance(value, Rejected):
         yield where, value
         return

@@ -73,7 +73,7 @@ def record_files(section: str, name: str, params: Params) -> None:
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return the attributes of a file that any change of it changes. None without a file."""
+    """Return numbers that differ after any change of a file; an empty list if there is none."""
     if not path.is_file():
         return []
     status = path.stat()
