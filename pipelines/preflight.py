@@ -30,15 +30,15 @@ from pipelines.sources.streams import (
     LOOK,
     FileRange,
     Item,
+    byte_order_mark,
     first_bytes,
     is_utf8,
-    mark_of,
     read_lines,
 )
 from pipelines.stages.corpus import check_room
 from pipelines.stages.inputs import check_source, check_tasks
 from pipelines.stages.tasks import open_splits, read_split
-from pipelines.stages.tokens import split_of
+from pipelines.stages.tokens import choose_split
 from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
 DOCUMENTS = 2000  # of a corpus to read, and characters
@@ -99,7 +99,7 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
 
 
 def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
-    for finetuning in (name,) if name in params.finetunings else params.finetunings_of(model):
+    for finetuning in (name,) if name in params.finetunings else params.list_finetunings(model):
         tasks = params.finetunings[finetuning].tasks
         check_tasks(params, tasks, finetuning)
         source = params.tasks[tasks]
@@ -166,7 +166,7 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
             yield f"hint: {where}.tokenizer.alphabet: is {settings.alphabet:,}, but {fault}"
     if not look.complete:
         return
-    splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
+    splits = [choose_split(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
     for split in ("train", "valid"):
         if split not in splits:
             do = "raise valid_fraction, or part text files (`documents` of their source)"
@@ -226,7 +226,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
         for path in some:
             try:
                 rows = list(islice(first_rows(path, source), ROWS))
-                delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
+                delivered = local.file_format(path, source) in local.DELIVERED  # in files of GB
                 if path.suffix in COMPRESSIONS and compressed < COMPRESSED and not delivered:
                     compressed += path.stat().st_size
                     deque(read_lines(FileRange(path)), 0)  # damage shows at the end
@@ -271,7 +271,7 @@ def _read_documents(
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
     """Yield the first rows of a file, in bounded time though a text may be one document."""
-    most = BEGINNING if local.format_of(path, source) == "text" else None
+    most = BEGINNING if local.file_format(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
 
@@ -310,7 +310,7 @@ def advise(row: Rejected) -> str:
 def is_other_encoding(path: Path) -> bool:
     """Return whether the beginning of a file is in an encoding other than UTF-8."""
     start = first_bytes(path, BEGINNING)
-    return not (mark_of(start) or is_utf8(start))
+    return not (byte_order_mark(start) or is_utf8(start))
 
 
 def is_text(path: Path) -> bool:
@@ -343,9 +343,9 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     if source.encoding == "utf-8":
         return False
     start = first_bytes(path, LOOK)
-    if local.format_of(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
+    if local.file_format(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
         return False
-    return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
+    return not byte_order_mark(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
 
 
 def read_items(
@@ -371,7 +371,7 @@ def find_hints(
 ) -> Iterator[Hint]:
     """Yield the settings that the first documents of a source's files ask for, and why."""
     texts = [document.text for document in documents]
-    if paths and local.format_of(paths[0], source) == "text":
+    if paths and local.file_format(paths[0], source) == "text":
         lines = list(islice(filter(str.strip, "\n".join(texts).split("\n")), 20_000))
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:

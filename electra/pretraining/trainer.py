@@ -200,7 +200,7 @@ def pretrain(
         )
         held_out = BatchLoader(data.valid, config, device, "valid noise", phases[-1].batch)
         # all processes have the same norm and step, so only one adds them
-        main_only = torch.full((), float(world.main), device=device)
+        main_only = torch.tensor(float(world.main), device=device)
 
         # ── logging, evaluation, saving ──
 

@@ -43,9 +43,9 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     encoder, vocab_size = discriminator.encoder_settings
     sizes = {size: params.models[size] for size in SIZES if size in params.models}
     like = min(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden), default="")
-    same = like and shape_of(sizes[like].encoder) == shape_of(encoder)
+    same = like and encoder_shape(sizes[like].encoder) == encoder_shape(encoder)
     entries: Entries = {
-        "tokenizers": {name: tokenizer_of(discriminator.path, vocab_size)},
+        "tokenizers": {name: tokenizer_settings(discriminator.path, vocab_size)},
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
     }
     if not same:
@@ -60,8 +60,8 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
         pretrain |= {"batch": 32, "precision": "fp32"}
     if (folder / "generator").is_dir():
         network = open_folder(folder / "generator")
-        tokenizer_of(network.path, vocab_size)
-        generator = generator_of(network, encoder)
+        tokenizer_settings(network.path, vocab_size)
+        generator = infer_generator(network, encoder)
         note = f"its generator starts from {network.path}"
         if not share_embeddings(discriminator, network):
             objective["sharing"] = "none"
@@ -82,21 +82,21 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     return entries, encoder, f"{discriminator.path}: {kind}, {shape}; {note}"
 
 
-def shape_of(encoder: EncoderConfig) -> EncoderConfig:
+def encoder_shape(encoder: EncoderConfig) -> EncoderConfig:
     """Return an encoder's settings without those of dropout and initial weights."""
     return dataclasses.replace(
         encoder, dropout=0.0, attention_dropout=0.0, init="published", init_std=0.02
     )
 
 
-def generator_of(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
+def infer_generator(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
     """Return the generator settings that give the shapes of a folder's weights."""
     theirs = folder.encoder_settings[0]
     settings = {"width": round(theirs.hidden / discriminator.hidden, 5)}
     if theirs.layers != discriminator.layers:
         settings["depth"] = round(theirs.layers / discriminator.layers, 5)
     ours = build(GeneratorConfig, settings, "generator").encoder(discriminator)
-    if shape_of(ours) != shape_of(theirs):
+    if encoder_shape(ours) != encoder_shape(theirs):
         raise BadInput(f"{folder.path}: no generator.width gives its shapes; leave it out")
     return settings
 
@@ -116,7 +116,7 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     )
 
 
-def tokenizer_of(folder: Path, vocab_size: int) -> dict[str, Any]:
+def tokenizer_settings(folder: Path, vocab_size: int) -> dict[str, Any]:
     """Return the settings of a folder's tokenizer. Raises BadInput for one with another number of
     pieces than the weights have.
     """

@@ -23,7 +23,7 @@ from pipelines.config.params import Params
 from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms
-from pipelines.stages.glue import configs_of
+from pipelines.stages.glue import task_configs
 
 QUESTIONS = {"squad1": 87_599, "squad2": 130_319}  # training questions in the official files
 SAMPLE = 1_000  # training rows of each task of the sample world
@@ -41,7 +41,7 @@ def estimate(name: str, params: Params) -> str:
     lines = [pretraining(name, params)] if name in params.models else []
     if name in params.ablations:
         lines.append(estimate_ablation(name, params))
-    for finetuning in params.finetunings_of(name):
+    for finetuning in params.list_finetunings(name):
         try:
             lines.append(estimate_finetuning(finetuning, params))
         except UserError as error:
@@ -106,7 +106,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
         weights = sum(
             parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters()
         )
-    tasks = dict(configs_of(name, params))
+    tasks = dict(task_configs(name, params))
     for version in params.squad_versions(name):
         tasks[SQUAD[version]] = params.task_config(name, "squad")
     flops = 0.0
@@ -157,7 +157,7 @@ def finetuning_flops(
     params: Params,
 ) -> float:
     """Return the operations of one fine-tuning, which reads every row in each epoch."""
-    rows = rows_of(task, source, params)
+    rows = count_training_rows(task, source, params)
     rows = min(rows, settings.max_train_rows or rows) * (2 if settings.both_orders else 1)
     return (
         3 * settings.epochs * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
@@ -178,7 +178,7 @@ def text_bytes(params: Params, corpus: str) -> float:
     return size
 
 
-def rows_of(task: str, source: str, params: Params) -> int:
+def count_training_rows(task: str, source: str, params: Params) -> int:
     """Return the training rows of a task, if its source tells them before anything has run."""
     config = params.tasks[source]
     if isinstance(config, CustomTasks):

@@ -44,7 +44,7 @@ def first_scores(name: str, params: Params) -> list[str]:
                 splits[split] = kept[0]
     except UserError as error:
         return [f"warning: no scores yet: {error}"]
-    lengths = [len(text_of(row)) for row in splits["train"]]
+    lengths = [len(row_text(row)) for row in splits["train"]]
     mean = statistics.fmean(lengths)
     lines = []
     if not task.tagging:
@@ -66,7 +66,7 @@ def first_scores(name: str, params: Params) -> list[str]:
     return lines
 
 
-def text_of(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     """Return all text of a row."""
     return " ".join(row.get("words") or [row["a"], row["b"] or ""])
 

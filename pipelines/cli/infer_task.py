@@ -168,7 +168,7 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     words = [custom_tasks.split(value) for value in present]
     if are_tags(words):
         return infer_spans(where, words)
-    labels = labels_of(values)
+    labels = label_names(values)
     if odd := [value for value in labels.values() if not isinstance(value, str | int | float)]:
         raise BadInput(
             f"{where} holds {short_repr(odd[0])}; a label is text, a number, true or false"
@@ -187,7 +187,7 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     return {"labels": sorted(classes, key=str)}
 
 
-def labels_of(values: Sequence[Any]) -> dict[str, Any]:
+def label_names(values: Sequence[Any]) -> dict[str, Any]:
     """Return the names of the labels in a column, without marks for a missing label.
 
     Next to words, `-` marks a row without a label, as in SNLI. Next to signs it is a class. -1

@@ -29,7 +29,7 @@ from pipelines.preflight import (
     read_items,
 )
 from pipelines.sources import LocalCorpus, custom_tasks, local
-from pipelines.sources.paths import patterns_of, unreadable
+from pipelines.sources.paths import make_patterns, unreadable
 from pipelines.sources.streams import FileRange, Item
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
@@ -63,10 +63,10 @@ def infer_sources(files: Sequence[str], paths: list[Path], encoding: str) -> Tex
     kinds, bad = sort_by_kind(paths, encoding)
     facts = TextFacts()
     for kind, group in kinds.items():
-        patterns = patterns_of(group)
+        patterns = make_patterns(group)
         if len(group) == len(paths):
             patterns = list(files)
-        elif others := patterns_of([path for path in paths if path not in set(group)]):
+        elif others := make_patterns([path for path in paths if path not in set(group)]):
             patterns = min(patterns, [*files, *(f"!{other}" for other in others)], key=len)
         name = re.sub(r"[^\w-]", "_", "-".join(value for _, value in kind))
         while name in facts.sources:

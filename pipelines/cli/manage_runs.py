@@ -60,9 +60,9 @@ def ask_to_continue(origin: str, name: str) -> None:
     """Pass the run to continue to the stage and its processes, through the environment variable
     that DVC runs use.
     """
-    from pipelines.stages.pretrain import runs_of
+    from pipelines.stages.pretrain import find_runs
 
-    known = runs_of(name)
+    known = find_runs(name)
     if origin and origin not in known:
         runs = ", ".join(known) or "none"
         raise BadConfig(f"--continue: {name} has no run {origin!r}; its runs are: {runs}")

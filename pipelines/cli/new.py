@@ -117,7 +117,7 @@ def add_entries(
         if not model:
             model, note = choose_model(params)
             notes.append(note)
-        width = width_of(params, model)
+        width = model_width(params, model)
     if task:
         add_task(entries, notes, name, task, columns, model, width)
         if start:
@@ -166,7 +166,7 @@ def choose_model(params: Params) -> tuple[str, str]:
     return "tiny", f"warning: this fine-tunes tiny, which knows only the made-up sample world; {do}"
 
 
-def width_of(params: Params, model: str) -> int:
+def model_width(params: Params, model: str) -> int:
     """Return the hidden size of a model by its name, or base's where a published one is not
     there.
     """

@@ -199,7 +199,7 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
             return show_answer(task, texts, answer, rows.get(texts)), shares
 
         examples = sorted(rows, key=lambda texts: ask(*texts)[0][0][1] == "wrong")
-        columns = predict_rows.schema_of(task).names[0]
+        columns = predict_rows.row_schema(task).names[0]
         first = examples[0] if examples else ("",) * len(columns)
         marked, shares = ask(*first) if examples else ([], None)
         fields = [

@@ -273,7 +273,7 @@ class Params(Settings):
             section[last] = value
         return build(ModelConfig, values, where)
 
-    def finetunings_of(self, name: str) -> Names:
+    def list_finetunings(self, name: str) -> Names:
         """Return the fine-tunings of a model, and the one with this name."""
         return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
 
@@ -289,7 +289,7 @@ class Params(Settings):
         settings: dict[str, Any] = to_jsonable(model) if model else {}
         finetunings = {
             key: to_jsonable(self.finetunings[key]) | {"changes": self.changes(key)}
-            for key in self.finetunings_of(name)
+            for key in self.list_finetunings(name)
         }
         if finetunings:
             settings["finetunings"] = finetunings

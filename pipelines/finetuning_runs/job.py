@@ -101,7 +101,7 @@ class Job:
         return self.runs / self.fingerprint[:8]
 
 
-def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def job_splits(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the splits that are scored, of which the first counts, and those that are predicted
     only.
     """
@@ -131,7 +131,7 @@ def train_and_evaluate(job: Job) -> JobResult:
     config = job.config
     kind = kind_of(task)
     source = _read(job, "train")
-    scored, unlabelled = splits_of(task, config)
+    scored, unlabelled = job_splits(task, config)
     present = [name for name in (*scored, *unlabelled) if (job.rows / f"{name}.jsonl").is_file()]
     held_out = {split: _read(job, split, labelled=split in scored) for split in present}
     # as many as are scored: whether it has learned them at all

@@ -31,7 +31,7 @@ from electra.storage.manifest import cached_sha256, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
-from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of, train_and_evaluate
+from pipelines.finetuning_runs.job import MODEL, Job, Record, job_splits, train_and_evaluate
 
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
@@ -102,7 +102,7 @@ class Plan:
 
     def _splits(self, task: Task) -> dict[str, str]:
         """Return the sha256 of each split that exists."""
-        scored, unlabelled = splits_of(task, self.config)
+        scored, unlabelled = job_splits(task, self.config)
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):
             if not paths[split].is_file():

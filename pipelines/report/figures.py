@@ -27,7 +27,7 @@ from pipelines.report.records import (
     Measured,
     ModelResults,
     Series,
-    chance_of,
+    chance_score,
 )
 from pipelines.report.style import (
     BLUE,
@@ -291,7 +291,7 @@ def _draw_chance(axes: "Axes", ablation: Ablation) -> None:
     """Draw a line at the mean of the tasks that guessing reaches, where all of them are GLUE's."""
     tasks = ablation.tasks
     if tasks and GLUE.keys() >= tasks.keys():
-        level = mean([chance_of(task) for task in tasks]) or 0.0
+        level = mean([chance_score(task) for task in tasks]) or 0.0
         axes.axhline(level, color=INK, linestyle=":", linewidth=1.2, label="chance")
 
 

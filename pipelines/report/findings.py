@@ -15,7 +15,7 @@ from pipelines.report.records import (
     Inputs,
     Measured,
     ModelResults,
-    chance_of,
+    chance_score,
 )
 from pipelines.report.table import TEXTS
 
@@ -159,7 +159,7 @@ def _at_chance(row: Measured, arm: str) -> bool:
     correlation.
     """
     middle = row.mean(arm)
-    return middle is not None and row.name in GLUE and middle < chance_of(row.name) + CHANCE
+    return middle is not None and row.name in GLUE and middle < chance_score(row.name) + CHANCE
 
 
 def describe_budget(ablation: Ablation) -> str | None:

@@ -29,7 +29,7 @@ Scores = tuple[float, ...]  # in points, one for each seed
 Series = tuple[list[float], list[float]]  # steps, values
 
 
-def chance_of(task: str) -> float:
+def chance_score(task: str) -> float:
     """Return the score of guessing on a task of GLUE: one class in so many, or no correlation."""
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
 

@@ -36,10 +36,10 @@ from pipelines.sources.streams import (
     COMPRESSIONS,
     FileRange,
     Item,
+    byte_order_mark,
     find_ends,
     find_streams,
     first_bytes,
-    mark_of,
 )
 
 # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
@@ -119,7 +119,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
     of_files: dict[str, Any] = {}
     for path in paths:
         now = streams.stamp(path)
-        key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
+        key = f"{path} {local.file_format(path, source)} {source.documents} {RANGE_BYTES}"
         note = known.get(key)
         if note is None or tuple(note["stamp"]) != now:
             with streams.unchanged(FileRange(path, stamp=now)):
@@ -139,7 +139,7 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     """Return the sha256 of a file and the beginnings of its pieces."""
-    kind = local.format_of(path, source)
+    kind = local.file_format(path, source)
     size = path.stat().st_size
     state = hashlib.sha256()
     line = 1
@@ -161,7 +161,9 @@ def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
     in_streams = kind == "wikipedia" and path.suffix == ".bz2"
     end = ENDS.get(documents if kind == "text" else kind, ENDS["text"])
     if not in_streams and (
-        kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))
+        kind in {"parquet", "warc"}
+        or path.suffix in COMPRESSIONS
+        or byte_order_mark(first_bytes(path))
     ):
         return
     place = RANGE_BYTES

@@ -113,8 +113,8 @@ def _downloaded(source: HubCorpus, part: HubFile, where: str) -> Any:
 
     decompress_with_fsspec()
     path = download(source.dataset, part.file, source.revision, where, part.promised)
-    format_of = type(_builder(source)).__module__.rpartition(".")[2]
-    return datasets.load_dataset(format_of, data_files=[str(path)], split="train", streaming=True)
+    file_format = type(_builder(source)).__module__.rpartition(".")[2]
+    return datasets.load_dataset(file_format, data_files=[str(path)], split="train", streaming=True)
 
 
 def download(

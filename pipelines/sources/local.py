@@ -25,8 +25,8 @@ from pipelines.sources.streams import (
     FETCH_ADVICE,
     FileRange,
     Item,
+    byte_order_mark,
     first_bytes,
-    mark_of,
     plain_suffix,
 )
 from pipelines.text.cleaning import Document, Rejected, unwrap
@@ -50,7 +50,7 @@ DELIVERED: dict[str, Callable[[FileRange], Iterator[Item]]] = {
 }
 
 
-def format_of(path: Path, source: LocalCorpus) -> str:
+def file_format(path: Path, source: LocalCorpus) -> str:
     """Return the format from the settings, or from the file itself."""
     return source.format if source.format != "auto" else guess_format(path)
 
@@ -65,7 +65,9 @@ def guess_format(path: Path) -> str:
     if suffix in (".warc", ".wet"):
         return "warc"
     start = first_bytes(path)
-    start = start.decode(mark_of(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
+    start = (
+        start.decode(byte_order_mark(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
+    )
     for tag, kind in TAGS.items():
         if start.startswith(tag):
             return kind
@@ -86,7 +88,7 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
     if encoding == "utf-8":
         return encoding
     start = first_bytes(piece.path)
-    return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
+    return "utf-8" if byte_order_mark(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
 def decoded(
@@ -283,7 +285,7 @@ READERS: dict[str, Callable[[FileRange, LocalCorpus], Iterator[Item]]] = {
 
 def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield the documents of one file, or of one range of it."""
-    kind = format_of(piece.path, source)
+    kind = file_format(piece.path, source)
     items = DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source)
     return map(unwrapped, items) if source.hard_wrapped else items
 

@@ -139,7 +139,7 @@ def require_folder(folder: Path, where: str) -> Path:
     return folder
 
 
-def patterns_of(paths: list[Path]) -> list[str]:
+def make_patterns(paths: list[Path]) -> list[str]:
     """Return patterns for `files` that name just these files: a glob where that is all of a suffix,
     the names of others.
     """
@@ -162,7 +162,7 @@ def patterns_of(paths: list[Path]) -> list[str]:
 
 def unreadable(refused: Mapping[Path, UserError], where: str) -> UserError:
     """Return one error for all files that a corpus cannot read. It says how to leave them out."""
-    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(refused)))
+    names = ", ".join(repr(f"!{pattern}") for pattern in make_patterns(list(refused)))
     errors = list(refused.values())
     if len(errors) == 1:
         return type(errors[0])(f"{errors[0]}; or add {names} to `files` to leave it out")

@@ -34,7 +34,7 @@ USUAL = "text content body review title sentence sentence1 premise question inpu
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
-def schema_of(task: Task) -> InputSchema:
+def row_schema(task: Task) -> InputSchema:
     """Return the names that the texts of a row may have; for GLUE, those of its official files."""
     layout = LAYOUTS.get(task.name)
     columns = (layout.a, layout.b) if layout else ()

@@ -31,7 +31,7 @@ NEEDED = ("id", "question", "context")
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def file_of(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     """Return an official file, or the one of rows that has its place."""
     path = folder / name
     files = [path, path.with_suffix(".jsonl"), path.with_suffix(".parquet")]

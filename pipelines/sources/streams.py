@@ -148,7 +148,7 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
         refuse_strangers(start, path)
         try:
             with open_content(path, piece.start, piece.end) as stream:
-                yield from _lines(stream, piece, mark_of(start))
+                yield from _lines(stream, piece, byte_order_mark(start))
         except EOFError as error:
             raise BadInput(f"{path}: is damaged or cut short ({error}); {FETCH_ADVICE}") from None
 
@@ -160,7 +160,7 @@ def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     start = buffered.peek(LOOK)[:LOOK]
     refuse_strangers(start, Path(name))
-    yield from _lines(buffered, FileRange(Path(name)), mark_of(start))
+    yield from _lines(buffered, FileRange(Path(name)), byte_order_mark(start))
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:
@@ -174,7 +174,7 @@ def refuse_strangers(start: bytes, path: Path) -> None:
         fault = f"is compressed, but its name does not say so; give it the suffix {suffix}"
     elif start[257:262] == b"ustar":
         fault = "is a tar archive; unpack it first, nothing is ever unpacked here"
-    elif not fault and not mark_of(start):
+    elif not fault and not byte_order_mark(start):
         if start.count(0) * 20 > len(start):
             fault = (
                 "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do; "
@@ -190,7 +190,7 @@ def _look_up(signs: dict[bytes, str], start: bytes) -> str:
     return next((meaning for sign, meaning in signs.items() if start.startswith(sign)), "")
 
 
-def mark_of(start: bytes) -> str:
+def byte_order_mark(start: bytes) -> str:
     """Return the encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
     return _look_up(MARKS, start)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from electra.config import to_jsonable
 from electra.files import lock_folder, sweep
 from electra.workers import rank
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -60,7 +60,7 @@ class Stage:
     @property
     def digest(self) -> str:
         """The digest of `code`."""
-        return digest_of(self.code)
+        return code_digest(self.code)
 
     def run(self, name: str, params: "Params", tracker: "Tracker") -> None:
         """Run the stage in the working folder. Raises Busy where another process runs it there."""

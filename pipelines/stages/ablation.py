@@ -56,7 +56,7 @@ from pipelines.stages.announce import announce
 from pipelines.stages.pretrain import ModelRows, curve_csv
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 Result = dict[str, Any]
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
@@ -301,7 +301,7 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
                     model=folder.path / f"point-{point:g}",
                     runs=folder.path / "tasks" / f"{point:g}",
                     device=default_device().type,
-                    code=digest_of(FINETUNING),
+                    code=code_digest(FINETUNING),
                 )
                 (job,) = plan.jobs()
                 (result,) = run_all([job], 1)
@@ -354,7 +354,7 @@ def read_finished(arm: Arm, home: Path) -> Result | None:
     """
     try:
         record = read_checksummed(home / "arm.json")
-        if record["code"][-1][1] != digest_of(PRETRAINING):
+        if record["code"][-1][1] != code_digest(PRETRAINING):
             return None
         for point in (*arm.points, END):
             verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")

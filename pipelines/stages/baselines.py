@@ -121,8 +121,8 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     sides = [side for side in "ab" if any(row.get(side) is not None for row in (*train, *dev))]
-    train_texts = [[text_of(row, side) for row in train] for side in sides]
-    dev_texts = [[text_of(row, side) for row in dev] for side in sides]
+    train_texts = [[row_text(row, side) for row in train] for side in sides]
+    dev_texts = [[row_text(row, side) for row in dev] for side in sides]
     vectors: list[Any] = []
     dev_vectors: list[Any] = []
     for count in (
@@ -136,7 +136,7 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     return vectors, dev_vectors
 
 
-def text_of(row: dict[str, Any], side: str) -> str:
+def row_text(row: dict[str, Any], side: str) -> str:
     """Return one text of a row."""
     return row.get(side) or ""
 
@@ -158,7 +158,7 @@ def overlap(rows: Rows, vectors: Sequence[Any]) -> Numbers:
         np.asarray(a.multiply(b).sum(1)).ravel()
         for a, b in ((words_a, words_b), (letters_a, letters_b))
     ]
-    pairs = [pair_features(text_of(row, "a"), text_of(row, "b")) for row in rows]
+    pairs = [pair_features(row_text(row, "a"), row_text(row, "b")) for row in rows]
     return np.column_stack([np.array(pairs, dtype=np.float64), *cosines])
 
 
@@ -167,7 +167,7 @@ def pair_features(a: str, b: str) -> list[float]:
     contradiction.
     """
     features: list[float] = []
-    for parts_a, parts_b in zip(parts_of(a), parts_of(b), strict=True):
+    for parts_a, parts_b in zip(comparable_parts(a), comparable_parts(b), strict=True):
         shared = len(parts_a & parts_b)
         sizes = (len(parts_a), len(parts_b), len(parts_a | parts_b))
         features += [shared, *(shared / max(1, size) for size in sizes)]
@@ -185,7 +185,7 @@ def pair_features(a: str, b: str) -> list[float]:
     return [*features, *negations, *lengths, *differences]
 
 
-def parts_of(text: str) -> tuple[set[Any], ...]:
+def comparable_parts(text: str) -> tuple[set[Any], ...]:
     """Return the parts of a text that another may share: words, neighbours, three characters in a
     row, capitalized words, and numbers.
     """

@@ -167,7 +167,7 @@ def write(stage: str, name: str, params: Params) -> None:
         card = describe(folder, name, params)
         stock = not any((folder / head).is_file() for head in (POOLED, SPANS))
         architecture = ModelFolder(folder).architecture if stock else ""
-        front = card.front(name_of(str(folder)), architecture)
+        front = card.front(network_name(str(folder)), architecture)
         text = card.text(f"dvc repro pipelines/dvc.yaml:{stage}@{name}", architecture)
         path = folder / CARD
         old = path.read_text(encoding="utf-8")
@@ -194,7 +194,7 @@ def with_run(path: Path) -> str:
     return re.sub(r"(?m)^(- Made by: .*\n)", lambda match: f"{match[1]}{line}", text, count=1)
 
 
-def name_of(folder: str) -> str:
+def network_name(folder: str) -> str:
     """Return a network's name, `tiny-cola-pretrained-seed1`. SQuAD's version alone would read like
     a model's.
     """

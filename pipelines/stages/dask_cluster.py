@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from electra.errors import BadConfig, SourceUnreachable, Stopped, pluralize
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ def run_units(
             file=sys.stderr,
             flush=True,
         )
-        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), digest_of(CODE))
+        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), code_digest(CODE))
         futures = {
             client.submit(run_unit, here, function, unit, pure=False): index
             for index, unit in enumerate(units)
@@ -87,7 +87,7 @@ def run_unit(
             f"worker {worker.address}: has {worker.state.nthreads} threads; "
             "start it with --nthreads 1"
         )
-    if digest_of(CODE) != code:
+    if code_digest(CODE) != code:
         raise BadConfig(
             f"worker {worker.address}: runs other code; start it again in this checkout"
         )

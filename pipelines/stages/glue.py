@@ -33,7 +33,7 @@ from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
-from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, splits_of
+from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, job_splits
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
@@ -41,7 +41,7 @@ from pipelines.stages import FINETUNING as CODE
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import task_numbers
 from pipelines.tracking import flatten
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 FINETUNING = RUNS / "finetune"
 SUFFIXES = {  # a job's file of a split -> the end of its name here
@@ -57,7 +57,7 @@ Records = dict[str, list[Record]]  # by task
 def run(name: str, params: Params, tracker: Any) -> None:
     """Run the stage: every task, arm and seed. Then predictions and scores in one go."""
     config = params.finetunings[name]
-    configs = configs_of(name, params)
+    configs = task_configs(name, params)
     encoder = inputs.encoder_folder(config.model, params)
     jobs = plan_glue(configs, inputs.task_rows(config.tasks), encoder)
     last_jobs = {job.task.name: job for job in jobs}  # of each task
@@ -112,7 +112,7 @@ def describe_scores(facts: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
+def task_configs(name: str, params: Params) -> dict[str, FinetuneConfig]:
     """Return the tasks of a fine-tuning, each with its settings."""
     return {task: params.task_config(name, task) for task in params.selected_tasks(name)}
 
@@ -128,7 +128,7 @@ def plan_task(
         model=encoder,
         runs=FINETUNING,
         device=device(),
-        code=digest_of(CODE),
+        code=code_digest(CODE),
         source_jobs=source_jobs,
     ).jobs()
 
@@ -153,7 +153,7 @@ def write_leaderboard_files(
     scores: dict[str, Any] = {}
     for (task, arm), runs in group_by_arm(jobs):
         together = task.name in ensembles and len(runs) > 1 and not task.tagging
-        scored, unlabelled = splits_of(task, runs[0].config)
+        scored, unlabelled = job_splits(task, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
                 continue
@@ -233,7 +233,7 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
 
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
-    configs = configs_of(name, params)
+    configs = task_configs(name, params)
     values = set_side_by_side(
         {task: flatten(to_jsonable(config)) for task, config in configs.items()}
     )
@@ -301,7 +301,7 @@ def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
     return {
         "config_digest": digest({job.name: to_jsonable(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code": digest_of(CODE),
+        "code": code_digest(CODE),
         "device": device(),
         "threads_per_run": 1,
         "torch": torch.__version__,

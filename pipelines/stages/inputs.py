@@ -49,7 +49,7 @@ LARGE = 1 << 30  # bytes to hash: a line then says why it takes a while
 def record_files(section: str, name: str, params: Params) -> None:
     """Write the hashes of an entry's files."""
     known = read_cache(NOTES).get("files", {})
-    files = files_of(section, name, params)
+    files = list_files(section, name, params)
     stamps = {file: _stamp(Path(file)) for file in files}
     changed = {
         file: stamp
@@ -92,7 +92,7 @@ def record_code(params: Params) -> None:
     write_json(BUILD / "code.json", digests | {"vocabularies": vocabularies})
 
 
-def files_of(section: str, name: str, params: Params) -> list[str]:
+def list_files(section: str, name: str, params: Params) -> list[str]:
     """Return the user's files of an entry of corpora or tasks. None for the sample world and the
     hub.
 
@@ -105,7 +105,7 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
             if isinstance(source, LocalCorpus):
                 files += _files_of_patterns(source.files)
         if corpus.cleaning.decontaminate:
-            files += files_of("tasks", corpus.cleaning.decontaminate.tasks, params)
+            files += list_files("tasks", corpus.cleaning.decontaminate.tasks, params)
         return files
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):

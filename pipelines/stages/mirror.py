@@ -50,7 +50,7 @@ def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
         thread.join(LAST)
 
 
-def url_of(run: Path) -> str:
+def mirror_url(run: Path) -> str:
     """Return the URL of a run's checkpoints. One that was continued under other settings has
     its own.
     """
@@ -85,7 +85,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
 
 def send(run: Path, step: int) -> None:
     """Send a checkpoint and keep the newest two there, unless another machine is ahead."""
-    with _open_mirror(url_of(run)) as (system, base):
+    with _open_mirror(mirror_url(run)) as (system, base):
         there = _steps(system, base)
         if step < max(there, default=-1) and not _is_restarted(run):
             return
@@ -101,7 +101,7 @@ def bring_newest(run: Path) -> None:
     here = max((step for step in checkpoint.steps(run) if _is_good(run, step)), default=-1)
     if here < 0 and _is_restarted(run):
         return
-    url = url_of(run)
+    url = mirror_url(run)
     try:
         with _open_mirror(url) as (system, base):
             ahead = sorted((step for step in _steps(system, base) if step > here), reverse=True)

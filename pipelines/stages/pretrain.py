@@ -43,7 +43,7 @@ from pipelines.stages.announce import announce
 from pipelines.stages.mirror import mirrored
 from pipelines.stages.out_of_memory import enough_memory
 from pipelines.stages.progress_bar import ProgressBar
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 EXAMPLES = 12  # rows that are kept to be looked at
 PROPOSALS = 3  # of each hidden position
@@ -80,7 +80,7 @@ def run_folder(name: str, params: Params) -> Path:
     return run_path("pretrain", rows.fingerprint(config))
 
 
-def runs_of(name: str) -> dict[str, Path]:
+def find_runs(name: str) -> dict[str, Path]:
     """Return the pre-training runs of a model, by folder name."""
     runs = sorted((RUNS / "pretrain").glob("[!.]*"))
     return {run.name: run for run in runs if read_entry(run) == name and checkpoint.steps(run)}
@@ -93,7 +93,7 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
     A model's name means its only other run. Raises BadConfig for anything else.
     """
     requested = os.environ.get(CONTINUE, "")
-    known = runs_of(name)
+    known = find_runs(name)
     others = [other for folder, other in known.items() if folder != run.name]
     if requested in known:
         return known[requested]
@@ -159,7 +159,7 @@ class ModelRows:
         data = PretrainData(
             self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others
         )
-        options = dataclasses.replace(options, code=digest_of(PRETRAINING))
+        options = dataclasses.replace(options, code=code_digest(PRETRAINING))
         with enough_memory(config.pretrain):
             return pretrain(
                 config, data, run, owner or self.fingerprint(config), log=log, options=options

@@ -203,7 +203,7 @@ def read_texts(path: Path, sha256: str) -> Iterator[str]:
                 yield json.loads(line)["text"]
 
 
-def split_of(text: str, seed: int, valid_fraction: float) -> str:
+def choose_split(text: str, seed: int, valid_fraction: float) -> str:
     """Return `valid` for a document that is held out: a function of the text, the seed and the
     fraction only.
     """
@@ -253,7 +253,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
                     total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
         for texts in _batches(read_texts(job.path, job.sha256)):
-            documents = [lines_of(text, config.packing) for text in texts]
+            documents = [split_lines(text, config.packing) for text in texts]
             lines = list(itertools.chain.from_iterable(documents))
             encoded = tokenizer.encode_bytes(lines)
             total["characters"] += sum(len(line) - line.count(" ") for line in lines)
@@ -261,7 +261,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             total["tokens"] += sum(map(len, encoded)) // tokenizer.dtype.itemsize
             ids_of_lines = iter(encoded)
             for text, document in zip(texts, documents, strict=True):
-                split = split_of(text, config.seed, config.valid_fraction)
+                split = choose_split(text, config.seed, config.valid_fraction)
                 tokens = list(itertools.islice(ids_of_lines, len(document)))
                 total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
                 for length in config.lengths:
@@ -296,7 +296,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def lines_of(text: str, config: PackingConfig) -> list[str]:
+def split_lines(text: str, config: PackingConfig) -> list[str]:
     """Return the lines of a document: its paragraphs, or their sentences."""
     lines = text.split("\n")
     if config.lines == "paragraphs":

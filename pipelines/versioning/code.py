@@ -18,7 +18,7 @@ _WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctio
 
 
 @functools.cache
-def digest_of(paths: tuple[str, ...], root: Path = ROOT) -> str:
+def code_digest(paths: tuple[str, ...], root: Path = ROOT) -> str:
     """Return one digest (16 hex digits) of the Python files among `paths`, files and folders below
     `root`.
     """

@@ -109,8 +109,8 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):
     )
     report = estimate.estimate_finetuning("own", params)
     assert f"at most {flops:.2g} floating" in report and "1 kept model" in report
-    assert estimate.rows_of("mood", "own", params) == ROWS
-    assert estimate.rows_of("rte", "smoke", params) == 1_000
+    assert estimate.count_training_rows("mood", "own", params) == ROWS
+    assert estimate.count_training_rows("rte", "smoke", params) == 1_000
     assert estimate.text_bytes(params, "smoke") == Path("text/a.txt").stat().st_size
     assert estimate.text_bytes(params, "absent") == 0
 

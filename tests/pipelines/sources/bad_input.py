@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from electra.errors import UserError
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
-from pipelines.sources.streams import FileRange, Skipped, mark_of
+from pipelines.sources.streams import FileRange, Skipped, byte_order_mark
 from pipelines.text.cleaning import Document, Rejected
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -180,7 +180,7 @@ def read_one(path: Path, file: dict[str, Any], whole: bool) -> None:
     if not whole or form not in {"jsonl", "text"}:
         return
     data = b"\n".join(file["lines"])
-    if encoding := mark_of(data):
+    if encoding := byte_order_mark(data):
         data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     filled = sum(not blank(line) for line in lines)

@@ -22,7 +22,7 @@ from pipelines import tracking
 from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 from tests.conftest import SMOKE, copy_text
 
 ABLATIONS = """
@@ -248,7 +248,7 @@ def test_arm_of_other_code_or_damaged_is_not_read(params, tmp_path):
     for part in ("point-0.5", "point-1"):
         write_json(tmp_path / part / "config.json", {})
         write_manifest(tmp_path / part, kind="network", model=arm.key, part=part)
-    record = {"code": [[0, "1a2b"], [2, digest_of(PRETRAINING)]], "steps": 10}
+    record = {"code": [[0, "1a2b"], [2, code_digest(PRETRAINING)]], "steps": 10}
     file = tmp_path / "arm.json"
     write_checksummed(file, record)
     assert ablation.read_finished(arm, tmp_path) == record
