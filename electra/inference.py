@@ -1,4 +1,4 @@
-"""ELECTRA from Python: a folder becomes a model, texts go in, numpy comes out.
+"""ELECTRA from Python: load a folder as a model, pass texts, get numpy arrays.
 
     model = electra.load("build/models/tiny/discriminator")
     model.replaced(["the chef ate the meal"])          how likely each token is not the original one
@@ -7,9 +7,9 @@
     electra.load(fine_tuned).answer(question, context) spans of a text
     electra.corrupt, electra.propose                   for generators: electra/generation.py
 
-A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
-Texts are processed in batches of similar length. A text is read up to the model's `length` in
-tokens; the rest is left out with a warning, since no position there was ever trained.
+A `[MASK]` in a text is a hidden token, except in the rows of `predict`, which are read as in
+training. Texts are processed in batches of similar length. A text is read up to the model's
+`length` in tokens; the rest is left out with a warning, since later positions are untrained.
 
 A fine-tuned model answers each row with a record that JSON can hold:
 
@@ -62,7 +62,7 @@ from electra.nn.huggingface import load_network, open_folder
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
-# read at once: memory stays bounded, however many there are
+# read at once, so that memory stays bounded
 _TEXTS = 1024
 _ROWS = 256
 
@@ -81,9 +81,9 @@ class ReplacedTokens:
 class Model:
     """An ELECTRA in eval mode on its device. The contents of its folder decide what it can do.
 
-    `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
-    it reads, [CLS] and [SEP] among them; `finetuned` holds a fine-tuned one's task. A method that
-    the folder has no head for raises BadInput.
+    `kind` is discriminator, generator, encoder or fine-tuned; `length` is the number of tokens of a
+    text that it reads, [CLS] and [SEP] included; `finetuned` has the task of a fine-tuned model. A
+    method that the folder has no head for raises BadInput.
     """
 
     folder: Path
@@ -157,12 +157,12 @@ class Model:
         return list(answer(self.finetuned, parsed, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """Return the answer to one question that a context may hold. Many at once go through
-        `predict`. Needs a SQuAD folder.
+        """Return the answer to one question about a context. For many questions use `predict`.
+        Needs a SQuAD folder.
 
-        `prediction` is its text, "" where the model finds none. `best` the best span in any case,
-        which begins at character `start` of the context. `n_best` has others with their
-        probabilities.
+        `prediction` is its text, "" where the model finds none. `best` is the best span in any
+        case, which begins at character `start` of the context. `n_best` lists further spans with
+        their probabilities.
         """
         if self.finetuned is None or not isinstance(self.finetuned.task, SquadTask):
             raise self.missing_head("answer()", "a model that was fine-tuned on SQuAD")
@@ -217,13 +217,13 @@ def load(
     device: str | torch.device | None = None,
     precision: Precision = "fp32",
 ) -> Model:
-    """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published,
-    fine-tuned or not.
+    """Load an ELECTRA or ModernBERT model from a Hugging Face folder, ours or published, fine-tuned
+    or not.
 
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
-    products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
-    no such model, CorruptFile where its bytes have changed, BadDevice for a device that does not
-    exist.
+    products. If the folder has a MANIFEST.json, its files are checked against it. Raises BadInput
+    if there is no such model, CorruptFile where its bytes have changed, BadDevice for a device that
+    does not exist.
     """
     path = Path(folder)
     place = _device(device)
@@ -320,8 +320,8 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
 
 @dataclass(frozen=True)
 class InputSchema:
-    """The columns a fine-tuned model reads, by all names they may have (the task's own first), and
-    its task.
+    """The columns that a fine-tuned model reads, under each of their possible names (the task's own
+    first), and its task.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -372,7 +372,7 @@ def answer(
         encoded = kind.encode(batch, model.tokenizer, model.config)
         outputs = read_outputs(model.network, encoded.examples, device, precision=precision)
         for name, values in outputs.items():
-            # a beam with more places than the row has scores of -inf
+            # a beam that is longer than its row is filled with scores of -inf
             known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
             require_finite(known, "row", encoded.examples.row_ids)
         yield from kind.answers(outputs, encoded, model.config)

@@ -41,16 +41,16 @@ from pipelines.stages.tasks import open_splits, read_split
 from pipelines.stages.tokens import choose_split
 from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
-DOCUMENTS = 2000  # of a corpus to read, and characters
-CHARACTERS = 4_000_000
+DOCUMENTS = 2000  # of a corpus to read
+CHARACTERS = 4_000_000  # of a corpus to read
 FILES = 5_000  # to look at
 ROWS = 20  # of each file
 BEGINNING = 1 << 16  # bytes of a file whose rows may be long
 COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
 COVERED = 0.9995  # share of a text's characters that should have a piece of their own
 TASK_ROWS = 2000  # of each file of a task
-TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text between letters
-# letters beyond ASCII of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # common in Western text besides letters
+# non-ASCII letters of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
 # Danish and Norwegian, Icelandic
 WESTERN = (
     "äöüß",
@@ -63,7 +63,7 @@ WESTERN = (
     "æøåéèêò",
     "áæðéíóöúýþ",
 )
-LARGE = 100_000  # characters of a text file that are hardly one document
+LARGE = 100_000  # characters; a longer text file is hardly one document
 FEW = 10  # documents: too few to hold some back
 TEXT_STAGES = {"corpus", "tokens", "pretrain", "ablation"}
 TASK_STAGES = {"tasks", "published", "glue", "squad", "ablation"}
@@ -190,8 +190,9 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
 
 @dataclass
 class Look:
-    """Facts from the beginnings of a corpus's files: its first texts, clean, whether they are all
-    of it, hints, and an error for each file that cannot be read. `looked` of `files` were read.
+    """Facts from the beginnings of a corpus's files: its first texts, cleaned, whether they are the
+    whole corpus (`complete`), hints, and an error for each file that cannot be read. `looked` of
+    `files` were read.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -270,14 +271,14 @@ def _read_documents(
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
-    """Yield the first rows of a file, in bounded time though a text may be one document."""
+    """Yield the first rows of a file, in bounded time even if a file is one large document."""
     most = BEGINNING if local.file_format(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
 
 def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
-    """Return an error if at least half of a file's first rows are bad, or it is plainly of another
-    encoding.
+    """Return an error if at least half of a file's first rows are bad, or if it is clearly in
+    another encoding.
     """
     bad = [item for item in rows if isinstance(item, Rejected)]
     if bad and (
@@ -314,13 +315,15 @@ def is_other_encoding(path: Path) -> bool:
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a file has no NUL at its beginning, as text in any of its encodings."""
+    """Return whether the beginning of a file has no NUL, which text has in none of the supported
+    encodings.
+    """
     return b"\0" not in first_bytes(path, BEGINNING)
 
 
 def guess_encoding(path: Path) -> tuple[str, str]:
-    """Return the Western encoding of a text that is not UTF-8, and a word with other letters
-    than ASCII's, where they plainly are those of one language. Else "" twice.
+    """Return the Western encoding of a text that is not UTF-8, and a word with non-ASCII letters,
+    if these letters clearly belong to one language. Else "" twice.
 
     (charset-normalizer calls a German latin-1 text cp1250. The bytes of Turkish, Czech or
     Polish encodings are letters in latin-1, too, but not those of one language.)
@@ -403,6 +406,6 @@ def _are_too_few(texts: list[str]) -> bool:
 
 
 def _are_wrapped(lines: list[str]) -> bool:
-    """Return whether most lines are about as wide as a typewriter's, and none much wider."""
+    """Return whether most lines have the width of a typewriter's lines, and none is much wider."""
     filled = sum(50 <= len(line) <= 85 for line in lines)
     return len(lines) > 200 and filled > len(lines) / 2 and max(map(len, lines)) <= 100

@@ -2,7 +2,7 @@
 [CLS] vector.
 
 Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its
-weight starts Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared
+weight starts Glorot-uniform, its bias at zero. Regression has one unbounded output and a squared
 error.
 
 Shapes: B rows, T positions, H hidden size, L layers, S states that a head reads (L + 1 or 1), C
@@ -118,10 +118,10 @@ def shrink_word_table(
     """Keep only the word vectors that these splits use, in place. Return the splits with ids of
     the narrow table.
 
-    Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word
-    pieces and a few dozen short sentences a step, clipping and updating the whole table would take
-    as long as everything else. The function that comes with the splits puts the whole table back,
-    trained vectors in their places.
+    The result is exact: a vector that is never looked up has no gradient and affects no output.
+    With 30,522 word pieces and a few dozen short sentences per step, clipping and updating the
+    whole table would take as long as everything else. Also return a function that restores the
+    whole table with the trained vectors.
     """
     word = encoder.embeddings.word
     used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))

@@ -1,4 +1,4 @@
-"""Token tagging, as the paper's chunking: a tag for the first piece of each word.
+"""Token tagging, as in the paper's chunking task: a tag for the first piece of each word.
 
 The linear head learns BIOES tags; all segment ids are 1, as published, and the head has no dropout.
 

@@ -64,11 +64,10 @@ def summarize_task(task: Task, records: Sequence[Record]) -> Summary:
 
 
 def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
-    """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
+    """Return the mean over tasks, seed by seed, for each arm, with the exact name of that mean.
 
-    It is the paper's GLUE average only if it has its eight tasks with all their official
-    training rows. Then WNLI is left out, as in the paper. Arms and seeds that not every task has do
-    not count.
+    It is the paper's GLUE average only if it has its eight tasks with all their official training
+    rows. Then WNLI is left out, as in the paper. Arms and seeds missing in any task are left out.
     """
     counted = [task for task in GLUE if task in tasks]
     counted += sorted(task for task in tasks if task not in GLUE)

@@ -21,7 +21,7 @@ ORDER = ("came out", "reversed", "cannot tell yet")
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of the paper held against a pair of arms, or of gains."""
+    """One statement of the paper about a pair of arms, or about gains, with our scores."""
 
     text: str
     source: str
@@ -38,12 +38,12 @@ class Statement:
 
     @property
     def verdict(self) -> str:
-        """Whether our scores confirm it."""
+        """The verdict of our scores on the statement."""
         return decide(self.difference, self.kind)
 
 
 def statements(ablation: Ablation) -> list[Statement]:
-    """Return every statement of the paper that this ablation bears on."""
+    """Return every statement of the paper that this ablation tests."""
     result = []
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
@@ -65,7 +65,7 @@ def sentences(ablation: Ablation) -> list[str]:
 
 
 def summarize(ablation: Ablation) -> str:
-    """Return an ablation in a line: its data, arms, seeds, and how many claims it decides."""
+    """Return a line about an ablation: its data, arms, seeds, and how many claims it decides."""
     verdicts = [statement.verdict for statement in statements(ablation)]
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
     unknown = verdicts.count("cannot tell yet")
@@ -76,8 +76,8 @@ def summarize(ablation: Ablation) -> str:
 
 
 def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statement]]:
-    """Return the statements of all ablations by verdict. Of arms that several share, one is
-    enough.
+    """Return the statements of all ablations, sorted by verdict. Equal statements on equal scores
+    are listed once.
     """
     unique: dict[Any, tuple[Ablation, Statement]] = {}
     for ablation in ablations:

@@ -51,8 +51,8 @@ def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
 
 
 def mirror_url(run: Path) -> str:
-    """Return the URL of a run's checkpoints. One that was continued under other settings has
-    its own.
+    """Return the URL of a run's checkpoints. A run continued with other settings has a URL of its
+    own.
     """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
     continued = (newest_progress(run) or {}).get("continued")
@@ -151,7 +151,7 @@ def _steps(system: Any, base: str) -> set[int]:
 
 @contextlib.contextmanager
 def _open_mirror(url: str) -> Iterator[tuple[Any, str]]:
-    """Give the file system of a URL and the path in it. Every failure becomes one sentence."""
+    """Yield the file system of a URL and the path in it. Every failure becomes one sentence."""
     import fsspec.core
 
     try:
