@@ -1,4 +1,4 @@
-"""Untrained models of every kind, as folders, for tests of what is done with models: made in a
+"""Untrained models of every kind, as folders, for tests of code that uses models: made in a
 second.
 """
 

@@ -1,4 +1,4 @@
-"""Settings: what is refused, and the sentence that says so."""
+"""Settings: refused values, and their messages."""
 
 import dataclasses
 import json

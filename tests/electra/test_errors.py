@@ -1,4 +1,4 @@
-"""What a sentence may show of the texts that others bring into it."""
+"""Texts from outside in messages: secrets, control characters, length."""
 
 import pickle
 

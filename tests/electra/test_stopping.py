@@ -1,4 +1,4 @@
-"""Signals: what a program does before, around and inside of its work."""
+"""Signals before, around and inside of a program's work."""
 
 import os
 import signal

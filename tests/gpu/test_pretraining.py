@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
 ]
-# In bf16 a few samples of the generator fall otherwise, which changes what the discriminator reads.
+# In bf16 a few samples of the generator differ, which changes the discriminator's input.
 LIMITS = {"fp32": 1e-3, "bf16": 3e-2}
 
 

@@ -14,7 +14,7 @@ from pipelines.config.params import load
 from pipelines.config.settings_file import read
 from tests.conftest import ROOT
 
-# what JSON cannot say
+# values that JSON does not have
 YAML_ALONE = r"""
 .nan
 -.inf
@@ -128,7 +128,7 @@ def damaged(draw):
 
 
 def outcome(path):
-    """What becomes of a file: `accepted`, `refused` in a sentence, or what went wrong."""
+    """Return the outcome of a file: `accepted`, `refused` in a sentence, or the fault."""
     try:
         printed = json.dumps(to_jsonable(load(path)), ensure_ascii=False)  # as `params` does it
         printed.encode()

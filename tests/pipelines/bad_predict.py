@@ -1,5 +1,5 @@
-"""Rows as nobody should ask them, and models that nobody should ask, generated; and what must come
-of each: answers, or one sentence that says why not.
+"""Generated bad rows and bad models, and the outcome that each must have: answers, or one sentence
+that says why not.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Settings of fine-tuning: what each arm reads of them."""
+"""Settings of fine-tuning, for each arm."""
 
 from electra.config import build
 from electra.finetuning.tasks import FinetuneConfig

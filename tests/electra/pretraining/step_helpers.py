@@ -1,4 +1,4 @@
-"""Train single steps without the loop, and what CUDA graphs do, for devices without."""
+"""Train single steps without the loop, and imitate CUDA graphs on other devices."""
 
 import contextlib
 

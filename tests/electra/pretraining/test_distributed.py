@@ -93,8 +93,8 @@ def agree(curve, expected):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """One process's curve, the batch in two slices; what a compiler imports is imported once,
-    before any fork.
+    """One process's curve, the batch in two slices; the compiler's imports happen once, before any
+    fork.
     """
 
     return train(tmp_path_factory.mktemp("alone"))[0]

@@ -92,7 +92,7 @@ def test_two_stages_cost_half_the_steps_of_each_and_have_a_warm_up_each():
     staged = build(ElectraConfig, values, "here")
     assert training_steps(staged, VOCAB) == 200
     row = row_flops(staged, VOCAB, "authors")
-    # twice the forward pass of what learns, and once that of a generator that is frozen
+    # twice the forward pass of the network that learns, and once that of a frozen generator
     halves = (2 * row.generator, row.generator + 2 * row.discriminator)
     assert step_flops(staged, VOCAB) == staged.pretrain.batch * sum(halves) / 2
     values["pretrain"]["warmup"] = 101

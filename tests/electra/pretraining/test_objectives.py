@@ -60,9 +60,7 @@ def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
 
 
 def by_hand(settings):
-    """A model, a batch, and in float64 what its networks answer, computed apart from its forward
-    pass.
-    """
+    """A model, a batch, and its networks' outputs in float64, computed without its forward pass."""
     model, batch = model_and_batch(settings)
     model.double()
     masked = mask(batch.ids_BT, batch.lengths_B, SPECIAL, settings.objective, batch.noise, VOCAB)
@@ -217,7 +215,7 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
-    """Weight decay, too, moves what learns alone."""
+    """Weight decay also changes only the network that learns."""
     settings = config(**TWO_STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
     first = {

@@ -1,5 +1,5 @@
 """When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at
-its end. And what its log says of the time between.
+its end. And its log of the time between.
 """
 
 import pytest

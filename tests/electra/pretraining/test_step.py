@@ -1,5 +1,5 @@
-"""The step: a captured one and one in halves do what the plain one does, it compiles in whole
-parts, and it never reads the device.
+"""The step: a captured one and one in two threads give the plain one's results, it compiles in
+whole parts, and it never reads the device.
 """
 
 import threading
@@ -198,8 +198,8 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
     ],
 )
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most):
-    """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced
-    graphs as they are.
+    """`fullgraph` refuses code that does not compile as one graph; the backend runs traced graphs
+    as they are.
     """
     settings = config(**{**QUIET, **changes})
     batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)

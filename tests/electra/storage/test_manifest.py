@@ -1,4 +1,4 @@
-"""A folder is what its manifest says, or one sentence says what is wrong with it."""
+"""A folder matches its manifest, or one sentence says what is wrong."""
 
 import errno
 import json

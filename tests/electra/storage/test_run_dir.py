@@ -1,4 +1,4 @@
-"""A run's folder: named by settings and data, what may change under it, foreign and bad
+"""A run's folder: its name (by settings and data), changes that it allows, foreign and bad
 checkpoints.
 """
 

@@ -1,6 +1,4 @@
-"""What a name of params.yaml would take, from settings alone and, of a user's own tasks, their
-files.
-"""
+"""The cost of a name in params.yaml, from settings alone and, for custom tasks, their files."""
 
 import re
 from pathlib import Path

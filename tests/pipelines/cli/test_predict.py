@@ -1,4 +1,4 @@
-"""Answers from files and from standard input, and what is said of rows that cannot be answered."""
+"""Answers from files and from standard input, and the errors for rows that cannot be answered."""
 
 import gzip
 import io

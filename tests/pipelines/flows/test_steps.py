@@ -1,4 +1,4 @@
-"""What hangs below the flow's run in MLflow, and what a dead MLflow costs."""
+"""The runs below a flow's run in MLflow, and flows without MLflow."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""The flows of a model: their stages, their pages, and what is tried again. DVC is a stand-in."""
+"""The flows of a model: their stages, their pages, and their retries. DVC is a stand-in."""
 
 from pathlib import Path
 

@@ -102,7 +102,7 @@ def test_beside_each_score_stands_the_ground_it_stands_on(root, page):
         r"<th scope=col[^>]*>([\w -]*)", page[page.index('id="table-tiny-tasks"') :]
     )
     first = ["task", "pre-trained is", "from scratch", "pre-trained"]
-    assert columns[:4] == first  # what a phone shows
+    assert columns[:4] == first  # the part that a phone shows
     names = ("task", "chance", "without a network", "what reached it")
     assert [cola[name] for name in names] == ["CoLA", "41.25", "44.25", "word overlap"]
     assert [mean[name] for name in names[1:]] == ["41.25", "44.25", "the best of each"]

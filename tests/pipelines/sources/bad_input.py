@@ -1,5 +1,5 @@
-"""Files as nobody wants them, generated, and what must hold for each: everything accounted for, or
-one sentence.
+"""Generated bad files, and the rule for each: everything is counted, or one sentence says why
+not.
 """
 
 import bz2
@@ -140,7 +140,7 @@ def blank(line: bytes | str) -> bool:
 
 
 def read(path: Path, data: bytes | None = None, **settings: Any) -> list[Any]:
-    """What a file holds, with `data` written to it first."""
+    """Write `data` to a file, and return its items."""
     if data is not None:
         path.write_bytes(data)
     source = LocalCorpus(**{"kind": "local", "files": ("x",), **settings})
@@ -153,7 +153,7 @@ def texts(items: list[Any]) -> list[str]:
 
 
 def rejections(items: list[Any]) -> list[tuple[str, str]]:
-    """Return place and reason of what is rejected among items."""
+    """Return place and reason of the rejected items."""
     return [(item.where, item.reason) for item in items if isinstance(item, Rejected)]
 
 

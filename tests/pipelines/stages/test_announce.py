@@ -1,4 +1,4 @@
-"""One line says what a run runs on."""
+"""One line about the device of a run."""
 
 import re
 from dataclasses import replace

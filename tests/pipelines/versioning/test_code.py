@@ -1,4 +1,4 @@
-"""A digest of code covers what is executed, and nothing else."""
+"""A digest of code covers the executed code, and nothing else."""
 
 from pipelines.versioning.code import code_digest
 
