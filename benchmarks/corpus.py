@@ -7,7 +7,7 @@ The text (corpus `local_wiki_books`, benchmarks/real_text.yaml) is cleaned once 
 lines. Both arms turn every slice into rows of 128, in turns, in one process on one thread; rates
 are per second of process time. tests/electra/data/test_tokenizer.py checks that the ids agree.
 
-ours        what a tokens worker does: verify, parse, split sentences, tokenize, pack, write
+ours        the work of a tokens worker: verify, parse, split sentences, tokenize, pack, write
 peer        load the JSON lines, map the tokenizer over batches, map `group_texts`, with cache files
 peer_lines  the peer with one paragraph per example, so that its batches are smallest
 

@@ -41,7 +41,7 @@ from benchmarks.harness import (
 )
 from electra.data import tokenizer as tokenizers
 from electra.finetuning.classification import encode
-from electra.finetuning.heads import Classifier, narrow
+from electra.finetuning.heads import Classifier, shrink_word_table
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 from electra.finetuning.training import read_outputs, train
 from electra.nn.config import BertConfig
@@ -94,7 +94,7 @@ def ours(task: str, rows: Rows, model: Path, precision: Literal["fp32", "bf16"])
     encoder = load_encoder(model, dropout=0.1)
     tokenizer = tokenizers.load(model)
     splits = [encode(rows[split], facts, tokenizer, LENGTH) for split in ("train", "dev")]
-    (train_rows, dev_rows), _ = narrow(encoder, splits)
+    (train_rows, dev_rows), _ = shrink_word_table(encoder, splits)
     network = Classifier(encoder, len(facts.labels), 0.1)
     assert train(network, train_rows, config, seed=1, stream="benchmark").finite
     return len(read_outputs(network, dev_rows, precision=precision)["logits"])
@@ -153,7 +153,9 @@ def peer(task: str, rows: Rows, model: Path, *, dynamic: bool, trained: bool = T
 
 
 def import_everything(rows: Rows, model: Path) -> None:
-    """Import what the libraries import only when used, so that no arm's time holds it."""
+    """Import the modules that libraries import only when used, so that no arm's time includes
+    it.
+    """
     few = {split: part[:2] for split, part in rows.items()}
     for dynamic in (False, True):
         peer("cola", few, model, dynamic=dynamic, trained=False)

@@ -50,16 +50,16 @@ from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.files import read_json, write_json
 from electra.nn.encoder import real_tokens
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.pretraining import corruption
 from electra.pretraining.config import ElectraConfig, ObjectiveConfig
 from electra.pretraining.corruption import Masked, SpecialIds
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import area_under_curve
-from electra.pretraining.model import Batch, Pretraining, optimizer_of
+from electra.pretraining.model import Batch, Pretraining, pretraining_optimizer
 from electra.pretraining.networks import FixedGenerator, Generator, gather_rows
-from electra.pretraining.phases import rate
+from electra.pretraining.phases import learning_rate_at
 from electra.pretraining.step import Step, keep_freed_memory
 from pipelines.report.style import BLUE, GREEN, GREY, ORANGE, context, new_figure, save
 
@@ -144,13 +144,13 @@ def settings(arm: str, seed: int, peak: float, steps: int) -> ElectraConfig:
 
 def ours(corpus: Corpus, config: ElectraConfig) -> Arm:
     model = Pretraining(config, corpus.vocab_size, corpus.special)
-    optimizer = optimizer_of(model)
+    optimizer = pretraining_optimizer(model)
     update = Step(model, optimizer, World(0, 1, CPU), precision="fp32")
     steps = config.pretrain.steps
     assert isinstance(steps, int)
 
     def train(step: int, batch: Batch) -> None:
-        set_rate(optimizer, rate(config, step, steps))
+        set_learning_rate(optimizer, learning_rate_at(config, step, steps))
         update([batch], [step], "joint")
 
     def judge(ids_BT: Tensor, batch: Batch) -> Any:
@@ -374,7 +374,7 @@ MAKERS = {
 }
 
 
-# ── what a child process does ──
+# ── a child process ──
 
 
 def make(name: str, corpus: Corpus, seed: int, peak: float, steps: int) -> Arm:
@@ -410,8 +410,8 @@ def judged(arm: Arm, corpus: Corpus, sets: Sets) -> dict[str, dict[str, float]]:
 
 
 def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict[str, Any]:
-    """Train one arm for processor seconds, and return its curve. Write what the generator of an arm
-    of seed 0 proposes to the folder.
+    """Train one arm for processor seconds, and return its curve. With seed 0, write the proposals
+    of an arm's generator to the folder.
     """
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -443,7 +443,7 @@ def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict
     return {"seed": seed, "rate": peak, "steps": steps, "curve": curve}
 
 
-# ── what the main process does ──
+# ── the main process ──
 
 ARMS = ("preset", "paper", *MAKERS)
 

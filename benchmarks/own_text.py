@@ -244,7 +244,7 @@ def train(params: Params, names: Iterable[str]) -> dict[str, Any]:
 
 
 def facts(name: str) -> dict[str, Any]:
-    """Return what is recorded of a pre-training."""
+    """Return the facts to record about a pre-training."""
     results = read_json(STAGES["pretrain"].results(name))
     return {key: results[key] for key in FACTS}
 

@@ -247,7 +247,7 @@ def gpu_speed() -> str:
 
 
 def gpu_small() -> str:
-    """Return what the short pre-training of `small` on a GPU gave."""
+    """Return the results of the short pre-training of `small` on a GPU."""
     run = record("gpu-small")
     auc = {point["step"]: point["valid/disc_auc"] for point in run["curve"]}
     return (
@@ -258,8 +258,8 @@ def gpu_small() -> str:
 
 
 def learned() -> str:
-    """Return the table of what each package has learned from the same rows in the same time: the
-    lowest and highest seed, each a mean over the replacements of three generators.
+    """Return the table of each package's score after the same time on the same rows: the lowest and
+    highest seed, each a mean over the replacements of three generators.
     """
     learning = record("learning")
     titles = {"preset": "this project", "paper": "this project, the paper's recipe"}

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from benchmarks.made_up_rows import SPECIAL, MadeUpRows
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
-from electra.optim.adamw import build_optimizer, set_rate
+from electra.optim.adamw import build_optimizer, set_learning_rate
 from electra.optim.precision import autocast
 from electra.pretraining.compiling import compile_parts, missing_for_compile
 from electra.pretraining.config import ElectraConfig
@@ -21,7 +21,7 @@ from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
-from electra.pretraining.step import Graphs, Step, keep_freed_memory
+from electra.pretraining.step import CudaGraphs, Step, keep_freed_memory
 
 VOCAB = 30_522
 RATE = 1e-4
@@ -61,8 +61,8 @@ class Ours:
             elif kind not in {"eager", "captured"}:
                 compile_parts(self.model)
         self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
-        set_rate(self.optimizer, RATE)
-        graphs = Graphs(device) if gpu and kind not in {"eager", "parts"} else None
+        set_learning_rate(self.optimizer, RATE)
+        graphs = CudaGraphs(device) if gpu and kind not in {"eager", "parts"} else None
         self.update = Step(
             self.model, self.optimizer, World(0, 1, device), precision=precision, graphs=graphs
         )

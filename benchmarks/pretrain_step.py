@@ -13,13 +13,13 @@ compiled-P  peer-P under torch.compile
 
 All arms have the same weights, rows, masks and learning rate, and must give the same loss without
 dropout before anything is timed. Each arm runs in its own process, so that no other arm occupies
-memory, and arms take turns (A-B-A-B) with dropout 0.1, as published. Later rounds find what earlier
-ones compiled. A ratio compares blocks at the same position in a round; the record has median and
-spread. CPU ratios use process time, because other load stretches wall time; both are recorded.
-Utilisation counts matrix products only (electra/pretraining/flops.py, `matmul`), relative to the
-rate of a large bf16 product, which is measured before each block. Rows are synthetic. Peak memory
-is measured above the imports (CPU) or above the rows (GPU: torch's allocator; `reserved` includes
-its cache).
+memory, and arms take turns (A-B-A-B) with dropout 0.1, as published. Later rounds reuse code that
+earlier ones compiled. A ratio compares blocks at the same position in a round; the record has
+median and spread. CPU ratios use process time, because other load stretches wall time; both are
+recorded. Utilisation counts matrix products only (electra/pretraining/flops.py, `matmul`), relative
+to the rate of a large bf16 product, which is measured before each block. Rows are synthetic. Peak
+memory is measured above the imports (CPU) or above the rows (GPU: torch's allocator; `reserved`
+includes its cache).
 """
 
 import argparse
@@ -49,7 +49,7 @@ from benchmarks.harness import (
     write_record,
 )
 from benchmarks.pretrain_arms import PEERS, VOCAB, batches, build_arm, equal_losses
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.devices import default_device
 from electra.optim.precision import Precision, choose
 from electra.pretraining.config import ElectraConfig
@@ -219,7 +219,7 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
     """Check that the arms' losses are equal, then measure them in turns until the deadline."""
     config = settings(name, options.rows, options.length)
     results: Results = {
-        "settings": plain(load().models[name].electra()),
+        "settings": to_jsonable(load().models[name].electra()),
         "rows": config.pretrain.batch,
         "errors": {},
     }

@@ -32,7 +32,7 @@ from benchmarks.harness import (
     with_model,
     write_record,
 )
-from electra.config import digest, merge, plain
+from electra.config import digest, merge, to_jsonable
 from electra.errors import UserError
 from electra.files import read_json, write_json
 from electra.finetuning.tasks import SQUAD, TASKS
@@ -265,7 +265,7 @@ def run_and_record(path: Path, options: argparse.Namespace) -> None:
     if options.only:
         return
     record = {
-        "settings": plain(build_model(params, options.network, "electra", 1, options.steps)),
+        "settings": to_jsonable(build_model(params, options.network, "electra", 1, options.steps)),
         "recipe": params.recipe(params.finetunings[MODEL].recipe),
         "pretraining": pretraining,
         "finetunings": scores,

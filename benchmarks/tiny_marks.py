@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import arguments, provenance, run_stages, with_model, write_record
-from electra.config import merge, plain
+from electra.config import merge, to_jsonable
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
 from pipelines.config.params import Params, load
@@ -73,7 +73,7 @@ def main() -> None:
         means[arm] = [statistics.fmean(run[task][arm]["mean"] for task in GLUE) for run in runs]
     record = {
         "data": "sample world",
-        "recipe": plain(params.models[MODEL].electra()),
+        "recipe": to_jsonable(params.models[MODEL].electra()),
         "finetune": params.recipe(params.finetunings[MODEL].recipe),
         "pretrainings": pretrainings,
         "mean_of_nine": {arm: summarize(values) for arm, values in means.items()},

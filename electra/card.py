@@ -1,5 +1,5 @@
-"""Model cards: what a folder holds, the Python that uses it, its settings as sorted JSON, and facts
-for a model hub.
+"""Model cards: the contents of a folder, Python that uses it, its settings as sorted JSON, and
+metadata for a model hub.
 """
 
 import json
@@ -31,7 +31,7 @@ def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
 
 
 def rewrite_card(card: str, front: str, title: str, text: str, settings: Mapping[str, Any]) -> str:
-    """Return a card's Python among other words; `front`: YAML for the hub."""
+    """Return a card with the same Python but another title and text. `front`: YAML for the hub."""
     start = card.index("```python\n")
     return _layout(front, title, text, card[start : card.index("```\n", start) + 4], settings)
 

@@ -3,8 +3,8 @@ to them.
 
 A class of settings is decorated with pydantic's `@dataclass(frozen=True, kw_only=True)` and
 inherits from `Settings`. Types and intervals are checked however it is built. Checks across fields
-are in `__post_init__` and use `require`, whose sentence begins with the key. `build` turns
-whatever is wrong into one BadConfig that names the place of each fault in the file.
+are in `__post_init__` and use `require`, whose sentence begins with the key. `build` turns all
+faults into one BadConfig that names the place of each in the file.
 """
 
 import dataclasses
@@ -17,21 +17,21 @@ from typing import Annotated, Any, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, short_repr
 
 T = TypeVar("T")
 MOST_FAULTS = 100  # explained; electra/errors.py shows fewer
 
 # Upper ends are far above all use: a number beyond them can only be a mistake.
 Count = Annotated[int, Field(ge=1, le=10**9)]
-Amount = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be none
-Size = Annotated[int, Field(ge=1, le=2**20)]  # of a dimension of a network
+Amount = Annotated[int, Field(ge=0, le=10**9)]  # a count that may be 0
+Size = Annotated[int, Field(ge=1, le=2**20)]  # a dimension of a network
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
-# what it divides or multiplies stays within 32 bits
+# products and quotients with it stay within 32 bits
 Positive = Annotated[float, Field(ge=1e-6, le=1e9)]
 Weight = Annotated[float, Field(ge=0, le=1e9)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Rate = Annotated[float, Field(gt=0, le=1)]  # a learning rate; a share that cannot be nothing
+Rate = Annotated[float, Field(gt=0, le=1)]  # a learning rate, or a share above 0
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]  # dropout, the betas of Adam
 
@@ -40,13 +40,13 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]  # dropout, the betas of Adam
     frozen=True, kw_only=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 )
 class Settings:
-    """The base of all settings. Do not add `before` validators to them: these end
-    pydantic's JSON mode, in which lists are tuples and mappings are settings while numbers and text
-    stay strict."""
+    """The base of all settings. Do not add `before` validators: they turn off pydantic's JSON mode,
+    in which lists are tuples and mappings are settings while numbers and text stay strict.
+    """
 
     @classmethod
     def keys(cls) -> set[str]:
-        """Return the names of all settings of this class and of those that inherit from it."""
+        """Return the names of all settings of this class and its subclasses."""
         names = {field.name for field in dataclasses.fields(cls)}
         return names.union(*(child.keys() for child in cls.__subclasses__()))
 
@@ -81,7 +81,7 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
         elif fault["type"] == "union_tag_not_found":
             sentence = f"{path}.kind: is missing"
         elif fault["type"] == "union_tag_invalid":
-            tag = shown(context["tag"])
+            tag = short_repr(context["tag"])
             sentence = f"{path}.kind: is {tag}, should be one of {context['expected_tags']}"
         elif fault["type"] == "unexpected_keyword_argument":
             key = str(fault["loc"][-1])
@@ -99,7 +99,7 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
             sentence = f"{path}.{'; '.join(inner)}".removeprefix(".")
         else:
             should_be = fault["msg"].removeprefix("Input ")
-            sentence = f"{path}: is {shown(fault['input'])}, {should_be}"
+            sentence = f"{path}: is {short_repr(fault['input'])}, {should_be}"
         messages.setdefault(path, []).append(sentence)
     for sentences in messages.values():
         first, *others = sentences  # of a union, one for each member
@@ -107,8 +107,8 @@ def faults(error: ValidationError, values: Any, where: str = "") -> Iterator[str
 
 
 def _path(fault: Any, values: Any) -> Iterator[str]:
-    """Yield the keys and list places that lead to a fault, without pydantic's own names of unions'
-    members.
+    """Yield the keys and list indices that lead to a fault, without pydantic's names for the
+    members of unions.
     """
     for key in fault["loc"]:
         if isinstance(values, dict) and key in values:
@@ -130,10 +130,10 @@ def require(condition: bool, sentence: str) -> None:
 
 
 def require_unique(values: Sequence[Any], key: str, *, empty: bool = False) -> None:
-    """Raise BadConfig for a list with an entry twice, and for an empty one."""
+    """Raise BadConfig for a list with a repeated entry, and for an empty list."""
     require(
         len(set(values)) == len(values),
-        f"{key}: is {shown(list(values))}, should name each entry once",
+        f"{key}: is {short_repr(list(values))}, should name each entry once",
     )
     require(empty or bool(values), f"{key}: should have at least one entry")
 
@@ -166,19 +166,19 @@ def leaves(
             yield f"{prefix}{key}", value
 
 
-def plain(config: Any) -> Any:
+def to_jsonable(config: Any) -> Any:
     """Return settings as plain JSON values."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
 def without_defaults(config: Any) -> Any:
-    """Return settings as plain values without defaults, for a digest: a setting that is added
-    changes nothing.
+    """Return settings as plain values without defaults, so that a digest of them stays the same
+    when a setting is added.
     """
     return TypeAdapter(type(config)).dump_python(config, mode="json", exclude_defaults=True)
 
 
 def digest(*values: Any) -> str:
     """Return a short, stable hash of plain values or settings: equal settings, equal digest."""
-    flat = [plain(value) if dataclasses.is_dataclass(value) else value for value in values]
+    flat = [to_jsonable(value) if dataclasses.is_dataclass(value) else value for value in values]
     return hashlib.sha256(json.dumps(flat, sort_keys=True).encode()).hexdigest()[:16]

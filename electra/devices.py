@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from electra.errors import BadDevice, shown
+from electra.errors import BadDevice, short_repr
 from electra.workers import rank
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -20,8 +20,8 @@ NODES = Path("/dev")
 
 
 def default_device() -> torch.device:
-    """Return this process's GPU, else the CPU: the one that torchrun names, or the current one (see
-    `use_own_gpu`).
+    """Return this process's GPU, or the CPU without one. The GPU is the one that torchrun assigns,
+    or the current one (see `use_own_gpu`).
     """
     if not torch.cuda.is_available():
         refuse_unusable_driver()
@@ -32,8 +32,9 @@ def default_device() -> torch.device:
     count = torch.cuda.device_count()
     if local_rank not in map(str, range(count)):
         raise BadDevice(
-            f"LOCAL_RANK: is {shown(local_rank)}, and torch sees {count} GPUs on this machine; "
-            f"start {count} processes on it (--nproc-per-node), and let each see all its GPUs"
+            f"LOCAL_RANK: is {short_repr(local_rank)}, and torch sees {count} GPUs on this "
+            f"machine; start {count} processes on it (--nproc-per-node), and let each see all "
+            "its GPUs"
         )
     return torch.device("cuda", int(local_rank))
 
@@ -48,8 +49,7 @@ def refuse_unusable_driver() -> None:
     """Raise BadDevice if this is a CUDA build of torch that cannot work with the NVIDIA driver of
     this machine.
 
-    A container sees the driver of its machine also where it was given no GPU: then there is no
-    device node.
+    A container that was given no GPU still sees the driver of its machine, but has no device node.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"}
     present = DRIVER.is_file() and any(NODES.glob("nvidia[0-9]*"))
@@ -64,7 +64,7 @@ def refuse_unusable_driver() -> None:
 
 
 def use_own_gpu() -> None:
-    """Make a worker process's GPU, of several, the current one. Workers are numbered one after
+    """Select a worker process's GPU where there are several. Workers are numbered one after
     another.
     """
     if torch.cuda.is_available() and (identity := multiprocessing.current_process()._identity):

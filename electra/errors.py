@@ -17,14 +17,14 @@ _shown = reprlib.Repr()
 _shown.maxstring = _shown.maxother = 80
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value from data for a message: short, and safe however deep or long it is."""
     if isinstance(value, int) and value.bit_length() > 1000:  # Python refuses to write the longest
         return f"a whole number of {value.bit_length():,} bits"
     return " ".join(_shown.repr(value)[:120].split())
 
 
-def counted(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str) -> str:
     """Return a number of things for a message: `1 row`, `2,000 rows`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what a library's error says in its first line, or what it is called."""
+    """Return the first line of a library's error message, or the name of the error."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -58,8 +58,8 @@ def for_message(text: str) -> str:
 
 
 class UserError(Exception):
-    """A mistake or a fault that the user can fix, in one sentence. `exit_code` is what the command
-    line returns.
+    """A mistake or a fault that the user can fix, in one sentence. The command line returns
+    `exit_code`.
     """
 
     exit_code = 1
@@ -101,7 +101,7 @@ class NonFinite(UserError):
 
 
 class OutOfMemory(UserError):
-    """The machine or the GPU has too little memory; what was saved before stays."""
+    """The machine or the GPU has too little memory. Everything saved before is kept."""
 
     exit_code = 71
 
@@ -119,7 +119,7 @@ class Busy(UserError):
 
 
 class CorruptFile(UserError):
-    """A file whose bytes are not the ones its manifest promises."""
+    """A file with other bytes than its manifest lists."""
 
     exit_code = 74
 

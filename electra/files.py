@@ -1,10 +1,10 @@
 """The only file that renames, fsyncs or deletes: whole files or none, whole folders or none, one
-process a folder.
+process per folder.
 
 A file appears under its final name only complete and fsynced (write under a temporary name, fsync,
 rename, fsync the folder), so a crash at any moment leaves the old bytes or the new ones. Writers
-may be processes of several containers or machines. So temporary names are random, and a writer
-locks its own: what nobody holds was left by a killed one.
+may be processes of several containers or machines. So temporary names are random, and each writer
+locks its own. One that nobody holds was left by a killed writer.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom, Unreadable
 REBUILD_ADVICE = "run the stage that makes it again"
 RETRY = "run the same command again"
 LOCK = ".lock"  # in a locked folder: who holds it
-SMALL = 1 << 24  # bytes of settings; a larger file holds something else
+SMALL = 1 << 24  # bytes; a larger file is not a settings file
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 REFUSED = {
     errno.EROFS,
@@ -41,7 +41,7 @@ REFUSED = {
     errno.EOPNOTSUPP,
 }
 IN_THE_WAY = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP}
-# what exists there is not a file of ours
+# reading fails like this where a file of ours is missing or replaced
 DAMAGED = {errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 
 
@@ -102,7 +102,7 @@ def read_errors(path: Path, do: str = REBUILD_ADVICE) -> Iterator[None]:
 
 @contextlib.contextmanager
 def well_formed(where: object, do: str = REBUILD_ADVICE) -> Iterator[None]:
-    """Turn the errors of a record that is not as its stage writes it into CorruptFile."""
+    """Turn the errors from reading a malformed record into CorruptFile."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -120,7 +120,9 @@ def _free_bytes(path: Path) -> int:
 
 @contextlib.contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield a name in a folder next to `path` that this process holds and removes at the end."""
+    """Yield a path in a temporary folder next to `path`, which this process locks and removes at
+    the end.
+    """
     with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent, f".{glob.escape(path.name)}")
@@ -135,14 +137,14 @@ def _temporary(path: Path) -> Iterator[Path]:
         try:
             yield folder / "new"
         finally:
-            # what stays, such as another's look at the lock, is swept later
+            # anything left, such as a lock that another process has just opened, is swept later
             shutil.rmtree(folder, ignore_errors=True)
             lock.close()
 
 
 def sweep(folder: Path, names: str = "**/.*") -> None:
-    """Remove what killed writers left anywhere in a folder: the temporary folders that nobody
-    holds.
+    """Remove the temporary folders of killed writers anywhere in a folder: those that
+    nobody holds.
     """
     for leftover in list(folder.glob(f"{names}.tmp-*")):
         with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:
@@ -151,7 +153,7 @@ def sweep(folder: Path, names: str = "**/.*") -> None:
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a whole file under its final name or leave what was there."""
+    """Write a whole file under its final name, or leave the old file there."""
     with _temporary(path) as temporary:
         with temporary.open("wb") as file:
             file.write(data.encode() if isinstance(data, str) else data)
@@ -162,8 +164,8 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
 
 def write_user_file(path: Path, text: str) -> None:
-    """Write where a user points to: a file whole, as `write_atomic` does, also behind a link; into
-    a device or a pipe.
+    """Write to a path that a user gave: a whole file, as `write_atomic` does, also behind a link,
+    or into a device or a pipe.
 
     Paths under /dev and /proc (/dev/stdout, /dev/fd/3) are open elsewhere, and so never replaced.
     """
@@ -182,8 +184,8 @@ def write_user_file(path: Path, text: str) -> None:
 
 
 def dump_json(value: Any) -> str:
-    """Return stable JSON text: sorted keys, two spaces, one final newline. NaN is refused, since no
-    other reader takes it.
+    """Return stable JSON text: sorted keys, two spaces, one final newline. NaN is refused, since
+    other readers reject it.
     """
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -248,7 +250,7 @@ def read_jsonl(path: Path) -> list[Any]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder; when the block ends well it becomes `path`, else it is removed.
+    """Yield an empty folder. If the block succeeds, it becomes `path`; otherwise it is removed.
 
     Every file is fsynced before the rename. An existing `path` is replaced; if another process does
     the same at the same time, the last one stays.
@@ -268,7 +270,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def _put(new: Path, path: Path) -> None:
-    """Rename `new` to `path`. What `path` held goes into the folder of `new`."""
+    """Rename `new` to `path`. The old `path` goes into the folder of `new`."""
     for number in itertools.count():
         old = new.with_name(f"old-{number}")
         with contextlib.suppress(FileNotFoundError):
@@ -335,13 +337,13 @@ def safe_join(folder: Path, name: str, do: str = REBUILD_ADVICE) -> Path:
 
 @contextlib.contextmanager
 def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Hold a folder for this process; after `patience` seconds it is refused with the holder's pid
-    and host.
+    """Lock a folder for this process. After `patience` seconds raise Busy with the holder's pid and
+    host.
     """
     deadline = time.monotonic() + patience
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        # else a full disk would be met once more when it is closed
+        # unbuffered: otherwise closing would run into a full disk again
         handle = (folder / LOCK).open("ab+", buffering=0)
     with handle:
         with write_errors(folder):

@@ -22,7 +22,7 @@ from torch import Tensor
 from electra.config import build
 from electra.data.tokenizer import MASK
 from electra.data.word_cache import CONTINUATION
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.inference import Model, check_texts, encode, load, require_finite
 from electra.optim.precision import autocast
 from electra.pretraining.config import ObjectiveConfig
@@ -38,7 +38,7 @@ _ENDS = re.compile(r"[^\W_]$|(?<!\d)[.,;:!?]$")
 class Corrupted:
     """A text with some tokens replaced by a generator's samples."""
 
-    text: str  # with the samples written in; what was not replaced stays letter by letter
+    text: str  # with the samples written in; all other letters stay the same
     original: str
     tokens: list[str]  # T word pieces, the sampled ones among them
     offsets: NDArray[np.int64]  # (T, 2): where the original token is in `original`
@@ -119,7 +119,7 @@ def propose(
     for number in chosen:
         if isinstance(number, bool) or number not in range(len(read)):
             raise BadInput(
-                f"hide has {shown(number)}; tokens are numbered from 0 to {len(read) - 1}"
+                f"hide has {short_repr(number)}; tokens are numbered from 0 to {len(read) - 1}"
             )
     masked = [tokenizer.mask_id if number in chosen else piece for number, piece in enumerate(read)]
     positions = [number for number, piece in enumerate(masked) if piece == tokenizer.mask_id]

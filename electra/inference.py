@@ -1,17 +1,17 @@
-"""ELECTRA from Python: a folder becomes a model, texts go in, numpy comes out.
+"""ELECTRA from Python: load a folder as a model, pass texts, get numpy arrays.
 
     model = electra.load("build/models/tiny/discriminator")
     model.replaced(["the chef ate the meal"])          how likely each token is not the original one
     model.embed(["a text", "another"])                 one vector for each text
     electra.load(fine_tuned).predict(rows)             classes, scores, tags
     electra.load(fine_tuned).answer(question, context) spans of a text
-    electra.corrupt, electra.propose                   what generators do: electra/generation.py
+    electra.corrupt, electra.propose                   for generators: electra/generation.py
 
-A `[MASK]` in a text is a hidden token, but in the rows of `predict`, which are read as in training.
-Texts are processed in batches of similar length. A text is read up to the model's `length` in
-tokens; the rest is left out with a warning, since no position there was ever trained.
+A `[MASK]` in a text is a hidden token, except in the rows of `predict`, which are read as in
+training. Texts are processed in batches of similar length. A text is read up to the model's
+`length` in tokens; the rest is left out with a warning, since later positions are untrained.
 
-What a fine-tuned model answers to each row, as records that JSON can hold:
+A fine-tuned model answers each row with a record that JSON can hold:
 
 | model | record, besides `id` |
 |---|---|
@@ -39,7 +39,15 @@ from torch import Tensor, nn
 
 from electra.data.tokenizer import MASK, Tokenizer
 from electra.devices import default_device
-from electra.errors import BadConfig, BadDevice, BadInput, NonFinite, counted, first_line, shown
+from electra.errors import (
+    BadConfig,
+    BadDevice,
+    BadInput,
+    NonFinite,
+    first_line,
+    pluralize,
+    short_repr,
+)
 from electra.files import encodes
 from electra.finetuning.batches import PaddedBatch, stack
 from electra.finetuning.folder import FineTuned, is_finetuned, load_model, load_tokenizer
@@ -54,7 +62,7 @@ from electra.nn.huggingface import load_network, open_folder
 from electra.optim.precision import Precision, PrecisionChoice
 from electra.pretraining.networks import Discriminator, Generator
 
-# read at once: memory stays bounded, however many there are
+# read at once, so that memory stays bounded
 _TEXTS = 1024
 _ROWS = 256
 
@@ -71,11 +79,11 @@ class ReplacedTokens:
 
 @dataclass(eq=False, repr=False)
 class Model:
-    """An ELECTRA in eval mode on its device; what its folder holds decides what it can do.
+    """An ELECTRA in eval mode on its device. The contents of its folder decide what it can do.
 
-    `kind` is discriminator, generator, encoder or fine-tuned; `length` is how many tokens of a text
-    it reads, [CLS] and [SEP] among them; `finetuned` holds a fine-tuned one's task. A method that
-    the folder has no head for raises BadInput.
+    `kind` is discriminator, generator, encoder or fine-tuned; `length` is the number of tokens of a
+    text that it reads, [CLS] and [SEP] included; `finetuned` has the task of a fine-tuned model. A
+    method that the folder has no head for raises BadInput.
     """
 
     folder: Path
@@ -127,10 +135,8 @@ class Model:
         def read(batch: PaddedBatch) -> dict[str, Tensor]:
             return {"value": pooled(self.encoder, batch, pooling)}
 
-        vectors: list[NDArray[np.float32]] = []
-        for *_, vector in self._read(read, texts):
-            vectors.append(vector)  # no ids: a million texts' would take gigabytes
-        return np.stack(vectors)
+        # without the ids: a million texts' would take gigabytes
+        return np.stack([vector for *_, vector in self._read(read, texts)])
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
         """Return an answer to each row, in their order, as `electra predict` writes them (the table
@@ -151,12 +157,12 @@ class Model:
         return list(answer(self.finetuned, parsed, self.device, self.precision))
 
     def answer(self, question: str, context: str) -> Row:
-        """Return the answer to one question that a context may hold. Many at once go through
-        `predict`. Needs a SQuAD folder.
+        """Return the answer to one question about a context. For many questions use `predict`.
+        Needs a SQuAD folder.
 
-        `prediction` is its text, "" where the model finds none. `best` the best span in any case,
-        which begins at character `start` of the context. `n_best` has others with their
-        probabilities.
+        `prediction` is its text, "" where the model finds none. `best` is the best span in any
+        case, which begins at character `start` of the context. `n_best` lists further spans with
+        their probabilities.
         """
         if self.finetuned is None or not isinstance(self.finetuned.task, SquadTask):
             raise self.missing_head("answer()", "a model that was fine-tuned on SQuAD")
@@ -171,8 +177,8 @@ class Model:
     def _read(
         self, read: Callable[[PaddedBatch], dict[str, Tensor]], texts: Iterable[str]
     ) -> Iterator[tuple[str, list[int], NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield each text with the ids and places of its tokens, and the `value` that `read` gives
-        for it.
+        """Yield each text with the ids and offsets of its tokens, and the `value` of `read` for
+        it.
         """
         room = self.length - 2
         checked = check_texts(texts)
@@ -211,13 +217,13 @@ def load(
     device: str | torch.device | None = None,
     precision: Precision = "fp32",
 ) -> Model:
-    """Load the model of a Hugging Face folder of an ELECTRA or ModernBERT, ours or published,
-    fine-tuned or not.
+    """Load an ELECTRA or ModernBERT model from a Hugging Face folder, ours or published, fine-tuned
+    or not.
 
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
-    products. Files that have a MANIFEST.json are checked against it. Raises BadInput where there is
-    no such model, CorruptFile where its bytes are not those that were written, BadDevice for a
-    device that does not exist.
+    products. If the folder has a MANIFEST.json, its files are checked against it. Raises BadInput
+    if there is no such model, CorruptFile where its bytes have changed, BadDevice for a device that
+    does not exist.
     """
     path = Path(folder)
     place = _device(device)
@@ -264,12 +270,12 @@ def _device(choice: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=choice).device
     except (AssertionError, RuntimeError, TypeError) as error:
-        raise BadDevice(f"device is {shown(choice)}: {first_line(error)}") from None
+        raise BadDevice(f"device is {short_repr(choice)}: {first_line(error)}") from None
 
 
 def _listed(values: Any, what: str, item: str) -> list[Any]:
     if isinstance(values, str | Mapping):
-        raise BadInput(f"{what} is {shown(values)}; put it in a list")
+        raise BadInput(f"{what} is {short_repr(values)}; put it in a list")
     items = list(values)
     if not items:
         raise BadInput(f"{what} is empty; it should be a list of at least one {item}")
@@ -279,7 +285,7 @@ def _listed(values: Any, what: str, item: str) -> list[Any]:
 def _require_choice(value: Any, name: str, choices: Any) -> None:
     if value not in get_args(choices):
         raise BadConfig(
-            f"{name} is {shown(value)}; it should be one of {', '.join(get_args(choices))}"
+            f"{name} is {short_repr(value)}; it should be one of {', '.join(get_args(choices))}"
         )
 
 
@@ -288,13 +294,13 @@ def check_texts(texts: Iterable[str]) -> list[str]:
     items = _listed(texts, "texts", "text")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
-            raise BadInput(f"texts[{number}] is {shown(text)}; it should be text")
+            raise BadInput(f"texts[{number}] is {short_repr(text)}; it should be text")
     return items
 
 
 def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64]]:
-    """Return ids and places (T, 2) of a text in which `[MASK]`, plain text in corpora and rows, is
-    a hidden token.
+    """Return ids and offsets (T, 2) of a text. Unlike in corpora and rows, `[MASK]` is a hidden
+    token.
     """
     ids: list[int] = []
     offsets: list[tuple[int, int]] = []
@@ -303,7 +309,8 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
         if number:
             ids.append(tokenizer.mask_id)
             offsets.append((start - len(MASK), start))
-        # A space before what is hidden belongs to it: byte-level pieces begin with theirs.
+        # A space before a hidden token belongs to it, since byte-level pieces begin with their
+        # space.
         some_ids, spans_T2 = tokenizer.encode(part.rstrip() if number + 1 < len(parts) else part)
         ids += some_ids
         offsets += [(start + left, start + right) for left, right in spans_T2.tolist()]
@@ -313,8 +320,8 @@ def encode(text: str, tokenizer: Tokenizer) -> tuple[list[int], NDArray[np.int64
 
 @dataclass(frozen=True)
 class InputSchema:
-    """The columns a fine-tuned model reads, by all names they may have (the task's own first), and
-    its task.
+    """The columns that a fine-tuned model reads, under each of their possible names (the task's own
+    first), and its task.
     """
 
     names: tuple[tuple[str, ...], ...]
@@ -328,7 +335,7 @@ class InputSchema:
 
 
 def input_schema(task: Task, official: Sequence[str] = ()) -> InputSchema:
-    """Return what a task's columns may be called: as the task or its `official` files say,
+    """Return the names that a task's columns may have: those of the task or its `official` files,
     and always `a` and `b`.
     """
     return InputSchema(kind_of(task).column_names(official), task)
@@ -345,7 +352,9 @@ def as_row(schema: InputSchema, record: Mapping[str, Any], number: str, where: s
     row_id = record.get(schema.task.id, record.get("id", number))
     valid = isinstance(row_id, str | int) and not isinstance(row_id, bool)
     if not valid or not encodes(str(row_id)):
-        raise BadInput(f"{where}: the id is {shown(row_id)}; it should be text or a whole number")
+        raise BadInput(
+            f"{where}: the id is {short_repr(row_id)}; it should be text or a whole number"
+        )
     values = {column: record[column] for column in chosen}
     return {"id": str(row_id), **kind_of(schema.task).parse_row(values, where)}
 
@@ -363,16 +372,14 @@ def answer(
         encoded = kind.encode(batch, model.tokenizer, model.config)
         outputs = read_outputs(model.network, encoded.examples, device, precision=precision)
         for name, values in outputs.items():
-            # a beam with more places than the row has scores of -inf
+            # a beam that is longer than its row is filled with scores of -inf
             known = np.where(np.isneginf(values), 0, values) if name.endswith("_score") else values
             require_finite(known, "row", encoded.examples.row_ids)
         yield from kind.answers(outputs, encoded, model.config)
 
 
 def require_finite(values_NX: NDArray[Any], what: str, names_N: Sequence[object]) -> None:
-    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names what it was
-    asked about.
-    """
+    """Raise NonFinite if a network's numbers hold NaN or infinity. The error names the input."""
     bad_N = ~np.isfinite(values_NX).reshape(len(values_NX), -1).all(1)
     if bad_N.any():
         name = names_N[int(bad_N.argmax())]
@@ -387,13 +394,15 @@ def _record(schema: InputSchema, row: Any, where: str) -> Mapping[str, Any]:
         return row
     if not isinstance(row, str | list | tuple):
         raise BadInput(
-            f"{where}: is {shown(row)}; it should be a text, a pair of texts, words or a mapping"
+            f"{where}: is {short_repr(row)}; it should be a text, a pair of texts, words or a "
+            "mapping"
         )
     texts = kind_of(schema.task).split_fields(row)
     names = next((names for names in schema.names if len(names) == len(texts)), None)
     if names is None:
         names = schema.names[0]
         raise BadInput(
-            f"{where}: has {counted(len(texts), 'text')}; it needs {len(names)}: {', '.join(names)}"
+            f"{where}: has {pluralize(len(texts), 'text')}; it needs {len(names)}: "
+            f"{', '.join(names)}"
         )
     return dict(zip(names, texts, strict=True))

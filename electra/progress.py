@@ -4,8 +4,8 @@ from typing import Self
 
 
 class Bar:
-    """Shows nothing; that of pipelines/stages does: `with Bar("tiny", 1200, "steps") as bar:
-    bar.update(1)`.
+    """A bar that shows nothing, unlike its subclass in pipelines/stages: `with Bar("tiny", 1200,
+    "steps") as bar: bar.update(1)`.
     """
 
     def __init__(self, title: str, total: int, unit: str) -> None:

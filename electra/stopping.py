@@ -6,7 +6,7 @@ before the time of a job is over. One that was ignored when the process began, a
 
 Three ways, from the outside to the inside:
 
-    leave_at_once()   while a program loads: nothing has started, so the process ends
+    exit_on_signals()   while a program loads: nothing has started, so the process ends
     interruptible()   around a stage: raises Interrupted where the stage is, so that it cleans up
     StopRequest()     around a loop that saves: it finishes its step, saves and leaves
 """
@@ -32,7 +32,7 @@ class Interrupted(BaseException):
         super().__init__(f"stopped by signal {number}; run the same command to continue")
 
 
-def leave_at_once() -> None:
+def exit_on_signals() -> None:
     """Let a signal end the process at once, from here on."""
     for number in heeded_signals():
         signal.signal(number, _leave)
@@ -40,7 +40,7 @@ def leave_at_once() -> None:
 
 
 def restore_signals() -> None:
-    """Undo `leave_at_once`: from here on signals do what they do in any Python program."""
+    """Undo `exit_on_signals`: from here on signals work as in any Python program."""
     for number in SIGNALS:
         if signal.getsignal(number) is _leave:
             signal.signal(
@@ -77,7 +77,7 @@ def ignore_all() -> None:
 
 
 @contextlib.contextmanager
-def hidden_from_children() -> Iterator[None]:
+def block_terminal_signals() -> Iterator[None]:
     """Block the signals of a terminal, which go to all its processes, in those that start in this
     block: Ctrl-C would be a traceback while Python loads. SIGTERM stays, for their parent.
     """

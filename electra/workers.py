@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from electra.errors import BadConfig, Stopped, shown
-from electra.stopping import StopRequest, hidden_from_children, ignore_all
+from electra.errors import BadConfig, Stopped, short_repr
+from electra.stopping import StopRequest, block_terminal_signals, ignore_all
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -34,7 +34,9 @@ def worker_count() -> int:
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
     if not re.fullmatch("[1-9][0-9]{0,3}", text):
-        raise BadConfig(f"{VARIABLE}: is {shown(text)} instead of a number of processes above 0")
+        raise BadConfig(
+            f"{VARIABLE}: is {short_repr(text)} instead of a number of processes above 0"
+        )
     return int(text)
 
 
@@ -71,7 +73,7 @@ def run_units(
     One worker or one unit works in this process. The first error of a unit is raised here and ends
     the others, and so does leaving the loop. A fresh process must be able to import `function` and
     the units. With `preload`, modules that take long, workers are forked from one that has imported
-    them. `limit` is what sets the number of workers.
+    them. `limit` names the setting of the number of workers, for a message.
     """
     if workers <= 1 or len(units) <= 1:
         for index, unit in enumerate(units):
@@ -89,10 +91,10 @@ def run_units(
         try:
             # a request to stop waits until all have started: a half-started worker would fail with
             # a traceback
-            with StopRequest(), hidden_from_children():
+            with StopRequest(), block_terminal_signals():
                 futures = {pool.submit(function, unit): index for index, unit in enumerate(units)}
         except (EOFError, ConnectionError) as error:
-            # the process that forks them was killed, or one as it began
+            # the process that forks them was killed, or a worker during its start
             raise BrokenProcessPool from error
         for future in as_completed(futures):
             yield futures[future], future.result()

@@ -1,5 +1,5 @@
-"""The workflow around `electra/`: where data comes from, DVC stages, Prefect flows, MLflow
-tracking, the report.
+"""The workflow around `electra/`: sources of data, DVC stages, Prefect flows, MLflow tracking, the
+report.
 
 Importing this package sets the environment of its tools (environment.py).
 """

@@ -5,7 +5,7 @@ torchrun.
 from electra import stopping
 
 if __name__ == "__main__":
-    stopping.leave_at_once()  # before the imports below
+    stopping.exit_on_signals()  # before the imports below
 
     import os
     import sys

@@ -1,11 +1,10 @@
-"""The environment of every Python of `.venv`: what DVC, Prefect, MLflow and torch read when they
-start.
+"""The environment of every Python of `.venv`: the variables that DVC, Prefect, MLflow and torch
+read when they start.
 
 `python pipelines/environment.py` puts a link to this file and a `.pth` that imports it into
 site-packages. So a plain `dvc`, `prefect` or `mlflow` has these values, wherever and however it is
-started, and they are set nowhere else. What the user has set wins; docs/operate.md lists what is
-honoured. This file runs at every start of Python and therefore imports nothing that takes time (0.4
-ms).
+started, and they are set nowhere else. Values set by the user win; docs/operate.md lists them. This
+file runs at every start of Python and therefore imports nothing that takes time (0.4 ms).
 """
 
 import os
@@ -24,14 +23,14 @@ DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # eight processes, and an API that runs code
     "MLFLOW_WORKERS": "1",  # of `mlflow ui`
-    "PREFECT_HOME": f"{ROOT}/.prefect",  # has the login that `make setup` makes
+    "PREFECT_HOME": f"{ROOT}/.prefect",  # `make setup` stores a login there
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # 20 is too little on a busy machine
 }
 
 
 def apply() -> None:
-    """Set the defaults, and repair what in a stranger's environment would break the tools."""
+    """Set the defaults, and repair values in the user's environment that would break the tools."""
     if "PREFECT_HOME" not in os.environ:
         os.environ.pop("PREFECT_PROFILE", None)  # of another home: here it would hide the login
     for name, value in DEFAULTS.items():

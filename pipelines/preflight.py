@@ -1,9 +1,9 @@
-"""A look at a run's files before it starts: for `electra check` and `electra new`.
+"""Check a run's files before it starts, for `electra check` and `electra new`.
 
 The first rows of every file are read as their stage will read them (of five thousand files where
-there are more), and a few thousand documents: a second or two. `check` raises what a stage would
-raise later, and yields hints: what was found in the files, and which setting to look at. Settings
-are checked whenever they are read (pipelines/config).
+there are more), and a few thousand documents: a second or two. `check` raises the errors that a
+stage would raise later, and yields hints: findings in the files, with the setting to look at.
+Settings are checked whenever they are read (pipelines/config).
 """
 
 import codecs
@@ -20,7 +20,7 @@ from typing import Any
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import TrainTokenizer, VocabTokenizer
-from electra.errors import BadConfig, BadInput, UserError, counted, shown
+from electra.errors import BadConfig, BadInput, UserError, pluralize, short_repr
 from pipelines.config.params import ModelConfig, Params
 from pipelines.sources import CorpusConfig, CustomTasks, LocalCorpus, language, local
 from pipelines.sources.local import HEADING
@@ -30,27 +30,27 @@ from pipelines.sources.streams import (
     LOOK,
     FileRange,
     Item,
+    byte_order_mark,
     first_bytes,
     is_utf8,
-    mark_of,
     read_lines,
 )
 from pipelines.stages.corpus import check_room
 from pipelines.stages.inputs import check_source, check_tasks
 from pipelines.stages.tasks import open_splits, read_split
-from pipelines.stages.tokens import split_of
+from pipelines.stages.tokens import choose_split
 from pipelines.text.cleaning import Document, Rejected, clean, looks_marked_up
 
-DOCUMENTS = 2000  # of a corpus to read, and characters
-CHARACTERS = 4_000_000
+DOCUMENTS = 2000  # of a corpus to read
+CHARACTERS = 4_000_000  # of a corpus to read
 FILES = 5_000  # to look at
 ROWS = 20  # of each file
 BEGINNING = 1 << 16  # bytes of a file whose rows may be long
 COMPRESSED = 32 << 20  # stored bytes of compressed files to read to their ends
 COVERED = 0.9995  # share of a text's characters that should have a piece of their own
 TASK_ROWS = 2000  # of each file of a task
-TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # usual in Western text between letters
-# letters beyond ASCII of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
+TYPOGRAPHY = "“”„‘’‚«»–—…€£§°·¿¡ªº©®\xa0"  # common in Western text besides letters
+# non-ASCII letters of German, French, Spanish, Portuguese, Italian, Dutch, Swedish and Finnish,
 # Danish and Norwegian, Icelandic
 WESTERN = (
     "äöüß",
@@ -63,7 +63,7 @@ WESTERN = (
     "æøåéèêò",
     "áæðéíóöúýþ",
 )
-LARGE = 100_000  # characters of a text file that are hardly one document
+LARGE = 100_000  # characters; a longer text file is hardly one document
 FEW = 10  # documents: too few to hold some back
 TEXT_STAGES = {"corpus", "tokens", "pretrain", "ablation"}
 TASK_STAGES = {"tasks", "published", "glue", "squad", "ablation"}
@@ -74,7 +74,7 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
     """Yield hints and a closing line for a model, fine-tuning or ablation, and raise the error
     that a stage would raise.
 
-    With `stages`, look only at what these read: `("pretrain",)` asks for no tasks.
+    With `stages`, look only at the inputs of these: `("pretrain",)` needs no tasks.
     """
     looked = set(stages) or {*TEXT_STAGES, *TASK_STAGES}
     model = name
@@ -99,7 +99,7 @@ def check(name: str, params: Params, stages: Collection[str] = ()) -> Iterator[s
 
 
 def _check_finetunings(name: str, model: str, params: Params) -> Iterator[str]:
-    for finetuning in (name,) if name in params.finetunings else params.finetunings_of(model):
+    for finetuning in (name,) if name in params.finetunings else params.list_finetunings(model):
         tasks = params.finetunings[finetuning].tasks
         check_tasks(params, tasks, finetuning)
         source = params.tasks[tasks]
@@ -157,19 +157,21 @@ def _check_tokens(tokens: TokensConfig, where: str, look: "Look") -> Iterator[st
     if isinstance(settings, VocabTokenizer):
         wordpiece.load(Path(settings.file), **cased)
     if isinstance(settings, TrainTokenizer) and look.texts:
-        wordpiece.letters_of(look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased)
+        wordpiece.choose_letters(
+            look.texts, settings.vocab_size, alphabet=settings.alphabet, **cased
+        )
         needed = alphabet_for(look.texts, lowercase=settings.lowercase)
         if needed > settings.alphabet:
             fault = f"{COVERED:.2%} of the text's characters are {needed:,} different ones"
             yield f"hint: {where}.tokenizer.alphabet: is {settings.alphabet:,}, but {fault}"
     if not look.complete:
         return
-    splits = [split_of(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
+    splits = [choose_split(text, tokens.seed, tokens.valid_fraction) for text in look.texts]
     for split in ("train", "valid"):
         if split not in splits:
             do = "raise valid_fraction, or part text files (`documents` of their source)"
             raise BadInput(
-                f"{where}: has {counted(len(splits), 'document')}, none for {split}; {do}"
+                f"{where}: has {pluralize(len(splits), 'document')}, none for {split}; {do}"
             )
 
 
@@ -188,8 +190,9 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
 
 @dataclass
 class Look:
-    """Facts from the beginnings of a corpus's files: its first texts, clean, whether they are all
-    of it, hints, and an error for each file that cannot be read. `looked` of `files` were read.
+    """Facts from the beginnings of a corpus's files: its first texts, cleaned, whether they are the
+    whole corpus (`complete`), hints, and an error for each file that cannot be read. `looked` of
+    `files` were read.
     """
 
     texts: list[str] = field(default_factory=list)
@@ -204,7 +207,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
     """Read the beginning of every local source and of its files. Check that other sources exist.
 
     Files whose first rows are bad are refused if they are many: more than the quarantine tolerates
-    in any corpus, and a tenth of what was looked at.
+    in any corpus, and a tenth of those looked at.
     """
     look = Look()
     poor: dict[Path, UserError] = {}
@@ -224,7 +227,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
         for path in some:
             try:
                 rows = list(islice(first_rows(path, source), ROWS))
-                delivered = local.format_of(path, source) in local.DELIVERED  # in files of GB
+                delivered = local.file_format(path, source) in local.DELIVERED  # in files of GB
                 if path.suffix in COMPRESSIONS and compressed < COMPRESSED and not delivered:
                     compressed += path.stat().st_size
                     deque(read_lines(FileRange(path)), 0)  # damage shows at the end
@@ -238,7 +241,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
                 poor[path] = fault
                 bad_rows += sum(isinstance(item, Rejected) for item in rows)
         if garbled := [path for path in some if _is_garbled(path, source)]:
-            fact = f"{counted(len(garbled), 'file')} may be UTF-8, the first {garbled[0]}"
+            fact = f"{pluralize(len(garbled), 'file')} may be UTF-8, the first {garbled[0]}"
             advice = f"they need a source without `encoding: {source.encoding}`"
             look.hints.append(f"{place}: {fact}; {advice}")
         _read_documents(look, source, paths, corpus, place)
@@ -250,7 +253,7 @@ def look_at(corpus: CorpusConfig, where: str) -> Look:
 def _read_documents(
     look: Look, source: LocalCorpus, paths: list[Path], corpus: CorpusConfig, place: str
 ) -> None:
-    """Add the first documents of a source to a look, and what they show."""
+    """Add the first documents of a source to a look, with the facts and hints that they give."""
     readable = [path for path in paths if path not in look.refused]
     items = list(islice(read_items(readable, source, look.refused), DOCUMENTS + 1))
     documents = [item for item in items if isinstance(item, Document)]
@@ -268,14 +271,14 @@ def _read_documents(
 
 
 def first_rows(path: Path, source: LocalCorpus) -> Iterator[Item]:
-    """Yield the first rows of a file, in bounded time though a text may be one document."""
-    most = BEGINNING if local.format_of(path, source) == "text" else None
+    """Yield the first rows of a file, in bounded time even if a file is one large document."""
+    most = BEGINNING if local.file_format(path, source) == "text" else None
     return local.read_documents(FileRange(path, most=most), source)
 
 
 def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
-    """Return an error if at least half of a file's first rows are bad, or it is plainly of another
-    encoding.
+    """Return an error if at least half of a file's first rows are bad, or if it is clearly in
+    another encoding.
     """
     bad = [item for item in rows if isinstance(item, Rejected)]
     if bad and (
@@ -287,7 +290,7 @@ def find_fault(rows: Sequence[Item], path: Path) -> BadInput | None:
 
 def describe_bad_row(row: Rejected) -> BadInput:
     """Return a bad row as an error, with the setting that may read it."""
-    excerpt = repr(row.excerpt[:40]).replace("\\\\", "\\")  # it has escapes for bytes already
+    excerpt = repr(row.excerpt[:40]).replace("\\\\", "\\")  # bytes are escaped already
     return BadInput(f"{row.where}: {row.reason}: {excerpt}; {advise(row)}".removesuffix("; "))
 
 
@@ -300,7 +303,7 @@ def advise(row: Rejected) -> str:
     path = Path(row.where.rpartition(":")[0])
     encoding, word = guess_encoding(path)
     if encoding:
-        return f"set `encoding: {encoding}` if {shown(word)} is right"
+        return f"set `encoding: {encoding}` if {short_repr(word)} is right"
     names = "cp1251, gbk or another"
     return f"set `encoding` (`electra new --encoding`) to {names}" if is_text(path) else ""
 
@@ -308,17 +311,19 @@ def advise(row: Rejected) -> str:
 def is_other_encoding(path: Path) -> bool:
     """Return whether the beginning of a file is in an encoding other than UTF-8."""
     start = first_bytes(path, BEGINNING)
-    return not (mark_of(start) or is_utf8(start))
+    return not (byte_order_mark(start) or is_utf8(start))
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a file has no NUL at its beginning, as text in any of its encodings."""
+    """Return whether the beginning of a file has no NUL, which text has in none of the supported
+    encodings.
+    """
     return b"\0" not in first_bytes(path, BEGINNING)
 
 
 def guess_encoding(path: Path) -> tuple[str, str]:
-    """Return the Western encoding of a text that is not UTF-8, and a word with other letters
-    than ASCII's, where they plainly are those of one language. Else "" twice.
+    """Return the Western encoding of a text that is not UTF-8, and a word with non-ASCII letters,
+    if these letters clearly belong to one language. Else "" twice.
 
     (charset-normalizer calls a German latin-1 text cp1250. The bytes of Turkish, Czech or
     Polish encodings are letters in latin-1, too, but not those of one language.)
@@ -341,9 +346,9 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     if source.encoding == "utf-8":
         return False
     start = first_bytes(path, LOOK)
-    if local.format_of(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
+    if local.file_format(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
         return False
-    return not mark_of(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
+    return not byte_order_mark(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
 
 
 def read_items(
@@ -369,7 +374,7 @@ def find_hints(
 ) -> Iterator[Hint]:
     """Yield the settings that the first documents of a source's files ask for, and why."""
     texts = [document.text for document in documents]
-    if paths and local.format_of(paths[0], source) == "text":
+    if paths and local.file_format(paths[0], source) == "text":
         lines = list(islice(filter(str.strip, "\n".join(texts).split("\n")), 20_000))
         headings = sum(HEADING.fullmatch(line) is not None for line in lines)
         if source.documents == "file" and headings > 2:
@@ -392,8 +397,8 @@ def find_hints(
 
 
 def _are_too_few(texts: list[str]) -> bool:
-    """Return whether a document a file is likely a mistake: one is very long, or they are few with
-    many lines.
+    """Return whether reading each file as one document is likely a mistake: a document is very
+    long, or few documents have many lines.
     """
     return any(
         len(text) > LARGE or (len(texts) < FEW and text.count("\n") >= FEW) for text in texts
@@ -401,6 +406,6 @@ def _are_too_few(texts: list[str]) -> bool:
 
 
 def _are_wrapped(lines: list[str]) -> bool:
-    """Return whether most lines are about as wide as a typewriter's, and none much wider."""
+    """Return whether most lines have the width of a typewriter's lines, and none is much wider."""
     filled = sum(50 <= len(line) <= 85 for line in lines)
     return len(lines) > 200 and filled > len(lines) / 2 and max(map(len, lines)) <= 100

@@ -1,6 +1,6 @@
 """A real browser for tests: Chromium without a window, driven over its DevTools protocol.
 
-Where no Chromium is on the path, what needs one is skipped and says so.
+Without Chromium on the path, tests that need it are skipped.
 """
 
 import contextlib

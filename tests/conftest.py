@@ -1,5 +1,5 @@
-"""What tests share: settings that keep every tool at home, and a copy of the project that is small
-enough to run.
+"""Shared by all tests: settings that keep every tool at home, and a copy of the project that is
+small enough to run.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def project(tmp_path):
 
 
 def copy_project(folder):
-    """Copy what a run needs, and put the smoke model in place of the shipped ones."""
+    """Copy the files that a run needs, and put the smoke model in place of the shipped ones."""
     folder.mkdir(parents=True)
     skipped = shutil.ignore_patterns("__pycache__", "cache", "tmp", "config.local", "dvc.lock")
     for name in CARRIED:
@@ -99,7 +99,7 @@ def copy_project(folder):
 
 
 def git_project(folder):
-    """The same as a git repository of one commit, with what its runs make left to DVC."""
+    """The same as a git repository of one commit, with outputs of its runs left to DVC."""
     copy_project(folder)
     (folder / ".dvc" / "config.local").unlink()
     shutil.copy(ROOT / ".dvc" / ".gitignore", folder / ".dvc" / ".gitignore")
@@ -110,7 +110,7 @@ def git_project(folder):
 
 
 def git(folder, *words):
-    """What git prints; it has to succeed."""
+    """Return git's output; it has to succeed."""
     who = ["-c", "user.name=Tester", "-c", "user.email=tester@example.com"]
     command = ["git", "-C", str(folder), *who, *words]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -15,6 +15,7 @@ import platform
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 PORTABLE = {
     "ATEN_CPU_CAPABILITY": "default",
@@ -40,7 +41,7 @@ PACKING = {
     "rows, packed": {"rule": "packed"},
 }
 TWIN = {"objective__sharing": "none", "generator__width": 1.0}
-PRETRAINING = {
+PRETRAINING: dict[str, dict[str, Any]] = {
     "electra": {},
     "electra_15": {"objective__name": "electra_15"},
     "replace_mlm": {"objective__name": "replace_mlm"},

@@ -33,7 +33,9 @@ Runs = dict[Path, dict[int, set[str]]]  # the tests that run each line of each f
 
 
 def measure(folder, workers):
-    """Run all quick tests and return the seconds of those that pass, and what each runs."""
+    """Run all quick tests and return the seconds of those that pass, and the lines that each
+    runs.
+    """
     command = [*PYTEST, *COVERAGE, f"--numprocesses={workers}", "--dist=loadfile"]
     subprocess.run(command, cwd=folder)
     seconds = defaultdict(float)

@@ -21,7 +21,7 @@ Mutant = tuple[Path, range, bytes]  # a file, the lines of the statement, and it
 
 
 def faults(tree):
-    """Yield every part of a module that can be replaced, with what replaces it."""
+    """Yield every part of a module that can be replaced, with its replacement."""
     for node in ast.walk(tree):
         match node:
             case ast.BinOp(left, operator, right) if type(operator) in OPERATORS:

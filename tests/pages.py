@@ -91,8 +91,8 @@ def treatment(command):
 
 
 def typed(page):
-    """Return what a reader of a page types: the lines of its sh blocks, and the commands in its
-    tables.
+    """Return the lines that a reader of a page types: the lines of its sh blocks, and the commands
+    in its tables.
     """
     text = page.read_text()
     lines = []

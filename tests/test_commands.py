@@ -175,7 +175,7 @@ def clone(folder):
 
 
 def furnish(folder):
-    """Make what `make setup` makes, so that it finds nothing to do."""
+    """Create the outputs of `make setup`, so that it finds nothing to do."""
     make_venv(folder)
     sources = "cat requirements.lock pyproject.toml pipelines/environment.py | cksum"
     line = f"{{ readlink -f .venv; {sources}; }} > .venv/.set-up"

@@ -34,7 +34,7 @@ def interpolate(values):
 
 
 def make_team(folder):
-    """Run `make team` with a docker that does nothing, and return what it wrote to .env."""
+    """Run `make team` with a docker that does nothing, and return the values in .env."""
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin/docker").write_text("#!/bin/sh\n")
     (folder / "bin/docker").chmod(0o755)

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from electra.config import merge, plain
+from electra.config import merge, to_jsonable
 from electra.files import write_json
 from electra.finetuning.tasks import GLUE
 from electra.nn.hf_names import config_json
-from electra.pretraining.phases import phases_of
+from electra.pretraining.phases import make_phases
 from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
 from pipelines.config.params import PublishedConfig, load
@@ -133,7 +133,7 @@ def test_the_table_of_models_tells_their_settings():
         model = models[name]
         assert (model.encoder.layers, model.encoder.hidden) == (int(layers), int(hidden)), name
         assert model.generator.width == pytest.approx(int(part) / int(whole or 1), rel=1e-4), name
-        phases = phases_of(model.pretrain, int(model.pretrain.steps))
+        phases = make_phases(model.pretrain, int(model.pretrain.steps))
         assert shapes == ", then ".join(f"{phase.batch} × {phase.length}" for phase in phases), name
         factor = {"": 1, " k": 1_000, " M": 1_000_000}[unit]
         assert model.pretrain.steps == float(steps) * factor, name
@@ -174,6 +174,6 @@ def everything_of(model):
     """A model's settings: its networks', its objective's, its pre-training's, each task's."""
     params = shipped()
     changes = params.recipe(params.finetunings[model].recipe)
-    whole = plain(params.models[model].electra())
+    whole = to_jsonable(params.models[model].electra())
     recipe = params.finetune.change(changes)
-    return [*whole.values(), *(plain(recipe.resolve(task)) for task in (*GLUE, "squad"))]
+    return [*whole.values(), *(to_jsonable(recipe.resolve(task)) for task in (*GLUE, "squad"))]

@@ -13,7 +13,7 @@ import pytest
 
 from electra.errors import BadInput, UserError
 from electra.files import safe_join
-from electra.storage.manifest import verify_manifest, write_manifest, write_sealed
+from electra.storage.manifest import verify_manifest, write_checksummed, write_manifest
 from pipelines.environment import DEFAULTS
 from tests.conftest import ROOT, edit, environment, files_of, git, read_text, run
 
@@ -38,7 +38,7 @@ def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path):
     shutil.rmtree(folder / "model")
     (folder / "model").symlink_to(tmp_path / "secret")
     for name, sentence in (("../secret/weights", "outside"), ("model/weights", "is a link")):
-        write_sealed(folder / "MANIFEST.json", {"files": {name: facts}})
+        write_checksummed(folder / "MANIFEST.json", {"files": {name: facts}})
         with pytest.raises(UserError, match=sentence):
             verify_manifest(folder)
 

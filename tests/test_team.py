@@ -54,14 +54,14 @@ class Team:
         commit(self.clone, f"Say {new}")
 
     def run(self, command, *words, stdin=""):
-        """Return what a command prints in the clone; it has to succeed."""
+        """Return a command's output in the clone; it has to succeed."""
         command = [*command.split(), *words]
         done = subprocess.run(command, cwd=self.clone, input=stdin, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout.strip()
 
     def inside(self, service, command, *words, stdin=""):
-        """Return what a command prints in the container of a service."""
+        """Return a command's output in the container of a service."""
         return self.run(f"docker compose exec -T {service} {command}", *words, stdin=stdin)
 
     def containers(self):
@@ -81,7 +81,7 @@ class Team:
 
     @property
     def values(self):
-        """What `make team` wrote."""
+        """Return the values that `make team` wrote."""
         return dict(line.split("=", 1) for line in (self.clone / ".env").read_text().splitlines())
 
     def start(self, deployment, **settings):

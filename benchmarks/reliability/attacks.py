@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.reliability import disk, power
 from benchmarks.reliability.world import STAGES, Ended, Verdict, World, run
 
-# stage -> what it reads that an earlier run or stage has left
+# stage -> its inputs that an earlier run or stage has left
 READ = {
     "corpus": ["runs/corpus"],
     "tokens": ["runs/tokens", "build/corpus"],

@@ -3,8 +3,8 @@ to let one fail.
 
 Python's audit hooks report each open, rename, link, removal and new folder before it happens. They
 report no writes and fsyncs. So files are opened as `Watched`, which reports its writes, and
-safetensors' compiled writer is replaced by one in Python that takes the same steps. What a hook
-raises, its caller gets as the system's answer.
+safetensors' compiled writer is replaced by one in Python that takes the same steps. The caller gets
+a hook's exception as the system's answer.
 """
 
 import builtins
@@ -22,8 +22,8 @@ from typing import Any
 import safetensors
 import safetensors.torch
 
-# Gets what is about to happen ("create", "write", "fsync", "rename", "remove", "folder" or "link"),
-# its paths, and data: of a write the file and the bytes, of a creation whether the file is emptied.
+# Gets the coming change ("create", "write", "fsync", "rename", "remove", "folder" or "link"), its
+# paths, and data: of a write the file and the bytes, of a creation whether the file is emptied.
 Listener = Callable[[str, tuple[Path, ...], Any], None]
 PIECE = 1 << 16
 

@@ -1,9 +1,9 @@
 """Enumerate the states in which a sequence of changes may leave a disk when the power fails.
 
-The model is POSIX at its weakest. Of a file's data, only what an fsync has covered is there for
-certain. Later data is there, missing, cut, or zeros. Of a folder's names, those that an fsync of
-the folder has covered are there, and of later changes to names a prefix, in each folder its own. A
-rename within a folder is whole or not there.
+The model is POSIX at its weakest. A file's data is certain only up to the last fsync. Later data is
+there, missing, cut, or zeros. A folder's names are certain up to its last fsync, and of later
+changes to names any prefix has happened, in each folder independently. A rename within a folder is
+whole or not there.
 """
 
 import os

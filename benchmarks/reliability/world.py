@@ -2,7 +2,7 @@
 
 Importing torch takes longer than a stage of this project. So `import_stages` imports everything
 once, and a forked child that changes into a copy of the project calls the command line's `main`.
-The parent runs no stage itself, since what a stage keeps in memory could hide damage from the
+The parent runs no stage itself, since data that a stage keeps in memory could hide damage from the
 children.
 """
 
@@ -127,7 +127,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One attack: what was done, and how it ended: one of OUTCOMES, or a bug."""
+    """One attack: its description, and its outcome: one of OUTCOMES, or a bug."""
 
     kind: str
     what: str
@@ -200,7 +200,7 @@ class World:
         return Verdict(kind, f"{stage}: {what}", outcome)
 
     def judge(self, ended: Ended, stage: str, project: Path) -> str:
-        """Return the outcome of a run, or what is wrong with it."""
+        """Return the outcome of a run, or its fault."""
         if ended.stopped:
             return "same"  # if the next run ends well
         if ended.code:
@@ -231,7 +231,7 @@ def run(
 ) -> Ended:
     """Run a stage in a fork of this process.
 
-    `prepare` runs in the child before the stage, and what it returns runs after the stage.
+    `prepare` runs in the child before the stage, and returns a function to run after it.
     `interrupt` runs in the parent meanwhile, with the child's process id.
     """
     with tempfile.TemporaryFile() as output:
@@ -263,7 +263,7 @@ def _run_child(project: Path, stage: str, prepare: Prepare | None, output: int) 
         os.dup2(output, 2)
         os.chdir(project)
         os.environ[VARIABLE] = "1"
-        stopping.leave_at_once()
+        stopping.exit_on_signals()
         finish = prepare and prepare()
         code = main([stage, "pair" if stage == "ablation" else "micro"])
         if finish:
@@ -279,8 +279,8 @@ def _run_child(project: Path, stage: str, prepare: Prepare | None, output: int) 
 
 
 def import_stages() -> None:
-    """Import what every stage needs. One step of torch on one thread leaves none that a fork would
-    lack.
+    """Import the modules of every stage. One step of torch on one thread starts no thread that a
+    fork would lack.
     """
     torch.set_num_threads(1)
     for stage in STAGES:

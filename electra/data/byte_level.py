@@ -19,11 +19,11 @@ BYTES = {chr(byte): byte for byte in _PRINTED} | {
 
 
 def spell_as_wordpiece(pieces: Iterable[str], special: Iterable[str]) -> list[str]:
-    """Return consecutive pieces as WordPiece would write them: "Ġword" is word, and what continues
-    a word begins with ##.
+    """Return consecutive pieces as WordPiece would write them: "Ġword" is word, and a piece that
+    continues a word begins with ##.
 
-    Special pieces stay as they are. A letter of several pieces is at its last one, and a broken
-    letter is written \\ufffd.
+    Special pieces stay the same. A letter of several pieces is written at the last of them, and a
+    broken letter as \\ufffd.
     """
     result = list[str]()
     reader = codecs.getincrementaldecoder("utf-8")("replace")

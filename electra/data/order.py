@@ -1,7 +1,7 @@
 """The rows of each step: a pure function of (seed, step), so no sampler has a state to save.
 
 Every epoch is a keyed permutation of all rows. Steps run through the epochs without a seam: a batch
-may end one epoch and begin the next. Ranks and workers take slices of the answer and so cannot
+may end one epoch and begin the next. Ranks and workers take slices of the result, so they cannot
 change it.
 """
 

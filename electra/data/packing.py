@@ -5,13 +5,13 @@ The rule (build_pretraining_dataset.py of the original), with its deliberate qui
 1. Lines are gathered until they hold the target number of tokens or the document ends; then they
   become one example.
 2. The target is the row's length, but a random 5 % of the time a random number from 5 to it. It
-  stays over documents.
+   carries over to the next document.
 3. With probability 0.1 all lines form segment A; else A takes lines up to (target - 3) // 2 tokens
   and B the rest. A line joins A if A is empty, or if A stays below its target with it, or if B is
   empty, A is below its target and a coin says so. So a short line may join A after longer ones went
   to B.
-4. A is cut to length - 2 and B to what is left; the overflow is discarded (setting `overflow`) and
-  counted.
+4. A is cut to length - 2 and B to the room that is left; the overflow is discarded (setting
+   `overflow`) and counted.
 """
 
 import random
@@ -35,12 +35,12 @@ class PackingConfig(Settings):
 
     # packed: every row full, one segment, documents parted by [SEP]
     rule: Literal["electra", "packed"] = "electra"
-    # what a line is: as in the corpus, or split further
+    # lines as in the corpus, or split further
     lines: Literal["paragraphs", "sentences"] = "sentences"
     single_segment_rate: Probability = 0.1
     short_rate: Probability = 0.05
     shortest: Annotated[int, Field(ge=1, le=LONGEST)] = 5
-    # carry: what is cut off begins the next example
+    # carry: the overflow begins the next example
     overflow: Literal["discard", "carry"] = "discard"
 
 
@@ -117,7 +117,7 @@ class Packer:
             self.counts["tokens_kept"] -= 1  # _emit will count the separator
 
     def finish(self) -> None:
-        """End the stream: what is left becomes a last row."""
+        """End the stream: the remaining tokens become the last row."""
         if self.config.rule == "electra":
             self._build(last=True)
         elif self._lines:

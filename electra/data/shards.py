@@ -6,7 +6,7 @@ rows-<L>/train-00000.ids      [N, L]  token ids, padded with pad_id; uint16, or 
 rows-<L>/train-00000.bounds   [N, 2]  start of segment B (= total where there is none) and total of
                                       real tokens; uint16
 rows-<L>/valid-00000.*                the same for the held-out documents
-rows-<L>/MANIFEST.json                size and sha256 of each file, and what `seal` adds
+rows-<L>/MANIFEST.json                size and sha256 of each file, and the fields that `seal` adds
 """
 
 import mmap
@@ -34,7 +34,7 @@ def shard_paths(folder: Path, split: str) -> tuple[Path, Path]:
 
 
 class RowWriter:
-    """Appends rows to the two files of a split; `rows` and `tokens` count what was written."""
+    """Appends rows to the two files of a split; `rows` and `tokens` count those written."""
 
     def __init__(self, folder: Path, split: str, length: int, tokenizer: Tokenizer) -> None:
         self.length = length
@@ -117,8 +117,8 @@ class Rows:
 
     @classmethod
     def open(cls, folder: Path, split: str, *, tokenizer: str | None = None) -> Self:
-        """Map a split's rows after checking every byte; `tokenizer` is the identity that they must
-        have been made with.
+        """Map a split's rows after checking every byte; `tokenizer` is the identity of the
+        tokenizer that must have made them.
 
         Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
         """
@@ -145,8 +145,8 @@ class Rows:
 def read_at_random(table: NDArray[Any]) -> None:
     """Tell the system that rows of a memory-mapped table will be read in random order.
 
-    Unless it knows, the system reads the 128 KB around every row: some 4,000 times a batch's own
-    bytes. Nothing is done for a table that is in memory, or where the system takes no advice.
+    Otherwise the system reads the 128 KB around every row: some 4,000 times a batch's own bytes.
+    Nothing is done for a table that is in memory, or where the system takes no advice.
     """
     base: object = table.base
     if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):

@@ -1,10 +1,10 @@
 """Read and train tokenizers: BERT's word rules with WordPiece, and published byte-level BPE.
 
-Differs from a plain use of the `tokenizers` library in four ways:
+It differs from plain use of the `tokenizers` library in four ways:
 1. The five special tokens are ordinary text when a text has them ("[MASK]"), as in the original
    ELECTRA, so no corpus can forge one. Other added tokens are found in text, as transformers does.
 2. A word has the same pieces wherever it stands. `encode_bytes` looks every space-separated chunk
-   up in a bounded cache (`word_cache.py`) and asks the library only for what is new.
+   up in a bounded cache (`word_cache.py`) and asks the library only for new chunks.
 3. Training is deterministic. The library numbers continuation letters ("##a") in the order of a
    randomly seeded hash map. Here they are numbered beforehand, in alphabetical order.
 4. The normal form of the training text is part of the tokenizer: one that keeps accents has it in
@@ -30,7 +30,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from electra.config import Settings
 from electra.data.byte_level import spell_as_wordpiece
 from electra.data.word_cache import CONTINUATION, WordCache
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.files import (
     dump_json,
     read_errors,
@@ -65,7 +65,7 @@ _WORDPIECE_RULES: dict[str, list[Any]] = {
     "pre_tokenizer.type": ["BertPreTokenizer"],
 }
 _BYTE_LEVEL_RULES: dict[str, list[Any]] = {
-    "model.dropout": [None, 0.0],  # of merges: a text would be read in another way each time
+    "model.dropout": [None, 0.0],  # of merges: the same text would be read differently each time
     "model.continuing_subword_prefix": [None, ""],
     "pre_tokenizer.type": ["ByteLevel"],
     "pre_tokenizer.use_regex": [True],
@@ -94,7 +94,7 @@ _LETTER_OPTIONS = {
 }
 # Classes of transformers that follow tokenizer.json alone.
 _WITHOUT_OPTIONS = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# What a tokenizer_config.json may say next to any file.
+# Allowed values in a tokenizer_config.json next to any file.
 _FOLDER_RULES: dict[str, list[Any]] = {
     **{key: [None, True, False] for key in _LETTER_OPTIONS},
     **{name: [None, token] for name, token in zip(NAMES, SPECIALS, strict=True)},
@@ -146,7 +146,7 @@ AnyTokenizer = Annotated[
 
 
 class Tokenizer:
-    """A checked tokenizer of the library: `rules` is what is saved, `raw` what reads text."""
+    """A checked tokenizer of the library: `rules` is saved, `raw` reads text."""
 
     def __init__(self, rules: tokenizers.Tokenizer, where: object = "tokenizer") -> None:
         vocabulary: dict[str, int] = rules.get_vocab(with_added_tokens=True)
@@ -162,17 +162,17 @@ class Tokenizer:
         self.byte_level = values["model"]["type"] == "BPE"
         _require_rules(values, _BYTE_LEVEL_RULES if self.byte_level else _WORDPIECE_RULES, where)
         if not (self.byte_level or _letter_rules(values)):
-            rules_said = shown(values["normalizer"])
+            rules_said = short_repr(values["normalizer"])
             raise BadInput(
                 f"{where}: normalizer is {rules_said}, which is not supported; {TOKENIZER_ADVICE}"
             )
         unknown = values["model"]["unk_token"]
         if unknown is not None and unknown not in values["model"]["vocab"]:
             raise BadInput(
-                f"{where}: has no piece {shown(unknown)}, its unk_token; {TOKENIZER_ADVICE}"
+                f"{where}: has no piece {short_repr(unknown)}, its unk_token; {TOKENIZER_ADVICE}"
             )
         self.rules = rules
-        self.raw = _reader_of(rules, values)
+        self.raw = _make_reader(rules, values)
         self.vocab_size = len(vocabulary)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             vocabulary[token] for token in SPECIALS
@@ -217,8 +217,8 @@ class Tokenizer:
     def encode_bytes(self, lines: Sequence[str]) -> list[bytes]:
         """Return the ids of `encode_lines` as the bytes of arrays of `dtype`, from the word cache.
 
-        Byte-level, they are those of the line behind a space, since lines of a corpus follow one
-        another. A corpus has single spaces only.
+        A byte-level tokenizer reads each line as if behind a space, since lines of a corpus follow
+        one another. A corpus has single spaces only.
         """
         if self._crosses_spaces:
             behind = [f" {line}" for line in lines] if self.byte_level else lines
@@ -245,13 +245,13 @@ class Tokenizer:
         return pieces
 
     def unknown_characters(self, lines: Sequence[str], encoded: Sequence[bytes]) -> int:
-        """Return how many characters of lines, which `encode_bytes` made `encoded` of, are in words
-        that became [UNK].
+        """Return how many characters of the lines are in words that became [UNK]. `encoded` is from
+        `encode_bytes`.
         """
         total = 0
         unknown = np.array([self.unk_id], dtype=self.dtype).tobytes()
         for line, ids in zip(lines, encoded, strict=True):
-            if unknown not in ids:  # may be two halves of other ids, so each chunk is asked
+            if unknown not in ids:  # may be halves of two ids, so each chunk is checked
                 continue
             for chunk in line.split(" "):
                 if unknown in self._words[chunk]:
@@ -284,7 +284,7 @@ def _belongs_to_letter(character: str) -> bool:
     return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
 
 
-def _reader_of(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
+def _make_reader(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:
     """Return the tokenizer that reads text: only the five special tokens are text themselves, and
     byte-level a word's span begins behind its space.
 
@@ -325,7 +325,7 @@ def train_wordpiece(
     """
     assert iter(lines) is not lines, "an iterator can be read only once"
     normalizer = _normalizer(lowercase, strip_accents, form)
-    kept, continuations, long_words = letters_of(
+    kept, continuations, long_words = choose_letters(
         lines, vocab_size, lowercase=lowercase, strip_accents=strip_accents, alphabet=alphabet
     )
     if counts is not None:
@@ -348,7 +348,7 @@ def train_wordpiece(
     return from_pieces(pieces, lowercase=lowercase, strip_accents=strip_accents, form=form)
 
 
-def letters_of(
+def choose_letters(
     lines: Iterable[str],
     vocab_size: int,
     *,
@@ -635,5 +635,5 @@ def _require_rules(
             value = (value or {}).get(part)
         if not any(value == choice and type(value) is type(choice) for choice in valid):
             raise BadInput(
-                f"{where}: {key} is {shown(value)}, which is not supported; {TOKENIZER_ADVICE}"
+                f"{where}: {key} is {short_repr(value)}, which is not supported; {TOKENIZER_ADVICE}"
             )

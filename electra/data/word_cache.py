@@ -1,10 +1,8 @@
-"""A bounded cache of the token ids of words: what makes tokenizing faster than the library alone,
-with its own ids.
-
-White space parts words for BERT's rules and for byte-level BPE, and a word's pieces depend on the
-word alone. So a chunk between two spaces always has the same ids, and text is mostly chunks that
-occurred before. On English articles this is 1.3 times as fast as the library alone (one thread of a
-busy machine: 0.97 against 0.74 million tokens/s).
+"""A bounded cache of the token ids of words, which makes tokenizing faster than the library alone.
+The ids are the library's. White space separates words for BERT's rules and for byte-level BPE, and
+a word's pieces depend on the word alone. So a chunk between two spaces always has the same ids, and
+text is mostly chunks that occurred before. On English articles this is 1.3 times as fast as the
+library alone (one thread of a busy machine: 0.97 against 0.74 million tokens/s).
 """
 
 from typing import Any
@@ -20,8 +18,7 @@ class WordCache(dict[str, bytes]):
     """`cache[chunk]` is the ids of a chunk without spaces, as the bytes of an array of `dtype`. It
     is emptied when it is full.
 
-    `before` is what the library is given before a chunk: the space that a byte-level word begins
-    with.
+    `before` is put before each chunk: the space that a byte-level word begins with.
     """
 
     def __init__(self, raw: Any, dtype: np.dtype[Any], before: str = "") -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from electra.card import Use
 from electra.config import build
 from electra.data.tokenizer import Tokenizer
-from electra.errors import BadConfig, BadInput, shown
+from electra.errors import BadConfig, BadInput, short_repr
 from electra.finetuning import predictions
 from electra.finetuning.batches import Examples, stack
 from electra.finetuning.heads import Classifier, Network, OutputArrays
@@ -93,10 +93,10 @@ class Classification(TaskKind):
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
         logits_NC = outputs["logits"]
-        files = {".jsonl": predictions.lines(self.task, encoded.rows, logits_NC)}
+        files = {".jsonl": predictions.records(self.task, encoded.rows, logits_NC)}
         if not labelled:
             return SplitResult(files, {}, None)
-        predicted_N = predictions.answers(self.task, logits_NC)
+        predicted_N = predictions.decode(self.task, logits_NC)
         return SplitResult(
             files,
             predictions.scores(self.task, encoded.rows, predicted_N),
@@ -107,7 +107,7 @@ class Classification(TaskKind):
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
         logits_BC = outputs["logits"]
         share_BC = predictions.softmax(logits_BC.astype(np.float64))
-        lines = predictions.lines(self.task, encoded.rows, logits_BC)
+        lines = predictions.records(self.task, encoded.rows, logits_BC)
         for line, share_C in zip(lines, share_BC, strict=True):
             answer = {"id": line["id"], "prediction": line["prediction"]}
             if not self.task.regression:
@@ -124,10 +124,11 @@ class Classification(TaskKind):
             label, fault = read_label(answer, self.task.labels)
             if fault:
                 raise BadInput(
-                    f"{where}: predicts {shown(answer)} for id {row['id']} (row {number}): {fault}"
+                    f"{where}: predicts {short_repr(answer)} for id {row['id']} (row {number}): "
+                    f"{fault}"
                 )
             predicted.append({"label": label})
-        return predictions.scores(self.task, rows, predictions.numbers(self.task, predicted))
+        return predictions.scores(self.task, rows, predictions.label_values(self.task, predicted))
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
         task = self.task
@@ -164,7 +165,7 @@ class Classification(TaskKind):
         dense = nn.Linear(network.head.in_features, units)
         out = nn.Linear(units, network.head.out_features)
         parts = nn.ModuleDict({"dense": dense, "out_proj": out})
-        stored.fill(nn.ModuleDict({"classifier": parts}), heads)
+        stored.load_exactly(nn.ModuleDict({"classifier": parts}), heads)
         # transformers' head: ours or others' weights
         network.add_module("head", nn.Sequential(dense, nn.GELU(), out))
         return network, config
@@ -178,7 +179,7 @@ class Classification(TaskKind):
         problem = stored.folder.config_json.get("problem_type")
         if problem is not None and problem != supported:
             raise BadInput(
-                f"{stored.path / CONFIG}: problem_type is {shown(problem)}; a model of "
+                f"{stored.path / CONFIG}: problem_type is {short_repr(problem)}; a model of "
                 f"{len(labels)} labels is only read as {supported}"
             )
         return Task(name=name, title=name, labels=() if number else labels, metrics=("accuracy",))

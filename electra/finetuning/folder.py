@@ -1,4 +1,5 @@
-"""A fine-tuned model as a Hugging Face folder, and any such folder as a model that answers.
+"""Write a fine-tuned model as a Hugging Face folder, and load any such folder as a model that
+answers.
 
 | task | architecture in config.json | our head there |
 |---|---|---|
@@ -14,8 +15,8 @@ gelu(z) - gelu(-z) = z makes transformers' head of two layers our linear one. Wo
 
 So stock transformers gives our logits (numbers on the label's own scale), and folders of ELECTRA's
 three classes that others have fine-tuned are read by the same rules; folders of ModernBERT's
-classes for tasks are refused. `task.json` holds what config.json has no place for: columns,
-lengths, the SQuAD settings.
+classes for tasks are refused. `task.json` holds everything that config.json has no key for:
+columns, lengths, the SQuAD settings.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.card import model_card
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.data import tokenizer as tokenizers
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
@@ -82,7 +83,9 @@ def write_model(
     )
     files = tokenizers.read_files(source, config.length) | {TASK: dump_json(task_json)}
     title = f"ELECTRA, fine-tuned: {task.title}"
-    card = model_card(title, kind.card_example(), {"task": task_json, "recipe": plain(config)})
+    card = model_card(
+        title, kind.card_example(), {"task": task_json, "recipe": to_jsonable(config)}
+    )
     tensors = encoder_tensors(encoder) | exported.tensors
     write_folder(
         folder,

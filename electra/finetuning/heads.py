@@ -2,7 +2,7 @@
 [CLS] vector.
 
 Unlike in the textbook (and in transformers) there is no pooler and no hidden layer in the head. Its
-weight starts Glorot-uniform, its bias at zero. Regression is one unbounded output with a squared
+weight starts Glorot-uniform, its bias at zero. Regression has one unbounded output and a squared
 error.
 
 Shapes: B rows, T positions, H hidden size, L layers, S states that a head reads (L + 1 or 1), C
@@ -37,19 +37,17 @@ class Network(nn.Module):
         raise NotImplementedError
 
     def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
-        """Return what prediction needs of each row: named tensors, rows first."""
+        """Return each row's outputs for prediction: named tensors, rows first."""
         raise NotImplementedError
 
 
 def pooled(
     encoder: Encoder, batch: PaddedBatch, pooling: Pooling, layers: Layers = "last"
 ) -> Tensor:
-    """Return what the head reads of each row (B, H): its [CLS] vector, or mean or maximum over all
-    of its tokens.
-
-    Of a `pair` (B, 4 H): the means of its two texts, and how they differ. `align` (B, 6 H) adds how
-    far each text's tokens are from their best matches in the other. With `all` layers each of
-    these is of the embeddings and every layer's states end to end: L + 1 times as many numbers.
+    """Return the head's input for each row (B, H): its [CLS] vector, or the mean or maximum over
+    all of its tokens. For a `pair` (B, 4 H): the output of `compare_texts`. `align` (B, 6 H) adds
+    how far each text's tokens are from their best matches in the other. With `all` layers each of
+    these covers the embeddings and every layer's states, end to end: L + 1 times as many numbers.
     """
     hidden_BTH = encoder(
         batch.ids_BT, batch.segments_BT, batch.lengths_B, all_layers=layers == "all"
@@ -114,16 +112,16 @@ def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> 
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
 
 
-def narrow(
+def shrink_word_table(
     encoder: Encoder, splits: Sequence[Examples]
 ) -> tuple[list[Examples], Callable[[], None]]:
     """Keep only the word vectors that these splits use, in place. Return the splits with ids of
     the narrow table.
 
-    Exact: a vector that is never looked up has no gradient and bears on no output. With 30,522 word
-    pieces and a few dozen short sentences a step, clipping and updating the whole table would take
-    as long as everything else. The function that comes with the splits puts the whole table back,
-    trained vectors in their places.
+    The result is exact: a vector that is never looked up has no gradient and affects no output.
+    With 30,522 word pieces and a few dozen short sentences per step, clipping and updating the
+    whole table would take as long as everything else. Also return a function that restores the
+    whole table with the trained vectors.
     """
     word = encoder.embeddings.word
     used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
@@ -152,7 +150,7 @@ def new_linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Classifier(Network):
-    """An encoder with a linear head on what `pooled` gives; `classes` 0 is regression."""
+    """An encoder with a linear head on the output of `pooled`. 0 `classes` means regression."""
 
     def __init__(
         self,
@@ -184,7 +182,7 @@ class Classifier(Network):
         return F.cross_entropy(logits_BC, label_B, reduction="none")
 
     def outputs(self, batch: PaddedBatch) -> dict[str, Tensor]:
-        """Return what prediction needs of each row: `logits` (B, C)."""
+        """Return each row's `logits` (B, C)."""
         return {"logits": self(batch)}
 
     def dense_tensors(self, scale: float, units: int | None = None) -> Tensors:

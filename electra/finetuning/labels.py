@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.finetuning.tasks import Task
 
 Span = tuple[str, int, int]
@@ -28,9 +28,9 @@ def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, s
         except (TypeError, ValueError, OverflowError):
             number = None
         if number is None or isinstance(value, bool) or "_" in str(value):  # Python reads 1_000
-            return None, f"label {shown(value)} is not a number"
+            return None, f"label {short_repr(value)} is not a number"
         if not math.isfinite(number):
-            return None, f"label {shown(value)} is not a finite number"
+            return None, f"label {short_repr(value)} is not a finite number"
         return number, ""
     name = label_name(value)
     if name not in labels and isinstance(value, bool | str) and set(labels) <= {"true", "false"}:
@@ -39,7 +39,7 @@ def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, s
         name = str(value)
     if name in labels:
         return name, ""
-    return None, f"unknown label {shown(name)}, not one of {', '.join(labels)}"
+    return None, f"unknown label {short_repr(name)}, not one of {', '.join(labels)}"
 
 
 def label_name(value: object) -> str:
@@ -48,7 +48,7 @@ def label_name(value: object) -> str:
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value if isinstance(value, str) else shown(value)
+    return value if isinstance(value, str) else short_repr(value)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
@@ -125,7 +125,7 @@ def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     ]
     if not words or blank:
         raise BadInput(
-            f'{where}: is {shown(row)}; expected an object with an id and words under "words"'
+            f'{where}: is {short_repr(row)}; expected an object with an id and words under "words"'
         )
     if not labelled:
         return
@@ -136,6 +136,6 @@ def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
     for tag in tags:
         if tag not in task.classes:
             raise BadInput(
-                f"{where}: has the tag {shown(tag)}; expected O, or one of B-, I-, E-, S- before "
-                f"{', '.join(task.labels)}"
+                f"{where}: has the tag {short_repr(tag)}; expected O, or one of B-, I-, E-, S- "
+                f"before {', '.join(task.labels)}"
             )

@@ -1,7 +1,7 @@
 """The metrics of GLUE, in points from 0 to 100 (correlations from -100), equal to scikit-learn's
 and scipy's.
 
-Degenerate input has a defined value: what would be 0 / 0 (one class everywhere, a constant, nothing
+Degenerate input has a defined value: a quotient 0 / 0 (one class everywhere, a constant, nothing
 predicted positive) counts as 0. Empty or non-finite input is a programmer's error: rows are checked
 and outputs are made finite before they come here.
 """
@@ -28,7 +28,7 @@ def f1(predicted_N: Numbers, label_N: Numbers) -> float:
 
 
 def macro_f1(predicted_N: Numbers, label_N: Numbers) -> float:
-    """Return the plain mean over the classes that occur in either of each one's F1."""
+    """Return the unweighted mean of the F1 of each class that occurs in either."""
     classes = np.unique(np.concatenate([predicted_N, label_N]))
     scores = [f1(predicted_N == number, label_N == number) for number in classes]
     return float(np.mean(scores))
@@ -85,7 +85,7 @@ METRICS: dict[str, Callable[[Numbers, Numbers], float]] = {
 
 
 def score(name: str, predicted_N: Numbers, label_N: Numbers) -> float:
-    """Return one metric by name, in points, rounded to what is meaningful to store."""
+    """Return one metric by name, in points, rounded to its meaningful digits."""
     assert len(predicted_N) == len(label_N) > 0, (
         "predictions and labels of the same, non-empty rows"
     )

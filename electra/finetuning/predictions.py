@@ -15,12 +15,12 @@ from electra.finetuning.metrics import score
 from electra.finetuning.tasks import Task
 
 Logits = NDArray[Any]
-Lines = list[dict[str, Any]]
+Records = list[dict[str, Any]]
 
 
-def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
+def decode(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
     """Return class indices, or for regression the output on the label's own scale."""
-    logits_NC = finite(logits_NC)
+    logits_NC = replace_nonfinite(logits_NC)
     if task.regression:
         return np.array(
             [rounded(value * task.scale) for value in logits_NC[:, 0]], dtype=np.float64
@@ -28,7 +28,7 @@ def answers(task: Task, logits_NC: Logits) -> NDArray[np.float64]:
     return np.asarray(logits_NC.argmax(-1), dtype=np.float64)
 
 
-def finite(values: Logits) -> Logits:
+def replace_nonfinite(values: Logits) -> Logits:
     """Put 0 in place of every NaN and infinity."""
     return np.where(np.isfinite(values), values, 0).astype(values.dtype)
 
@@ -39,11 +39,11 @@ def softmax(logits_XC: Logits) -> Logits:
     return np.asarray(shifted / shifted.sum(-1, keepdims=True))
 
 
-def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
+def records(task: Task, rows: Records, logits_NC: Logits) -> Records:
     """Return a record for each row: id, prediction (label name or number), gold label (or null),
     logits.
     """
-    predicted_N = answers(task, logits_NC)
+    predicted_N = decode(task, logits_NC)
     return [
         {
             "id": row["id"],
@@ -51,19 +51,21 @@ def lines(task: Task, rows: Lines, logits_NC: Logits) -> Lines:
             "label": row.get("label"),
             "logits": [rounded(value) for value in logits_C],
         }
-        for row, predicted, logits_C in zip(rows, predicted_N, finite(logits_NC), strict=True)
+        for row, predicted, logits_C in zip(
+            rows, predicted_N, replace_nonfinite(logits_NC), strict=True
+        )
     ]
 
 
 def scores(task: Task, rows: Sequence[Mapping[str, Any]], predicted_N: Logits) -> dict[str, float]:
-    """Return every metric of the task against the rows' labels, in points. Predictions as `answers`
+    """Return every metric of the task against the rows' labels, in points. Predictions as `decode`
     gives them.
     """
-    label_N = numbers(task, rows)
+    label_N = label_values(task, rows)
     return {name: score(name, predicted_N, label_N) for name in task.metrics}
 
 
-def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+def label_values(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
     """Return the labels of rows: class indices, or scores as they are."""
     index: dict[Any, int] = {name: number for number, name in enumerate(task.labels)}
     return np.array(
@@ -71,7 +73,7 @@ def numbers(task: Task, rows: Sequence[Mapping[str, Any]]) -> NDArray[np.float64
     )
 
 
-def fault(task: Task, rows: Lines, predicted_N: Logits) -> str | None:
+def fault(task: Task, rows: Records, predicted_N: Logits) -> str | None:
     """Return why a run counts as failed though its outputs are finite, in words, or None if it does
     not.
     """

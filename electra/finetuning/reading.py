@@ -1,8 +1,8 @@
 """The kinds of tasks, and the rows of a task: read, checked and encoded; and predictions scored
 against them.
 
-Splits are read once a process, since the runs of one task follow each other; the cache goes by
-content, not by name, so a changed file is read again.
+Splits are read once per process, since the runs of one task follow each other. The cache is keyed
+by content, so a changed file is read again.
 """
 
 import functools
@@ -44,8 +44,8 @@ def read(
     layout: FinetuneConfig,
     labelled: bool = True,
 ) -> Encoded:
-    """Return the rows of a split and their arrays. `data` is the digest of the task's rows, by
-    which the cache knows them.
+    """Return the rows of a split and their arrays. `data` is the digest of the task's rows, the key
+    of the cache.
     """
     rows = subset(read_rows(path, task, labelled=labelled), layout.max_train_rows, seed=0)
     return kind_of(task).encode(rows, tokenizer, layout)
@@ -53,7 +53,7 @@ def read(
 
 @functools.lru_cache(maxsize=4)
 def tokenizer(folder: Path, sha256: str) -> Tokenizer:
-    """Return the tokenizer in a model's folder. By the hash the cache knows a changed file."""
+    """Return the tokenizer in a model's folder. The hash is the key of the cache."""
     return tokenizers.load(folder)
 
 

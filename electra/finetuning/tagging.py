@@ -1,4 +1,4 @@
-"""Token tagging, as the paper's chunking: a tag for the first piece of each word.
+"""Token tagging, as in the paper's chunking task: a tag for the first piece of each word.
 
 The linear head learns BIOES tags; all segment ids are 1, as published, and the head has no dropout.
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from electra.card import Use
 from electra.data.tokenizer import Tokenizer
-from electra.errors import BadConfig, BadInput, shown
+from electra.errors import BadConfig, BadInput, short_repr
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PaddedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays, new_linear
@@ -51,7 +51,7 @@ class Tagging(TaskKind):
         row = {"words": words.split() if isinstance(words, str) else words}
         self.check_row(row, where, labelled=False)
         if not encodes("".join(row["words"])):
-            raise BadInput(f"{where}: {column} are {shown(row['words'])}; they should be text")
+            raise BadInput(f"{where}: {column} are {short_repr(row['words'])}; they should be text")
         return row
 
     def display(self, row: Mapping[str, Any]) -> tuple[list[Any], Any]:
@@ -100,7 +100,7 @@ class Tagging(TaskKind):
     def score_split(
         self, outputs: OutputArrays, encoded: Encoded, config: Any, *, labelled: bool
     ) -> SplitResult:
-        tags = tags_of(self.task, encoded, outputs["tags"])
+        tags = predicted_tags(self.task, encoded, outputs["tags"])
         lines = [
             {
                 "id": row["id"],
@@ -119,7 +119,7 @@ class Tagging(TaskKind):
         return SplitResult({".jsonl": lines}, tag_scores(tags, gold), fault, finite)
 
     def answers(self, outputs: OutputArrays, encoded: Encoded, config: Any) -> Iterator[Row]:
-        tags = tags_of(self.task, encoded, outputs["tags"])
+        tags = predicted_tags(self.task, encoded, outputs["tags"])
         marks = _marks(encoded.examples)
         for row, row_tags, mark_P, share_L in zip(
             encoded.rows, tags, marks, outputs["share"], strict=True
@@ -162,7 +162,7 @@ class Tagging(TaskKind):
                 types[:] = types[0].clone()
         else:
             heads = heads | stored.extra_file(POOLED)
-        stored.fill(nn.ModuleDict({"classifier": tagger.head}), heads)
+        stored.load_exactly(nn.ModuleDict({"classifier": tagger.head}), heads)
         return tagger, FinetuneConfig(length=stored.length)
 
     @staticmethod
@@ -222,7 +222,7 @@ class Tagger(Network):
         }
 
 
-def tags_of(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
+def predicted_tags(task: Task, encoded: Encoded, tags_NL: Any) -> list[list[str]]:
     """Return predicted IOB2 tags of every row's words. Words beyond the length are O."""
     result = []
     for row, mark_P, tag_L in zip(encoded.rows, _marks(encoded.examples), tags_NL, strict=True):

@@ -4,7 +4,7 @@ task.
     rows      column_names, split_fields, parse_row, display, check_row   records -> checked rows
     arrays    encode                       rows -> Encoded
     network   network                      an encoder -> an encoder with a head
-    outputs   score_split, answers         outputs -> scores and files; or what `predict` prints
+    outputs   score_split, answers         outputs -> scores and files; or records for `predict`
     files     export, restore, score       Hugging Face folders, and predictions as handed in
 
 `kind_of` (reading.py) is the one place that decides between them.
@@ -17,14 +17,14 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from electra.errors import BadConfig, BadInput, shown
+from electra.errors import BadConfig, BadInput, short_repr
 from electra.files import encodes
 from electra.finetuning.batches import Examples
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import CONFIG, ModelFolder
-from electra.storage.tensors import Tensors, fill, read_tensors
+from electra.storage.tensors import Tensors, load_exactly, read_tensors
 
 FOLDER_ADVICE = "give the folder of a fine-tuned model, as it was written"
 Row = dict[str, Any]
@@ -42,9 +42,9 @@ class Encoded:
 class SplitResult:
     """Predictions and scores of a split."""
 
-    files: dict[str, Any]  # content by what follows the split's name: `.jsonl`
+    files: dict[str, Any]  # content by suffix, behind the split's name: `.jsonl`
     scores: dict[str, float]  # every metric, in points; none for rows without labels
-    fault: str | None  # what shows that nothing was learned, in words
+    fault: str | None  # the sign that nothing was learned, in words
     finite: bool = True  # whether all outputs were
     ensemble: dict[str, Any] = field(default_factory=dict)  # files that an ensemble of seeds needs
 
@@ -54,8 +54,8 @@ class Exported:
     """A head: `architecture` is the class of transformers that loads the folder whole."""
 
     architecture: str
-    task_json: dict[str, Any]  # of task.json: what config.json has no place for
-    labels: tuple[str, ...] = ()  # what each output stands for
+    task_json: dict[str, Any]  # of task.json: facts that config.json has no key for
+    labels: tuple[str, ...] = ()  # names of the outputs
     config: dict[str, Any] = field(default_factory=dict)  # more of config.json
     # of model.safetensors, added to the encoder's or in their place
     tensors: Tensors = field(default_factory=dict)
@@ -87,26 +87,26 @@ class Stored:
         return read_tensors(self.path / name, FOLDER_ADVICE)
 
     def labels(self) -> tuple[str, ...]:
-        """Return what each output stands for."""
+        """Return the names of the outputs."""
         names = self.folder.config_json.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         keys = [str(number) for number in range(len(names) if isinstance(names, dict) else 0)]
         known = keys and set(names) == set(keys)
         if not known or len(set(map(str, names.values()))) < len(keys):
             raise BadInput(
-                f"{self.path / CONFIG}: id2label is {shown(names)}; it should have another label "
-                "for each number from 0"
+                f"{self.path / CONFIG}: id2label is {short_repr(names)}; it should have another "
+                "label for each number from 0"
             )
         return tuple(str(names[key]) for key in keys)
 
-    def fill(self, head: nn.Module, heads: Tensors) -> None:
-        """Fill a head from the tensors of its names, which must be all that there are."""
+    def load_exactly(self, head: nn.Module, heads: Tensors) -> None:
+        """Load a head from these tensors, which must be exactly its own."""
         missing = [name for name in head.state_dict() if name not in heads]
         if missing:
             raise BadInput(
                 f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; "
                 f"{FOLDER_ADVICE}"
             )
-        fill(head, heads, self.path, FOLDER_ADVICE)
+        load_exactly(head, heads, self.path, FOLDER_ADVICE)
 
 
 class TaskKind:
@@ -118,7 +118,7 @@ class TaskKind:
     | `parse_row(values, where)` | returns texts by the names of their columns as a row without id and label, or raises BadInput |
     | `display(row)` | returns the values of a labelled row, and the right answer |
     | `check_row(row, where, labelled)` | raises BadInput if a row of a split is malformed |
-    | `encode(rows, tokenizer, config)` | returns checked rows as arrays; what has no label gets a target that is not read |
+    | `encode(rows, tokenizer, config)` | returns checked rows as arrays; rows without a label get a target that is not read |
     | `network(encoder, config)` | returns the encoder with a new head, drawn from torch's global generator |
     | `score_split(outputs, encoded, config, labelled)` | returns predictions of a split, and scores if its rows have labels |
     | `answers(outputs, encoded, config)` | yields the answer to each row, as electra/inference.py lists it |
@@ -129,8 +129,8 @@ class TaskKind:
     | `card_example()` | returns which lines of Python a model card shows |
     """  # noqa: E501
 
-    example: ClassVar[str] = "rows"  # what it is trained on, for a sentence
-    label: ClassVar[str] = "label"  # key of what a row is scored against
+    example: ClassVar[str] = "rows"  # name of its training examples, in messages
+    label: ClassVar[str] = "label"  # key of a row's right answer
     # whether training rows are scored as well, to see if they were learned at all
     scores_training: ClassVar[bool] = True
 
@@ -154,5 +154,5 @@ def require_texts(values: Mapping[str, Any], where: str) -> list[str]:
     """Return the values. Raise BadInput unless all are text that is not blank."""
     for column, text in values.items():
         if not isinstance(text, str) or not text.strip() or not encodes(text):
-            raise BadInput(f"{where}: {column} is {shown(text)}; it should be text")
+            raise BadInput(f"{where}: {column} is {short_repr(text)}; it should be text")
     return list(values.values())

@@ -54,7 +54,7 @@ class Task(Settings):
     evaluation: tuple[str, ...] = ("dev",)
     scale: float = 1.0  # regression: the model is trained on label / scale
     tagging: bool = False
-    columns: tuple[str, ...] = ()  # what a file of such rows calls the first and the second text
+    columns: tuple[str, ...] = ()  # names of the first and the second text in a file of rows
     label: str = "label"  # and its label
     id: str = "id"
 
@@ -176,7 +176,7 @@ class FinetuneConfig(Settings):
     length: Length = 128
     # Transformer layers of new weights between the encoder and the head
     new_layers: Literal[0, 1, 2] = 0
-    pooling: Pooling = "cls"  # what the head of a sentence task reads: see heads.py, `pooled`
+    pooling: Pooling = "cls"  # input of a sentence task's head: see heads.py, `pooled`
     # of the last layer, or of the embeddings and all layers end to end
     head_layers: Layers = "last"
     dropout: BelowOne = 0.1  # of the encoder: of hidden states and of attention
@@ -205,12 +205,10 @@ class FinetuneConfig(Settings):
         for key in ("seeds", "arms"):
             require_unique(getattr(self, key), key)
 
-    def of_arm(self, arm: str) -> "FinetuneConfig":
-        """Return these settings with what `scratch` changes, for the arm that starts from fresh
-        weights.
-
-        What does not bear on a single run's result (which arms, which seeds) is set to its default,
-        so that two runs with equal results have equal configs.
+    def for_arm(self, arm: str) -> "FinetuneConfig":
+        """Return the settings of an arm, with the changes in `scratch` for the one with fresh
+        weights. Settings that don't affect the result of a single run (which arms, which seeds) get
+        their defaults, so that two runs with equal results have equal configs.
         """
         changes = {
             key: value
@@ -224,7 +222,9 @@ class FinetuneConfig(Settings):
         return dataclasses.replace(self, **changes, **usual)
 
     def layout(self, *, train: bool) -> Self:
-        """Return what of these settings bears on the arrays of a split."""
+        """Return only the settings that affect the arrays of a split, and defaults for the
+        others.
+        """
         keys = (
             "length",
             "stride",

@@ -2,8 +2,8 @@
 
 As published: batches of one global shuffle, Adam without bias correction, layer-wise decay of the
 rate, warm-up × linear decay, the loss summed over the batch and then clipped to norm 1, the last
-step evaluated (no best checkpoint is chosen). A batch goes through in parts of rows of like length;
-gradients add up, so parts bear on memory and time alone.
+step evaluated (no best checkpoint is chosen). A batch is processed in parts of rows of similar
+length. Gradients add up, so parts affect only memory and time.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,13 @@ from torch import Tensor
 from electra.finetuning.batches import Examples, PaddedBatch, parts, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
-from electra.optim.adamw import AdamW, build_optimizer, clip_gradients, layer_scale, set_rate
+from electra.optim.adamw import (
+    AdamW,
+    build_optimizer,
+    clip_gradients,
+    layer_scale,
+    set_learning_rate,
+)
 from electra.optim.precision import PrecisionChoice, autocast, choose
 from electra.optim.schedule import learning_rate
 
@@ -64,7 +70,7 @@ def train(
     Training ends early when the loss is no longer finite.
     """
     device = torch.device(device)
-    optimizer = optimizer_for(model, config)
+    optimizer = finetuning_optimizer(model, config)
     precision = choose(config.precision, device)
     # that go through the network at once
     tokens = max(256, ROOM[device.type] // model.encoder.config.hidden)
@@ -76,7 +82,7 @@ def train(
     curve: list[Tensor] = []
     model.train()
     for step in range(steps):
-        set_rate(
+        set_learning_rate(
             optimizer, learning_rate(step, peak=config.learning_rate, warmup=warmup, steps=steps)
         )
         rows_B = next(order)
@@ -98,10 +104,10 @@ def train(
     for parameter in model.parameters():
         finite &= parameter.detach().isfinite().all()
     good = bool(finite)
-    return Training(good, thinned(torch.stack(curve).cpu().numpy()) if good else [])
+    return Training(good, downsample(torch.stack(curve).cpu().numpy()) if good else [])
 
 
-def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
+def finetuning_optimizer(model: Network, config: FinetuneConfig) -> AdamW:
     """Return Adam as published, each layer with its share of the rate."""
     published = config.layer_decay_exponent == "published"
     layers = model.encoder.config.layers - config.new_layers
@@ -116,7 +122,7 @@ def optimizer_for(model: Network, config: FinetuneConfig) -> AdamW:
     )
 
 
-def thinned(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
+def downsample(loss_S: NDArray[np.float32]) -> list[tuple[int, float]]:
     """Return the mean loss of each of a few stretches of the training."""
     parts = np.array_split(loss_S.astype(np.float64), min(_CURVE_POINTS, len(loss_S)))
     ends = np.cumsum([len(part) for part in parts])
@@ -141,7 +147,7 @@ def read_batches(
     device: torch.device | str = "cpu",
     precision: PrecisionChoice = "auto",
 ) -> dict[str, NDArray[Any]]:
-    """Return what a function of batches gives for every row, in the order of the rows."""
+    """Return the outputs of a function of batches for every row, in the order of the rows."""
     device = torch.device(device)
     chosen = choose(precision, device)
     pieces: dict[str, list[Tensor]] = {}

@@ -108,7 +108,7 @@ def neighbour_attention(encoder: Encoder) -> None:
 def rotary_neighbour_attention(encoder: Encoder) -> None:
     """Do the same as `neighbour_attention` where positions turn queries and keys, in place.
 
-    What they turn must not differ from word to word, so the last dimension of every word is one
+    The turned numbers must not differ from word to word, so the last dimension of every word is one
     constant at first, 4 as the norm leaves it, and the first layer's queries and keys read it
     alone. A pair of numbers turns with frequency ω. A query begins turned by its head's offset r:
 

@@ -1,5 +1,5 @@
-"""The settings of one encoder, `kind: bert` (the paper's) or `kind: modern` (ModernBERT's), and
-what follows from them.
+"""The settings of one encoder, `kind: bert` (the paper's) or `kind: modern` (ModernBERT's), and the
+sizes that follow from them.
 
 Class attributes of both say how the two kinds differ where other code depends on it.
 """
@@ -50,7 +50,7 @@ class BertConfig(_Transformer):
     biases: ClassVar[bool] = True  # of all linear layers and LayerNorms
     norm_in_disc_head: ClassVar[bool] = False  # a LayerNorm in the replaced-token head
     has_hf_task_head: ClassVar[bool] = (
-        True  # transformers' classes for tasks compute what our heads do
+        True  # transformers' classes for tasks compute the same as our heads
     )
     shareable_embeddings: ClassVar[bool] = True  # by an encoder of another hidden size
     ffn_matrices: ClassVar[int] = 2  # of a feed-forward layer, H x F each
@@ -76,7 +76,7 @@ class BertConfig(_Transformer):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the first weights of what writes to the residual stream."""
+        """Standard deviation of initial weights that write to the residual stream."""
         return self.init_std
 
     def scaled_ffn(self, width: float) -> int:
@@ -117,7 +117,7 @@ class ModernBertConfig(_Transformer):
     global_theta: Positive = 10_000.0  # published models end at 160,000, for rows of 8,192
     local_theta: Positive = 10_000.0
     dropout: BelowOne = 0.0  # of embeddings and of the gated product
-    attention_dropout: BelowOne = 0.0  # of probabilities and of what attention returns
+    attention_dropout: BelowOne = 0.0  # of attention's probabilities and of its output
     layer_norm_eps: Fraction = 1e-5
 
     def __post_init__(self) -> None:
@@ -142,14 +142,13 @@ class ModernBertConfig(_Transformer):
 
     @property
     def residual_init_std(self) -> float:
-        """Standard deviation of the first weights of what writes to the residual stream."""
+        """Standard deviation of initial weights that write to the residual stream."""
         return self.init_std / math.sqrt(2 * self.layers)
 
     def scaled_ffn(self, width: float) -> int:
-        """Return the feed-forward size of a generator of `width` times the hidden size: as many
-        times this one's.
-
-        In eights where this one's is, which the matrix units of GPUs need.
+        """Return the feed-forward size of a generator of `width` times the hidden size: `width`
+        times this one's. It is a multiple of 8 if this one's is, which the matrix units of GPUs
+        need.
         """
         unit = 1 if self.ffn % 8 else 8
         return max(1, round(self.ffn * width / unit)) * unit
@@ -167,7 +166,7 @@ class ModernBertConfig(_Transformer):
 
 
 def _kind(values: Any) -> Any:
-    """Return the kind of encoder that settings are of, or bert where they do not say."""
+    """Return the kind of encoder that settings name, bert by default."""
     return values.get("kind", "bert") if isinstance(values, dict) else getattr(values, "kind", None)
 
 

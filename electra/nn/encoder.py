@@ -61,7 +61,7 @@ class Embeddings(nn.Module):
         self.position.weight.copy_(position_PE)
 
     def factors(self) -> dict[str, Tensor]:
-        """Return what else a folder must hold to restore these tables: nothing here."""
+        """Return the further tensors that a folder needs to restore these tables: none here."""
         return {}
 
     def load_factors(self, factors: dict[str, Tensor]) -> None:
@@ -121,7 +121,7 @@ class Attention(nn.Module):
 
     def forward(self, hidden_BTH: Tensor, mask: Tensor | None, *angles: Tensor) -> Tensor:
         """Return out(softmax(Q Kᵀ / √D) V), (B, T, H). Arguments: see `EncoderLayer.forward`."""
-        query, key, value = self.heads_of(hidden_BTH)
+        query, key, value = self.project_qkv(hidden_BTH)
         if angles:
             query = rotate(query, *angles)
             key = rotate(key, *angles)
@@ -131,7 +131,7 @@ class Attention(nn.Module):
         )
         return self.out(context_BATD.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def heads_of(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project_qkv(self, hidden_BTH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return query, key and value, each (B, A, T, D)."""
         qkv_BT3AD = self.qkv(hidden_BTH).unflatten(-1, (3, self.heads, -1))
         query, key, value = qkv_BT3AD.permute(2, 0, 3, 1, 4)
@@ -148,7 +148,7 @@ def rotate(values_BATD: Tensor, cos_TR: Tensor, sin_TR: Tensor) -> Tensor:
 
 
 class EncoderLayer(nn.Module):
-    """One layer of an encoder of any kind: what is compiled once for all."""
+    """One layer of an encoder of any kind. It is compiled once for all layers."""
 
     attention: Attention
 
@@ -243,7 +243,7 @@ class Encoder(nn.Module):
     def layer_inputs(
         self, real_BT: Tensor | None, ids_BT: Tensor
     ) -> list[tuple[Tensor | None, ...]]:
-        """Return what each layer gets besides its hidden states: the attention mask.
+        """Return each layer's inputs besides its hidden states: the attention mask.
 
         `real_BT` says which tokens are not padding. None: all.
         """
@@ -266,13 +266,13 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
     | tensor of a modern encoder | std |
     |---|---|
     | word table; query, key and value; both halves of the gated product | 0.02 |
-    | what writes to the stream; dense matrices of heads (full_megatron) | 0.02 / √(2 layers) |
+    | matrices that write to the stream; dense ones of heads (full_megatron) | 0.02 / √(2 layers) |
     | last matrix of a classifier | 1 / √H |
     | projection of a factorised table, so that the product has the same spread | 1 / √E |
 
     Matrices with another std than `config.init_std` have it as their `std`. `mimetic` and
-    `neighbours` begin as `published`. Then `init_attention` (attention_init.py) changes the network
-    that is exported, which its owner calls.
+    `neighbours` begin as `published`. The caller then applies `init_attention` (attention_init.py)
+    to the network that is exported.
     """
     for part in module.modules():
         if isinstance(part, nn.LayerNorm):

@@ -36,10 +36,10 @@ def add_new_layers(encoder: Encoder, count: int, seed: int) -> None:
     """Put newly initialised layers on top of an encoder, in place. Its config counts them from then
     on.
 
-    ELECTRA is asked about each token and never about a row, so its last layers describe what each
-    token is and its [CLS] vector was never taught to gather. A fresh layer has nothing to unlearn
-    before it can. Zhang et al. (2021, Revisiting Few-sample BERT Fine-tuning) initialise the top
-    layers again to the same end.
+    ELECTRA predicts tokens and never rows, so its last layers describe single tokens, and its [CLS]
+    vector has not learned to summarize the row. A new layer has nothing to unlearn first. Zhang et
+    al. (2021, Revisiting Few-sample BERT Fine-tuning) initialise the top layers again to the same
+    end.
     """
     if count == 0:
         return

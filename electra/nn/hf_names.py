@@ -20,7 +20,7 @@ from typing import Any, Literal
 from torch import nn
 
 from electra.config import build
-from electra.errors import BadConfig, BadInput, shown
+from electra.errors import BadConfig, BadInput, short_repr
 from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import Encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
@@ -30,7 +30,7 @@ Head = ReplacedTokenHead | MaskedTokenHead
 _D = "discriminator_predictions"
 _G = "generator_predictions"
 _NUMBERS = "position_ids"  # of the positions: older releases of transformers stored them
-# Settings that would change what an encoder computes: the values that ours compute with.
+# Settings that would change an encoder's output: the values that ours work with.
 _SUPPORTED: dict[str, Any] = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -164,7 +164,7 @@ _KINDS: dict[str, Literal["discriminator", "generator"]] = {
 }
 
 
-def names_of(config: EncoderConfig) -> Names:
+def transformers_names(config: EncoderConfig) -> Names:
     """Return the table of an encoder's kind."""
     return _NAMES[config.kind]
 
@@ -176,7 +176,7 @@ def named_tensors(encoder: Encoder) -> Tensors:
     """Return an encoder's weights by name, views of its parameters but for tables that are
     computed.
     """
-    names = names_of(encoder.config)
+    names = transformers_names(encoder.config)
     tensors = dict(
         zip(names.tables, (table.detach() for table in encoder.embeddings.tables()), strict=True)
     )
@@ -194,29 +194,29 @@ def named_tensors(encoder: Encoder) -> Tensors:
 
 def head_names(encoder: Encoder, head: Head) -> Iterator[tuple[str, str]]:
     """Yield (our, transformers') name of each of the head's parameters."""
-    theirs = names_of(encoder.config).heads[architecture_of(head)]
+    theirs = transformers_names(encoder.config).heads[transformers_class(head)]
     for name in head.state_dict():
         module, _, kind = name.rpartition(".")
         yield name, f"{theirs[module]}.{kind}"
 
 
-def architecture_of(head: nn.Module) -> str:
+def transformers_class(head: nn.Module) -> str:
     """Return the class of transformers that an ELECTRA with this head is."""
     return "ElectraForPreTraining" if isinstance(head, ReplacedTokenHead) else "ElectraForMaskedLM"
 
 
-def of_encoder(name: str) -> bool:
+def is_encoder_tensor(name: str) -> bool:
     """Return whether a tensor of a folder belongs to its encoder."""
     parts = ("embeddings", "encoder.", "layers.", "final_norm.")
-    return bare(name).startswith(parts) and not name.endswith(_NUMBERS)
+    return strip_prefix(name).startswith(parts) and not name.endswith(_NUMBERS)
 
 
-def of_head(name: str) -> bool:
+def is_head_tensor(name: str) -> bool:
     """Return whether a tensor of a folder belongs to its head."""
-    return not of_encoder(name) and not name.endswith(_NUMBERS)
+    return not is_encoder_tensor(name) and not name.endswith(_NUMBERS)
 
 
-def bare(name: str) -> str:
+def strip_prefix(name: str) -> str:
     """Return a tensor's name in an encoder alone."""
     return name.removeprefix(ELECTRA.prefix).removeprefix(MODERN.prefix)
 
@@ -224,8 +224,8 @@ def bare(name: str) -> str:
 def network_kind(
     tensors: Tensors, architecture: str
 ) -> Literal["discriminator", "generator", "encoder"]:
-    """Return what a pre-trained folder holds, by the names of its tensors and by its class in
-    config.json.
+    """Return the kind of network in a pre-trained folder, by the names of its tensors and its class
+    in config.json.
     """
     marks = {architecture, *(name.partition(".")[0] for name in tensors)}
     return next((kind for name, kind in _KINDS.items() if name in marks), "encoder")
@@ -237,8 +237,8 @@ def network_kind(
 def config_json(
     config: EncoderConfig, vocab_size: int, architecture: str, **more: Any
 ) -> dict[str, Any]:
-    """Return transformers' config of the class that does what ELECTRA's `architecture` does."""
-    names = names_of(config)
+    """Return transformers' config of the class that corresponds to ELECTRA's `architecture`."""
+    names = transformers_names(config)
     values: dict[str, Any] = {"architectures": [names.classes.get(architecture, architecture)]}
     values |= {"model_type": names.model_type, **names.fixed}
     if isinstance(config, ModernBertConfig):
@@ -255,7 +255,7 @@ def config_json(
     return values | more
 
 
-def config_of(values: dict[str, Any], path: Path) -> tuple[EncoderConfig, int]:
+def parse_config(values: dict[str, Any], path: Path) -> tuple[EncoderConfig, int]:
     """Return encoder settings and vocabulary size of a config.json. Raise BadInput for settings
     that our encoders do not compute with.
     """
@@ -266,7 +266,7 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[EncoderConfig, int]:
     for key, expected in {**_SUPPORTED, **names.fixed}.items():
         value = values.get(key)
         if value is not None and value != expected:
-            raise BadInput(f"{path}: {key} is {shown(value)}; only {expected!r} is supported")
+            raise BadInput(f"{path}: {key} is {short_repr(value)}; only {expected!r} is supported")
     if names is MODERN:
         values = _with_old_spelling(values, path)
     chosen: dict[str, Any] = {ours: values.get(*their) for ours, their in names.config.items()}
@@ -285,7 +285,7 @@ def config_of(values: dict[str, Any], path: Path) -> tuple[EncoderConfig, int]:
     vocab_size = values.get("vocab_size", names.vocab_size)
     if type(vocab_size) is not int or not 1 <= vocab_size <= _LARGEST_VOCABULARY:
         limit = f"should be a number from 1 to {_LARGEST_VOCABULARY:,}"
-        raise BadInput(f"{path}: vocab_size: is {shown(vocab_size)}, {limit}")
+        raise BadInput(f"{path}: vocab_size: is {short_repr(vocab_size)}, {limit}")
     return config, vocab_size
 
 
@@ -305,8 +305,9 @@ def _with_old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
         ]
         if kinds != expected or len(kinds) != values.get(*MODERN.config["layers"]):
             raise BadInput(
-                f"{path}: layer_types is {shown(kinds)}; it should have a kind for each layer, "
-                "full_attention for the first and then at even distances, else sliding_attention"
+                f"{path}: layer_types is {short_repr(kinds)}; it should have a kind for each "
+                "layer, full_attention for the first and then at even distances, "
+                "else sliding_attention"
             )
         settings["global_attn_every_n_layers"] = every
     match values.get("rope_parameters"):
@@ -319,12 +320,14 @@ def _with_old_spelling(values: dict[str, Any], path: Path) -> dict[str, Any]:
             settings |= {"global_rope_theta": whole, "local_rope_theta": nearby}
         case ropes:
             raise BadInput(
-                f"{path}: rope_parameters is {shown(ropes)}; it should be full_attention and "
+                f"{path}: rope_parameters is {short_repr(ropes)}; it should be full_attention and "
                 "sliding_attention, both of rope_type default with a rope_theta"
             )
     if settings.get("local_rope_theta", 0) is None:  # to those releases: the global one
         settings["local_rope_theta"] = settings.get(*MODERN.config["global_theta"])
     dropout = values.get("embedding_dropout", 0.0)
     if dropout != values.get(*MODERN.config["dropout"]):
-        raise BadInput(f"{path}: embedding_dropout is {shown(dropout)}; it should be mlp_dropout")
+        raise BadInput(
+            f"{path}: embedding_dropout is {short_repr(dropout)}; it should be mlp_dropout"
+        )
     return settings

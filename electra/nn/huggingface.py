@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from electra.errors import BadInput, CorruptFile, shown
+from electra.errors import BadInput, CorruptFile, short_repr
 from electra.files import (
     REBUILD_ADVICE,
     atomic_folder,
@@ -35,16 +35,16 @@ from electra.nn.encoder import Encoder
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import (
     Head,
-    bare,
-    config_of,
     head_names,
+    is_encoder_tensor,
+    is_head_tensor,
     named_tensors,
-    names_of,
-    of_encoder,
-    of_head,
+    parse_config,
+    strip_prefix,
+    transformers_names,
 )
 from electra.storage.manifest import MANIFEST, cached_sha256, verify_manifest, write_manifest
-from electra.storage.tensors import Tensors, fill, require_fit, write_tensors
+from electra.storage.tensors import Tensors, load_exactly, require_fit, write_tensors
 from electra.storage.tensors import read_tensors as read_file
 
 TASK = "task.json"
@@ -63,7 +63,7 @@ FOLDER_ADVICE = "use the folder as it was written"
 _DECODERS = ("generator_lm_head.weight", "decoder.weight")
 # the head's tensors with a row for each piece
 _PIECE_TENSORS = (*_DECODERS, "generator_lm_head.bias", "decoder.bias")
-# Settings that change what an encoder computes and no tensor's shape.
+# Settings that change an encoder's output but no tensor's shape.
 _ALIKE = ("heads", "layer_norm_eps", "global_every", "window", "global_theta", "local_theta")
 
 
@@ -90,7 +90,7 @@ class ModelFolder:
     @cached_property
     def encoder_settings(self) -> tuple[EncoderConfig, int]:
         """Encoder settings and vocabulary size of config.json."""
-        return config_of(self.config_json, self.path / CONFIG)
+        return parse_config(self.config_json, self.path / CONFIG)
 
     @property
     def trained_positions(self) -> int:
@@ -109,8 +109,8 @@ class ModelFolder:
         for length in known:
             if type(length) is not int or length < 3:  # [CLS], a token and [SEP]
                 raise BadInput(
-                    f"{self.path}: trained_positions or model_max_length is {shown(length)}; it "
-                    "should be a whole number of at least 3"
+                    f"{self.path}: trained_positions or model_max_length is {short_repr(length)}; "
+                    "it should be a whole number of at least 3"
                 )
         return int(min([positions, *known]))
 
@@ -130,7 +130,7 @@ class ModelFolder:
             shard = read_file(file, FOLDER_ADVICE)
             count += len(shard)
             tensors |= shard
-        if len(set(map(bare, tensors))) < count:
+        if len(set(map(strip_prefix, tensors))) < count:
             fault = "holds a tensor twice, in two shards or under two names"
             raise BadInput(f"{self.path}: {fault}; {FOLDER_ADVICE}")
         return tensors
@@ -138,7 +138,7 @@ class ModelFolder:
     @property
     def head_tensors(self) -> Tensors:
         """The tensors of model.safetensors that are not the encoder's."""
-        return {name: value for name, value in self.tensors.items() if of_head(name)}
+        return {name: value for name, value in self.tensors.items() if is_head_tensor(name)}
 
     def empty_encoder(self, dropout: float | None = None) -> Encoder:
         """Return an encoder by config.json, without memory. `dropout` replaces both rates."""
@@ -156,7 +156,7 @@ class ModelFolder:
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Verify a folder and return what reads it."""
+    """Verify a folder and return a reader of it."""
     verify_folder(path)
     if os.path.lexists(path / "adapter_config.json"):
         raise BadInput(f"{path}: holds an adapter, which is not read; merge it into the weights")
@@ -178,14 +178,18 @@ def read_config(folder: Path) -> tuple[EncoderConfig, int]:
 def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
     """Fill an encoder from transformers' names, with or without their prefix.
 
-    Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are passed by. An
-    encoder on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json
-    with absurd sizes costs none.
+    Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are ignored. An encoder
+    on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json with
+    absurd sizes costs none.
     """
-    renamed = {bare(name): tensor for name, tensor in tensors.items() if of_encoder(name)}
+    renamed = {
+        strip_prefix(name): tensor for name, tensor in tensors.items() if is_encoder_tensor(name)
+    }
     require_fit(named_tensors(encoder), renamed, where, FOLDER_ADVICE)
     _allocate(encoder)
-    encoder.embeddings.load_tables(*(renamed.pop(name) for name in names_of(encoder.config).tables))
+    encoder.embeddings.load_tables(
+        *(renamed.pop(name) for name in transformers_names(encoder.config).tables)
+    )
     places = named_tensors(encoder)
     for name, tensor in renamed.items():
         places[name].copy_(tensor)
@@ -249,7 +253,7 @@ def encoder_tensors(encoder: Encoder, prefix: str | None = None) -> Tensors:
 
     `prefix` is that of classes with a head, or "" for the encoder alone.
     """
-    prefix = names_of(encoder.config).prefix if prefix is None else prefix
+    prefix = transformers_names(encoder.config).prefix if prefix is None else prefix
     return {prefix + name: tensor for name, tensor in named_tensors(encoder).items()}
 
 
@@ -265,8 +269,8 @@ def network_tensors(encoder: Encoder, head: Head) -> Tensors:
 
 
 def extra_tensors(encoder: Encoder, extras: Mapping[str, nn.Module]) -> dict[str, Tensors]:
-    """Return what `write_folder` puts into files of their own: extra parts, and the factors
-    of a word table that is a product.
+    """Return the tensors for further files by file name: extra parts, and the factors of a word
+    table that is a product.
     """
     tensors = nn.ModuleDict(extras).state_dict() | encoder.embeddings.factors()
     return {EXTRAS: tensors} if tensors else {}
@@ -284,8 +288,8 @@ def write_folder(
 ) -> None:
     """Write one complete Hugging Face folder.
 
-    `files` are the tokenizer's and other texts, `extra_files` what transformers has no place for
-    (file name -> tensors), and `fields` say in the manifest whose folder it is.
+    `files` are the tokenizer's and other texts, `extra_files` are tensors that transformers has no
+    place for (file name -> tensors), and `fields` name the owner in the manifest.
     """
     with atomic_folder(folder) as temporary:
         untied = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -348,9 +352,9 @@ def load_networks(
 
 def _drop_padding(model: ModelFolder, vocab_size: int) -> None:
     """Cut rows that no piece stands for off the tensors with a row for each piece, in place."""
-    word_table = names_of(model.encoder_settings[0]).tables[0]
+    word_table = transformers_names(model.encoder_settings[0]).tables[0]
     for name, tensor in model.tensors.items():
-        if bare(name) == word_table or name in _PIECE_TENSORS:
+        if strip_prefix(name) == word_table or name in _PIECE_TENSORS:
             model.tensors[name] = tensor[:vocab_size]
 
 
@@ -374,9 +378,9 @@ def load_network(
                 f"{path}: has a {decoder} that is not the word table; tie the embeddings"
             )
     _allocate(head)
-    fill(head, parts, path, FOLDER_ADVICE)
+    load_exactly(head, parts, path, FOLDER_ADVICE)
     if extras and extra:
-        fill(nn.ModuleDict(extras), extra, path / EXTRAS, FOLDER_ADVICE)
+        load_exactly(nn.ModuleDict(extras), extra, path / EXTRAS, FOLDER_ADVICE)
 
 
 def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, where: Path) -> None:
@@ -388,7 +392,7 @@ def _require_same_computation(config: EncoderConfig, expected: EncoderConfig, wh
     used = _used(expected)
     for ours, value in _used(config).items():
         if value != used.get(ours, value):
-            theirs = names_of(config).config[ours][0]
+            theirs = transformers_names(config).config[ours][0]
             raise BadInput(f"{where}: {theirs} is {value}; the model's parameters say {used[ours]}")
 
 
@@ -407,8 +411,10 @@ def _load_factors(encoder: Encoder, factors: Tensors, folder: ModelFolder) -> No
     folder's table.
     """
     encoder.embeddings.load_factors(factors)
-    word_table = names_of(encoder.config).tables[0]
-    table_VH = next(value for name, value in folder.tensors.items() if bare(name) == word_table)
+    word_table = transformers_names(encoder.config).tables[0]
+    table_VH = next(
+        value for name, value in folder.tensors.items() if strip_prefix(name) == word_table
+    )
     if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
         raise BadInput(
             f"{folder.path / EXTRAS}: holds factors of another word table than this folder's; "

@@ -11,9 +11,9 @@ How it differs from `encoder.py`, which is BERT's:
 - only the last matrix of each head has a bias; there are no token types;
 - in two layers of three a token sees `window` / 2 tokens to each side, in every third the whole
   row;
-- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product, which is what
-  is normed, looked up and multiplied with, so a generator of another width shares the
-  discriminator's words, and its folder holds the product.
+- the word table has the hidden size. Factorised (Lan et al., 2020), it is a product. Lookup, norm
+  and output use the product, so a generator of another width shares the discriminator's words, and
+  its folder holds the product.
 
 Shapes: B rows, T positions, V vocabulary, E embedding size, H hidden size, F feed-forward size, A
 heads, D head size, R = D / 2 rotary angles.
@@ -119,8 +119,8 @@ class ModernLayer(EncoderLayer):
     """Attention and gated feed-forward, each on a LayerNorm of the stream that it adds to, the
     first on the stream.
 
-    The stream keeps the type of the embeddings, fp32 under autocast too: what is added over the
-    layers would be lost in bf16.
+    The stream keeps the type of the embeddings, fp32 under autocast too: in bf16, small sums over
+    the layers would be lost.
     """
 
     def __init__(self, config: ModernBertConfig, index: int) -> None:
@@ -163,7 +163,7 @@ class ModernEncoder(Encoder):
     def layer_inputs(
         self, real_BT: Tensor | None, ids_BT: Tensor
     ) -> list[tuple[Tensor | None, ...]]:
-        """Return what each layer gets besides its hidden states: attention mask, cosine and sine of
+        """Return each layer's inputs besides its hidden states: attention mask, cosine and sine of
         rotary angles.
         """
         length = ids_BT.shape[1]

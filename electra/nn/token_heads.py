@@ -42,7 +42,7 @@ class MaskedTokenHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def features(self, hidden_MH: Tensor) -> Tensor:
-        """Return what is multiplied with the word table, (M, E)."""
+        """Return the features that are multiplied with the word table (M, E)."""
         return self.norm(F.gelu(self.dense(hidden_MH)))  # type: ignore[no-any-return]
 
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:

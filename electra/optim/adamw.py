@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-__all__ = ["AdamW", "build_optimizer", "clip_gradients", "layer_scale", "set_rate"]
+__all__ = ["AdamW", "build_optimizer", "clip_gradients", "layer_scale", "set_learning_rate"]
 
 NO_CORRECTION = 1_000_000.0  # 0.999^1e6 is below the smallest number of either precision
 
@@ -57,7 +57,7 @@ def build_optimizer(
     return optimizer
 
 
-def set_rate(optimizer: AdamW, rate: float) -> None:
+def set_learning_rate(optimizer: AdamW, rate: float) -> None:
     """Give every group its share of the rate."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
@@ -72,8 +72,8 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
 
 
 def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
-    """Return the layer-wise decay of the rate: a parameter name of a fine-tuned encoder to its
-    share.
+    """Return the layer-wise decay: a function from a parameter's name in a fine-tuned encoder to
+    its share of the learning rate.
 
     Layer i of n (from 0, at the bottom) gets d^(n-i), embeddings and their projection d^(n+1),
     anything else (the head, and layers above the n) 1. The published runs have one power more below

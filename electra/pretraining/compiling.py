@@ -1,4 +1,4 @@
-"""Compile what a step spends its time in: the parts of the networks, each once for all layers."""
+"""Compile the parts of the networks that take the time of a step, each once for all layers."""
 
 import importlib.util
 import os
@@ -31,13 +31,13 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
     for module in model.modules():
         if isinstance(module, EncoderLayer | Embeddings | ReplacedTokenHead | MaskedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]
-    for name in ("mask", "sample", "replace", "masked_token_loss", "judge"):
+    for name in ("mask", "sample", "replace", "masked_token_loss", "discriminator_loss"):
         setattr(model, name, torch.compile(getattr(model, name), **options))
 
 
 def missing_for_compile() -> str:
-    """Return what torch's compiler needs for a GPU and does not find here, as Triton looks for it;
-    "" if nothing is lacking.
+    """Return the tool that torch's compiler needs for a GPU but that this machine lacks, looked up
+    as Triton does; "" if it has all.
     """
     if importlib.util.find_spec("triton") is None:
         return "Triton"

@@ -1,4 +1,4 @@
-"""The settings of a pre-training: networks, objective, schedule, and which of them bear on its
+"""The settings of a pre-training: networks, objective, schedule, and which of them affect its
 result.
 """
 
@@ -21,8 +21,8 @@ from electra.config import (
     Size,
     Weight,
     faults,
-    plain,
     require,
+    to_jsonable,
 )
 from electra.errors import BadConfig
 from electra.nn.config import EncoderConfig
@@ -237,8 +237,8 @@ class PretrainConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectraConfig(Settings):
-    """Everything that defines one pre-training: `models.<name>` of params.yaml, without what only
-    pipelines use.
+    """Everything that defines one pre-training: `models.<name>` of params.yaml, without the
+    settings that only pipelines use.
     """
 
     encoder: EncoderConfig
@@ -311,7 +311,7 @@ class ElectraConfig(Settings):
 
 def fingerprinted_settings(config: ElectraConfig) -> dict[str, Any]:
     """Return the settings that bear on the result of a pre-training."""
-    values: dict[str, Any] = plain(config)
+    values: dict[str, Any] = to_jsonable(config)
     for key in NOT_IN_FINGERPRINT:
         del values["pretrain"][key]
     return values

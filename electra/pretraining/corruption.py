@@ -112,8 +112,7 @@ def mask(
 def _write(ids_BT: Tensor, positions_BN: Tensor, values_BN: Tensor, valid_BN: Tensor) -> Tensor:
     """Return a copy of the ids with values at the valid positions.
 
-    Unused slots point at position 0 ([CLS]), which is never chosen, and write there what stands
-    there.
+    Unused slots point at position 0 ([CLS]), which is never chosen, and write its own id back.
     """
     return ids_BT.scatter(1, positions_BN, torch.where(valid_BN, values_BN, ids_BT[:, :1]))
 

@@ -36,8 +36,8 @@ class RowSet(Protocol):
 
 @dataclass(frozen=True)
 class PretrainData:
-    """Rows and what training must know of their tokenizer; `others` are the training rows of phases
-    with another length.
+    """Rows and the facts about their tokenizer that training needs. `others` are the training rows
+    of phases with another length.
     """
 
     train: RowSet

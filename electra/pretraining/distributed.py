@@ -4,9 +4,9 @@ and writes.
 A batch is cut into slices, of which each process takes its share: `pretrain.accumulate` of them, or
 more where the processes, or a CPU's threads (step.py), ask for it. Rows, masks and samples are
 functions of (seed, step), and losses are divided by counts of the whole batch, so gradients need
-only be summed. Dropout is a function of (seed, step, slice). So another number of processes that
-cuts a batch into as many slices changes a run by the rounding of sums alone; one that cuts it into
-more also draws other dropout.
+only be summed. Dropout is a function of (seed, step, slice). So a different number of processes
+changes only the rounding of sums if a batch is cut into as many slices; with more slices, dropout
+also differs.
 
 Without torchrun every method here is the identity. Collectives are called by all processes or by
 none.

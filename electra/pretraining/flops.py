@@ -20,7 +20,7 @@ from electra.errors import BadConfig
 from electra.nn.config import GELU, NORM, SOFTMAX, EncoderConfig
 from electra.pretraining.config import ElectraConfig, Flops
 from electra.pretraining.corruption import slots
-from electra.pretraining.phases import Phase, phases_of
+from electra.pretraining.phases import Phase, make_phases
 
 Convention = Literal["authors", "matmul"]
 _OUTPUT_FRACTION = 0.15625
@@ -125,7 +125,7 @@ def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = 
     their steps.
     """
     shares = [phase.weight for phase in config.pretrain.phases] or [1.0]
-    phases = zip(shares, phases_of(config.pretrain, 1), strict=True)
+    phases = zip(shares, make_phases(config.pretrain, 1), strict=True)
     return sum(
         share * phase_flops(config, phase, vocab_size, convention) for share, phase in phases
     ) / sum(shares)
@@ -156,7 +156,7 @@ def training_flops(
     config: ElectraConfig, vocab_size: int, convention: Convention = "authors"
 ) -> float:
     """Return the operations of the whole pre-training."""
-    phases = phases_of(config.pretrain, training_steps(config, vocab_size))
+    phases = make_phases(config.pretrain, training_steps(config, vocab_size))
     return sum(
         (phase.last - phase.first) * phase_flops(config, phase, vocab_size, convention)
         for phase in phases

@@ -60,9 +60,7 @@ class Batch(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """The loss, and detached sums of what is worth watching; nothing here has been read by the
-    host.
-    """
+    """The loss, and detached sums for monitoring. The host has read none of them."""
 
     loss: Tensor
     sums: dict[str, Tensor]
@@ -88,7 +86,7 @@ def replaced_token_losses(logits_BT: Tensor, replaced_BT: Tensor) -> Tensor:
     )
 
 
-def judge(
+def discriminator_loss(
     logits_BT: Tensor, replaced_BT: Tensor, lengths_B: Tensor
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return L_Disc summed over real tokens, and counts of D's verdicts there; a positive logit
@@ -172,7 +170,7 @@ class Pretraining(nn.Module):
         self.discriminator = Discriminator(main)
         if objective.name in TOKEN_OBJECTIVES:
             self.token_head = MaskedTokenHead(encoder, vocab_size)
-            self.discriminator.head.requires_grad_(False)  # nothing asks it
+            self.discriminator.head.requires_grad_(False)  # nothing uses it
         if objective.name == "all_tokens_mlm":
             self.copy_gate = nn.Linear(encoder.hidden, 1)
         if objective.training == "adversarial":
@@ -197,7 +195,7 @@ class Pretraining(nn.Module):
         self.sample = sample
         self.replace = replace
         self.masked_token_loss = masked_token_loss
-        self.judge = judge
+        self.discriminator_loss = discriminator_loss
 
     def _shared_embeddings(self) -> Embeddings | None:
         if not isinstance(self.generator, Generator):
@@ -208,7 +206,7 @@ class Pretraining(nn.Module):
             return block
         return encoder.embeddings if self.config.objective.sharing == "embeddings" else None
 
-    def own_to_generator(self) -> set[nn.Parameter]:
+    def generator_parameters(self) -> set[nn.Parameter]:
         """Return the generator's parameters without those that the discriminator also learns."""
         if not isinstance(self.generator, Generator):
             return set()
@@ -239,7 +237,7 @@ class Pretraining(nn.Module):
         return result | {"discriminator": (self.discriminator.encoder, self.discriminator.head)}
 
     def extras(self) -> dict[str, dict[str, nn.Linear]]:
-        """Return what a trained network has besides encoder and head, by the network's name."""
+        """Return the parts of trained networks besides encoder and head, by the network's name."""
         result: dict[str, dict[str, nn.Linear]] = {}
         if self.config.objective.name == "all_tokens_mlm":
             result["masked_lm"] = {"copy_gate": self.copy_gate}
@@ -295,7 +293,7 @@ class Pretraining(nn.Module):
             main_loss = self._all_tokens_loss(batch, corrupted_BT, hidden_BTH, sums) / batch.tokens
             return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
         logits_BT = self.discriminator.head(hidden_BTH)
-        loss, counts = self.judge(logits_BT, replaced_BT, batch.lengths_B)
+        loss, counts = self.discriminator_loss(logits_BT, replaced_BT, batch.lengths_B)
         sums |= counts
         main_loss = loss / batch.tokens
         if objective.name == "electra_15" or objective.training == "adversarial":
@@ -361,13 +359,13 @@ def _outputs(
     )
 
 
-def optimizer_of(model: Pretraining) -> AdamW:
+def pretraining_optimizer(model: Pretraining) -> AdamW:
     """Return the optimizer of all parameters by the model's settings.
 
-    What is the generator's alone learns at `generator_lr_scale` times the rate.
+    Parameters of the generator alone learn at `generator_lr_scale` times the rate.
     """
     settings = model.config.pretrain
-    generator_alone = model.own_to_generator()
+    generator_alone = model.generator_parameters()
     scaled = {name for name, parameter in model.named_parameters() if parameter in generator_alone}
     return build_optimizer(
         model.named_parameters(),

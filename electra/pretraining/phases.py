@@ -1,4 +1,5 @@
-"""The schedule of a run: length of the rows, networks that learn, and learning rate of each step.
+"""The schedule of a run: the length of rows, the networks that learn, and the learning rate at each
+step.
 
     phases   the length of rows and their number a batch change (`pretrain.phases`): attention forms
     sooner in short rows, and positions that fine-tuning needs are learnt in long ones
@@ -18,9 +19,7 @@ from electra.pretraining.config import ElectraConfig, PhaseConfig, PretrainConfi
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps `first` to `last`, which is the next one's first: rows of `length` tokens, `batch` of
-    them a step.
-    """
+    """Steps `first` to `last` (exclusive) on rows of `length` tokens, `batch` of them a step."""
 
     first: int
     last: int
@@ -32,7 +31,7 @@ class Phase:
         return max(0, min(until, self.last) - max(since, self.first))
 
 
-def phases_of(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
+def make_phases(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
     """Return the phases of a run of `steps`; one, where none are set."""
     parts = settings.phases or (PhaseConfig(length=settings.length, share=1.0),)
     total = sum(part.weight for part in parts)
@@ -51,24 +50,22 @@ def phase_at(phases: tuple[Phase, ...], step: int) -> Phase:
 
 def longest_row_read(settings: PretrainConfig, step: int, steps: int) -> int:
     """Return the longest row that the first `step` steps of a run have read."""
-    return max(phase.length for phase in phases_of(settings, steps) if phase.first < step)
+    return max(phase.length for phase in make_phases(settings, steps) if phase.first < step)
 
 
-def stage_of(config: ElectraConfig, step: int, steps: int) -> str:
-    """Return which networks learn at a step: both ("joint"), or in two-stage training the generator
-    first.
-
-    After its last step a run is in the stage of that step.
+def stage_at(config: ElectraConfig, step: int, steps: int) -> str:
+    """Return the stage of a step: "joint", where both networks learn, or "generator" and then
+    "discriminator". After its last step a run is in the stage of that step.
     """
     if config.objective.training != "two_stage":
         return "joint"
     return "generator" if min(step, steps - 1) < steps // 2 else "discriminator"
 
 
-def rate(config: ElectraConfig, step: int, steps: int) -> float:
+def learning_rate_at(config: ElectraConfig, step: int, steps: int) -> float:
     """Return the learning rate of a step; each stage has a warm-up and a decay of its own."""
     settings = config.pretrain
-    stage = stage_of(config, step, steps)
+    stage = stage_at(config, step, steps)
     first = steps // 2 if stage == "discriminator" else 0
     return learning_rate(
         step - first,

@@ -1,5 +1,4 @@
-"""Save and load what a checkpoint holds of a run: weights, optimizer, running sums, and the curve
-so far.
+"""Save and load the state of a run: weights, optimizer, running sums, and the curve so far.
 
 The main process reads and writes, so a checkpoint does not depend on the number of processes.
 """

@@ -1,8 +1,8 @@
 """One optimizer step: each slice forward and backward, all_reduce, clip, finite check, update.
 
 The host reads nothing back in a step, so on a GPU its two parts, a slice and the update, become
-CUDA graphs (`Graphs`). On a CPU two slices may run at once, each on half of the threads
-(`Step._run_halves`).
+CUDA graphs (`CudaGraphs`). On a CPU two slices may run at once, each on half of the threads
+(`Step._run_in_two_threads`).
 """
 
 import ctypes
@@ -27,7 +27,7 @@ from electra.pretraining.model import Batch, Pretraining
 WARM_UP = 3  # steps before the capture: kernels are chosen and compiled in them
 
 
-class Graphs:
+class CudaGraphs:
     """CUDA graphs of the parts of a step, as PyTorch's notes on CUDA graphs capture a whole
     network.
 
@@ -51,14 +51,14 @@ class Graphs:
         self.steps = 0
         self.static_batch: Batch = tree_map(torch.clone, batch)
 
-    def place(self, batch: Batch) -> Batch:
+    def to_static(self, batch: Batch) -> Batch:
         """Copy a slice to the fixed memory that graphs read."""
         for ours, theirs in zip(tree_leaves(self.static_batch), tree_leaves(batch), strict=True):
             ours.copy_(theirs, non_blocking=True)
         return self.static_batch
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
-        """Return what the work returns, by its graph once the steps of the warm-up are over."""
+        """Return the result of the work, computed by its graph once the warm-up is over."""
         if self.failed or self.steps < WARM_UP:
             return work()
         if name not in self.captured:
@@ -99,8 +99,8 @@ class Step:
     """The update of one run. At the first step that is not finite `nonfinite` becomes 1 for good,
     and from then on nothing changes.
 
-    `graphs`: what captures the parts, on a GPU. `threads`: two threads that take slices by turns,
-    each on half of a CPU's threads; torch has to be set to that number.
+    `graphs` captures the parts on a GPU. `threads`: two threads that take turns with slices, each
+    on half of a CPU's threads; torch has to be set to that number.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Step:
         world: World,
         *,
         precision: Precision,
-        graphs: Graphs | None = None,
+        graphs: CudaGraphs | None = None,
         threads: ThreadPoolExecutor | None = None,
     ) -> None:
         self.model = model
@@ -122,7 +122,7 @@ class Step:
         self.nonfinite = torch.zeros((), device=world.device)
         self.loss = torch.zeros((), device=world.device)  # of the step's slices so far
         optimizer.found_inf = self.nonfinite  # type: ignore[attr-defined]  # as torch.amp.GradScaler does
-        self.kind: tuple[str, torch.Size] | None = None
+        self.shape_key: tuple[str, torch.Size] | None = None
 
     def __call__(
         self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
@@ -130,22 +130,22 @@ class Step:
         """Train on this process's slices of a batch; return sums over them and the gradient norm
         before clipping.
         """
-        kind = (stage, slices[0].ids_BT.shape)
-        begins = kind != self.kind
-        if begins:
-            self.kind = kind
+        shape_key = (stage, slices[0].ids_BT.shape)
+        changed = shape_key != self.shape_key
+        if changed:
+            self.shape_key = shape_key
             self.learning = [
                 parameter for parameter in self.model.parameters() if parameter.requires_grad
             ]
-            # what is frozen from here on has no gradient and is not updated
+            # parameters that are frozen from here on have no gradient and are not updated
             self.optimizer.zero_grad()
             if self.graphs:
                 self.graphs.restart(slices[0])
         sums: dict[str, Tensor] = {}
-        run = self._run_halves if self.threads else self._run_slices
+        run = self._run_in_two_threads if self.threads else self._run_slices
         for of_slice in run(slices, seeds, stage):
             add_sums(sums, of_slice)
-        if begins:
+        if changed:
             missing = [
                 name
                 for name, parameter in self.model.named_parameters()
@@ -168,7 +168,7 @@ class Step:
         """Run one slice after the other; yield the sums of each."""
         for index, (batch, seed) in enumerate(zip(slices, seeds, strict=True)):
             torch.manual_seed(seed)
-            placed = self.graphs.place(batch) if self.graphs else batch
+            placed = self.graphs.to_static(batch) if self.graphs else batch
             work = partial(self._run_slice, placed, stage, first=index == 0)
             yield self._run_part("more" if index else "first", work)
 
@@ -184,7 +184,7 @@ class Step:
         self.loss += loss
         return {**outputs.sums, "loss": loss}
 
-    def _run_halves(
+    def _run_in_two_threads(
         self, slices: Sequence[Batch], seeds: Sequence[int], stage: str
     ) -> Iterator[dict[str, Tensor]]:
         """Run two slices at once; yield the sums of each. No seed is used, since there is no
@@ -224,7 +224,7 @@ class Step:
         return norm
 
 
-def halves(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
+def can_use_two_threads(config: ElectraConfig, batches: Iterable[int], world: World) -> bool:
     """Return whether steps of these batches run as halves: not with dropout, since its numbers come
     from one generator.
     """

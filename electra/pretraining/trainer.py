@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.devices import default_device, deterministic_gpu
 from electra.errors import BadInput, NonFinite, Stopped
 from electra.nn.huggingface import load_networks
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.optim.precision import Precision, choose
 from electra.pretraining.compiling import compile_parts, missing_for_compile
 from electra.pretraining.config import ElectraConfig, PretrainConfig
@@ -31,10 +31,10 @@ from electra.pretraining.dataloader import BatchLoader, PretrainData, slice_batc
 from electra.pretraining.distributed import World, join
 from electra.pretraining.evaluation import PLATEAU, add_sums, evaluate, metrics, read_sums, weakness
 from electra.pretraining.flops import phase_flops, training_steps
-from electra.pretraining.model import Batch, Pretraining, optimizer_of
-from electra.pretraining.phases import Phase, phase_at, phases_of, rate, stage_of
+from electra.pretraining.model import Batch, Pretraining, pretraining_optimizer
+from electra.pretraining.phases import Phase, learning_rate_at, make_phases, phase_at, stage_at
 from electra.pretraining.state import State
-from electra.pretraining.step import Graphs, Step, halves, keep_freed_memory
+from electra.pretraining.step import CudaGraphs, Step, can_use_two_threads, keep_freed_memory
 from electra.progress import Bar
 from electra.seeds import derive
 from electra.stopping import StopRequest
@@ -83,11 +83,11 @@ class RunOptions:
     title: str = "pretrain"
     device: torch.device | None = None
     origin: Path | None = None  # the folder of a run to continue (storage/run_dir.py)
-    code: Code = ""  # what is recorded as this run's code
+    code: Code = ""  # recorded as this run's code
     bar: type[Bar] = Bar
-    announce: Callable[[StepDone], None] = lambda step: None  # called in the main process
+    on_step: Callable[[StepDone], None] = lambda step: None  # called in the main process
     # a step to end at and save, so that another process continues from there
-    until: int | None = None
+    stop_at: int | None = None
 
 
 def pretrain(
@@ -108,8 +108,8 @@ def pretrain(
     settings = config.pretrain
     device = options.device or default_device()
     steps = training_steps(config, data.vocab_size)
-    last = steps if options.until is None else min(steps, options.until)
-    phases = phases_of(settings, steps)
+    last_step = steps if options.stop_at is None else min(steps, options.stop_at)
+    phases = make_phases(settings, steps)
     flops = {phase: phase_flops(config, phase, data.vocab_size) for phase in phases}  # of a step
     tokens: dict[Phase, float] = {}  # of a step, padding apart
     for phase in phases:
@@ -134,11 +134,11 @@ def pretrain(
                 "main process: share the project folder between the machines"
             )
         batches = {phase.batch for phase in phases}
-        halved = halves(config, batches, world)
-        threads = stack.enter_context(ThreadPoolExecutor(2)) if halved else None
+        two_threads = can_use_two_threads(config, batches, world)
+        threads = stack.enter_context(ThreadPoolExecutor(2)) if two_threads else None
         if device.type == "cpu":
             keep_freed_memory()
-        at_once = 2 if halved else 1
+        at_once = 2 if two_threads else 1
         torch.set_num_threads(settings.threads // at_once)
         slice_count, own_slices = world.slices(batches, settings.accumulate, at_once)
 
@@ -149,7 +149,7 @@ def pretrain(
             load_networks(model.networks(), Path(settings.init_from), model.extras(), hashes)
         model.to(device).train()
         names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-        state = State(run, fingerprint, world, names, optimizer_of(model))
+        state = State(run, fingerprint, world, names, pretraining_optimizer(model))
 
         # ── resume ──
 
@@ -157,7 +157,7 @@ def pretrain(
             state.require_fit(groups)
             step: int = progress["step"]
             stage: str = progress["stage"]
-            if step >= steps or stage != stage_of(config, step, steps):
+            if step >= steps or stage != stage_at(config, step, steps):
                 raise BadInput(
                     f"{run}: cannot go on at step {step:,} ({stage}) of {steps:,}: change the steps"
                 )
@@ -175,16 +175,16 @@ def pretrain(
             notify(f"resuming at step {progress['step']:,} of {steps:,}")
         else:
             progress = {"step": 0, "history": [], "continued": [], "code": []}
-        first: int = progress["step"]
+        first_step: int = progress["step"]
         state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued = progress["continued"]
         code: run_dir.Versions = progress["code"]
         code_before = code[-1][1] if code else ""
         if options.code and options.code != code_before:
-            code = [*code, [first, options.code]]
+            code = [*code, [first_step, options.code]]
             if code_before:
-                notify(f"the code has changed at step {first:,}; `--restart` would start over")
+                notify(f"the code has changed at step {first_step:,}; `--restart` would start over")
 
         # ── the step ──
 
@@ -194,18 +194,18 @@ def pretrain(
                 notify("compiling: the first steps on rows of one length take a minute or two")
                 compile_parts(model)
             if torch.version.hip is None:  # on ROCm a capture may pass over illegal work in silence
-                graphs = Graphs(device)
+                graphs = CudaGraphs(device)
         train_step = Step(
             model, state.optimizer, world, precision=precision, graphs=graphs, threads=threads
         )
         held_out = BatchLoader(data.valid, config, device, "valid noise", phases[-1].batch)
-        # one process counts what all of them know
-        counted = torch.full((), float(world.main), device=device)
+        # all processes have the same norm and step, so only one adds them
+        main_only = torch.tensor(float(world.main), device=device)
 
-        # ── what the loop does at some steps ──
+        # ── logging, evaluation, saving ──
 
         saved_at = evaluated_at = logged_at = time.monotonic()  # seconds
-        logged_step = first
+        logged_step = first_step
         warned = False
 
         def spent(done: int) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def pretrain(
             read = spent(done)["tokens"] - spent(logged_step)["tokens"]
             numbers = {name: sums[name] / sums["count"] for name in ("loss", "grad_norm")}
             numbers |= metrics(sums)
-            numbers["learning_rate"] = rate(config, done - 1, steps)
+            numbers["learning_rate"] = learning_rate_at(config, done - 1, steps)
             numbers["tokens_per_second"] = read / (time.monotonic() - logged_at)
             send(done, "train", numbers)
             logged_step = done
@@ -256,7 +256,7 @@ def pretrain(
             the history.
             """
             nonlocal logged_step, logged_at, evaluated_at, warned
-            stage = stage_of(config, done, steps)
+            stage = stage_at(config, done, steps)
             count = settings.eval_batches
             batches = map(held_out.batch, range(count))
             slices = itertools.chain.from_iterable(map(slices_of, batches))
@@ -285,9 +285,9 @@ def pretrain(
             progress = {
                 **spent(done),
                 "precision": precision,
-                "config": plain(config),
+                "config": to_jsonable(config),
                 "processes": world.size,
-                "stage": stage_of(config, done, steps),
+                "stage": stage_at(config, done, steps),
                 "history": state.history,
                 "continued": continued,
                 "code": code,
@@ -306,36 +306,36 @@ def pretrain(
 
         # ── train ──
 
-        if first == 0:
+        if first_step == 0:
             evaluate_held_out(0)
         bar = stack.enter_context(
-            (options.bar if world.main else Bar)(options.title, last, "steps")
+            (options.bar if world.main else Bar)(options.title, last_step, "steps")
         )
-        for step in range(first, last):
+        for step in range(first_step, last_step):
             done = step + 1
-            stage = stage_of(config, step, steps)
-            if step == first or step in {phase.first for phase in phases}:
+            stage = stage_at(config, step, steps)
+            if step == first_step or step in {phase.first for phase in phases}:
                 phase = phase_at(phases, step)
                 phase_start = step
-                feed = BatchLoader(
+                loader = BatchLoader(
                     data.rows(phase.length, phase.batch), config, device, "noise", phase.batch
                 )
-            if stage != "joint" and step in {first, steps // 2}:
+            if stage != "joint" and step in {first_step, steps // 2}:
                 model.begin_stage(stage, copy=step == steps // 2)
 
-            set_rate(state.optimizer, rate(config, step, steps))
+            set_learning_rate(state.optimizer, learning_rate_at(config, step, steps))
             seeds = [derive(settings.seed, "dropout", step, index) for index in own_slices]
-            sums, norm = train_step(slices_of(feed.batch(step)), seeds, stage)
-            sums["count"] = counted
-            add_sums(state.sums["log"], {**sums, "grad_norm": norm * counted})
+            sums, norm = train_step(slices_of(loader.batch(step)), seeds, stage)
+            sums["count"] = main_only
+            add_sums(state.sums["log"], {**sums, "grad_norm": norm * main_only})
             add_sums(state.sums["eval"], sums)
 
-            save_due = done == last or is_due(
+            save_due = done == last_step or is_due(
                 done, settings.save_every, settings.min_save_interval_minutes, saved_at
             )
             log_due = done % settings.log_every == 0
             if world.main:
-                options.announce(
+                options.on_step(
                     StepDone(
                         title=options.title,
                         settings=settings,
@@ -368,5 +368,5 @@ def pretrain(
                     "everything is saved, and the same command continues"
                 )
         return PretrainResult(
-            model.eval(), state.history, max(first, last), precision, continued, code
+            model.eval(), state.history, max(first_step, last_step), precision, continued, code
         )

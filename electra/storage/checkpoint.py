@@ -26,8 +26,8 @@ from electra.files import (
 )
 from electra.storage.manifest import verify_manifest, write_manifest
 
-# Torch is imported where tensors are read and written: what only lists runs, as text stages do,
-# spares 190 MB.
+# Torch is imported where tensors are read and written: code that only lists runs, as text stages
+# do, saves 190 MB.
 if TYPE_CHECKING:
     from electra.storage.tensors import Tensors
 
@@ -81,7 +81,7 @@ def load_newest(
 ) -> Saved | None:
     """Return (step, tensors, progress) of the newest good checkpoint; None if there is none at all.
 
-    `check` raises a UserError for a checkpoint that is whole but of no use here. Raises
+    `check` raises a UserError for an intact checkpoint that cannot be used here. Raises
     CorruptFile, listing what is wrong with each, if there are checkpoints but no good one: work is
     never thrown away by starting from step 0 unasked. Raises Unreadable where the disk does not
     answer: the checkpoint may be whole.
@@ -118,7 +118,7 @@ def load(folder: Path) -> Saved:
 
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:
-    """Rename a checkpoint that is of no use here."""
+    """Rename a checkpoint that cannot be used here."""
     kept = unused_path(run / f"{what}-step-{step}")
     rename(run / f"step-{step}", kept)
     print(f"checkpoint set aside as {kept}: {why}", file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from electra.config import leaves
 
 Fingerprint = dict[str, Any]
 Changes = dict[str, list[Any]]  # dotted key -> [old, new]; None where one of them has no such key
-Code = str  # digest of what a run's code executes; empty where nobody asks
+Code = str  # digest of a run's code, without comments; empty where it plays no role
 _SHOWN = 12  # characters of a hash
 
 
@@ -27,7 +27,7 @@ def differences(old: Fingerprint, new: Fingerprint) -> Changes:
 
 
 def describe(changes: Changes) -> str:
-    """Return what a user reads of changes: `pretrain.steps 800 -> 600, train 1f0c… -> 9a8b…`."""
+    """Return changes as text for a user: `pretrain.steps 800 -> 600, train 1f0c… -> 9a8b…`."""
     return ", ".join(f"{key} {_show(old)} -> {_show(new)}" for key, (old, new) in changes.items())
 
 

@@ -1,8 +1,6 @@
-"""Write and verify what a finished folder promises: MANIFEST.json, written last, with the size and
-sha256 of every file, and its owner.
-
-Whoever reads such a folder verifies first what it reads, and reads nothing that the manifest does
-not list.
+"""Write and verify the manifest of a finished folder: MANIFEST.json, written last, with the size
+and sha256 of every file, and its owner. Readers verify each file before they use it, and ignore
+files that the manifest does not list.
 """
 
 import json
@@ -27,13 +25,13 @@ from electra.files import (
 )
 
 MANIFEST = "MANIFEST.json"
-CARD = "README.md"  # is for people, who may edit it: no manifest watches over it
+CARD = "README.md"  # people may edit it, so no manifest lists it
 _SETTLED = 1_000_000_000  # ns: so soon after a change another one may leave the same times
 _hashed: dict[tuple[int, ...], str] = {}
 
 
 def cached_sha256(path: Path) -> str:
-    """Return the hex sha256 of a file, hashed once a process: again only when its inode, size or
+    """Return the hex sha256 of a file, hashed once per process: again only when its inode, size or
     times have changed.
     """
     status = path.stat()
@@ -58,12 +56,12 @@ def write_manifest(folder: Path, **fields: Any) -> dict[str, Any]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and file != folder / MANIFEST and file.name != CARD
     }
-    return write_sealed(folder / MANIFEST, {**fields, "files": files})
+    return write_checksummed(folder / MANIFEST, {**fields, "files": files})
 
 
-def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """Write a JSON object with its own hash inside, where no manifest watches over it; return what
-    was written.
+def write_checksummed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Write a JSON object with its own hash inside, for a file that no manifest lists. Return it
+    with the hash.
     """
     sealed: dict[str, Any] = json.loads(dump_json(values))  # as it is read again
     sealed["sha256"] = _hash(sealed)
@@ -71,9 +69,9 @@ def write_sealed(path: Path, values: dict[str, Any]) -> dict[str, Any]:
     return sealed
 
 
-def read_sealed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
-    """Read what `write_sealed` wrote, in the file's order; raise CorruptFile if a bit of it has
-    changed.
+def read_checksummed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
+    """Read a file of `write_checksummed`, its keys in the file's order. Raise CorruptFile if a bit
+    of it has changed.
     """
     values = read_json(path, do)
     if not isinstance(values, dict) or values.pop("sha256", None) != _hash(values):
@@ -81,14 +79,14 @@ def read_sealed(path: Path, do: str = REBUILD_ADVICE) -> dict[str, Any]:
     return values
 
 
-def read_notes(path: Path) -> dict[str, Any]:
-    """Read notes that only save work; return {} where there are none or, with a warning, where they
-    are damaged.
+def read_cache(path: Path) -> dict[str, Any]:
+    """Read a file that only saves work. Return {} if it does not exist or, with a warning, if it is
+    damaged.
     """
     if not os.path.lexists(path):
         return {}
     try:
-        return read_sealed(path, "nothing needs to be done")
+        return read_checksummed(path, "nothing needs to be done")
     except UserError as error:
         print(
             f"warning: {error}; the work that they saved is done again", file=sys.stderr, flush=True
@@ -108,7 +106,7 @@ def read_manifest(folder: Path, do: str = REBUILD_ADVICE, **fields: Any) -> dict
             raise BadInput(f"{folder}: there is no such folder; {do}")
         if not path.is_file():
             raise CorruptFile(f"{folder}: has no {MANIFEST}, so it is not complete; {do}")
-    manifest = read_sealed(path, do)
+    manifest = read_checksummed(path, do)
     for key, value in fields.items():
         if manifest.get(key) != value:
             raise CorruptFile(
@@ -124,7 +122,7 @@ def verify_manifest(
     manifest.
 
     The error names the file and what is wrong with it. Links to folders are refused. Files that the
-    manifest does not list are ignored. Bytes are hashed once a process.
+    manifest does not list are ignored. Bytes are hashed once per process.
     """
     manifest = read_manifest(folder, do, **fields)
     with well_formed(folder / MANIFEST, do):  # a fitting hash doesn't prove the form

@@ -25,14 +25,14 @@ from electra.storage.fingerprint import Code, Fingerprint, describe, differences
 RUNS = Path("runs")
 RECORD = "run.json"
 OLD = ".old"
-# the run to continue: what `--continue` is without a command line, as in DVC
+# the run to continue: the option `--continue` for stages that DVC starts
 CONTINUE = "ELECTRA_CONTINUE"
 FIELDS = {"code", "continued", "fingerprint", "history", "step"}  # of each checkpoint's record
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
-def folder_of(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
-    """Return the folder of the run of this fingerprint, or of the hex digest of one."""
+def run_path(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:
+    """Return the folder of the run with a fingerprint, or with the hex digest of one."""
     return runs / stage / (fingerprint if isinstance(fingerprint, str) else digest(fingerprint))[:8]
 
 
@@ -49,7 +49,7 @@ def name_run(run: Path, entry: str, fingerprint: Fingerprint | str) -> None:
     write_json(run / RECORD, record)
 
 
-def entry_of(run: Path) -> str:
+def read_entry(run: Path) -> str:
     """Return the entry of params.yaml that a run belongs to, "" if that is unknown."""
     with contextlib.suppress(UserError, AttributeError):
         return str(read_json(run / RECORD).get("entry", ""))
@@ -77,8 +77,8 @@ class RunFolder:
         self._lock.close()
 
     def archive(self) -> Path:
-        """Rename the folder to `<name>.old` and begin with one that holds its record alone; returns
-        the old path.
+        """Rename the folder to `<name>.old`, and start a new one with only its record. Return the
+        old path.
         """
         old = archive(self.path)
         self._lock.close()
@@ -118,9 +118,9 @@ def newest_progress(run: Path) -> Progress | None:
 def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Prepare a run's folder: leave only checkpoints that training may continue from.
 
-    Checkpoints of another run, put there by hand, become `foreign-step-N`, those with the record of
-    another version of this program `bad-step-N`. A run that is finished
-    (`last`: its last step) by other code than this is archived, since it will be trained again.
+    Checkpoints of another run, put there by hand, become `foreign-step-N`, and those of another
+    version of this program `bad-step-N`. A run that other code has finished (`last`: its last step)
+    is archived, since it will be trained again.
     """
     run = folder.path
     for step, progress in readable_checkpoints(run).items():
@@ -146,8 +146,8 @@ def continue_from(
     *,
     keep: int,
 ) -> None:
-    """Begin a run from a copy of the newest checkpoint of another, which stays as it is, and record
-    the change.
+    """Start a run from a copy of another run's newest checkpoint, and record the change. The other
+    run is not changed.
 
     Does nothing where that was done before. `fits` raises a UserError for a checkpoint that these
     settings cannot continue from.

@@ -20,8 +20,8 @@ Tensors = dict[str, Tensor]
 def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file, not atomically: into a folder that is not yet under its final name.
 
-    The operating system's refusal (a full disk) comes out of the library as an error of its own
-    with the number in its text; here it is an OSError again.
+    The library reports a failed write (a full disk) as an error of its own, with the number in its
+    text. This raises the OSError instead.
     """
     try:
         save_file(
@@ -38,8 +38,8 @@ def _raise_os_error(error: SafetensorError, path: Path) -> None:
 
 
 def read_tensors(path: Path, do: str) -> Tensors:
-    """Return the tensors of a safetensors file; `do` is what the user should do about one that is
-    not whole.
+    """Return the tensors of a safetensors file; `do` says what the user should do about a damaged
+    one.
     """
     with read_errors(path, do):
         try:
@@ -69,7 +69,7 @@ def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> No
         kind = str(tensor.dtype).removeprefix("torch.")
         if not tensor.is_floating_point() or kind.endswith("_x2"):  # two numbers in a byte
             raise BadInput(f"{where}: {name} holds {kind} instead of floating point; {do}")
-        if not tensor.to(place.dtype).isfinite().all():  # what a wider type holds may not fit
+        if not tensor.to(place.dtype).isfinite().all():  # a value of a wider type may not fit
             fault = f"{name} holds NaN or infinity, so its training has failed"
             raise NonFinite(f"{where}: {fault}; train or fetch the model again")
 
@@ -79,8 +79,8 @@ def _some(names: list[str]) -> str:
 
 
 @torch.no_grad()
-def fill(module: nn.Module, tensors: Tensors, where: object, do: str) -> None:
-    """Fill a module with exactly its tensors; anything else is refused and nothing is filled."""
+def load_exactly(module: nn.Module, tensors: Tensors, where: object, do: str) -> None:
+    """Load a module from exactly its tensors. Anything else is refused, and nothing is loaded."""
     places = module.state_dict()
     require_fit(places, tensors, where, do)
     for name, place in places.items():

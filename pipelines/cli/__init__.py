@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command (of the process's own arguments by default) and return its exit code."""
     if arguments is None:
         arguments = sys.argv[1:]
-        stopping.leave_at_once()
+        stopping.exit_on_signals()
         open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
@@ -143,7 +143,7 @@ def flush_output() -> None:
 
 
 def explain(command: str, error: BaseException) -> UserError | None:
-    """Return what ended a command as an error for the user, or None for a bug."""
+    """Return the error for the user that ended a command, or None for a bug."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, typer.TyperException):

@@ -1,8 +1,8 @@
 """Networks, tokenizer and learning rate that match published weights: for `electra new --from`.
 
 The folder holds `discriminator` and, for the generator that proposes words, `generator`, as
-transformers saves them. Both are loaded as pre-training will load them, so what does not fit is an
-error of the command and not of the run.
+transformers saves them. Both are loaded as pre-training will load them, so weights that do not fit
+are an error of the command and not of the run.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.finetuning.folder import load_tokenizer
 from electra.nn.config import EncoderConfig
-from electra.nn.hf_names import bare, of_encoder
+from electra.nn.hf_names import is_encoder_tensor, strip_prefix
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
 from electra.pretraining.corruption import SpecialIds
@@ -45,9 +45,9 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     tokenizer = load_tokenizer(discriminator)
     sizes = {size: params.models[size] for size in SIZES if size in params.models}
     like = min(sizes, key=lambda size: abs(sizes[size].encoder.hidden - encoder.hidden), default="")
-    same = like and shape_of(sizes[like].encoder) == shape_of(encoder)
+    same = like and encoder_shape(sizes[like].encoder) == encoder_shape(encoder)
     entries: Entries = {
-        "tokenizers": {name: settings_of(tokenizer, discriminator.path)},
+        "tokenizers": {name: tokenizer_settings(tokenizer, discriminator.path)},
         "published": {f"{name}-before": {"folder": str(discriminator.path)}},
     }
     if not same:
@@ -63,7 +63,7 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     if (folder / "generator").is_dir():
         network = open_folder(folder / "generator")
         load_tokenizer(network)
-        generator = generator_of(network, encoder)
+        generator = infer_generator(network, encoder)
         note = f"its generator starts from {network.path}"
         if not share_embeddings(discriminator, network):
             objective["sharing"] = "none"
@@ -86,21 +86,21 @@ def continue_from(folder: Path, name: str, params: Params) -> tuple[Entries, Enc
     return entries, encoder, f"{discriminator.path}: {kind}, {shape}; {note}"
 
 
-def shape_of(encoder: EncoderConfig) -> EncoderConfig:
-    """Return what an encoder computes, without its dropout and its first weights."""
+def encoder_shape(encoder: EncoderConfig) -> EncoderConfig:
+    """Return an encoder's settings without those of dropout and initial weights."""
     return dataclasses.replace(
         encoder, dropout=0.0, attention_dropout=0.0, init="published", init_std=0.02
     )
 
 
-def generator_of(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
-    """Return the settings by which a generator has the shapes of a folder."""
+def infer_generator(folder: ModelFolder, discriminator: EncoderConfig) -> dict[str, Any]:
+    """Return the generator settings that give the shapes of a folder's weights."""
     theirs = folder.encoder_settings[0]
     settings = {"width": round(theirs.hidden / discriminator.hidden, 5)}
     if theirs.layers != discriminator.layers:
         settings["depth"] = round(theirs.layers / discriminator.layers, 5)
     ours = build(GeneratorConfig, settings, "generator").encoder(discriminator)
-    if shape_of(ours) != shape_of(theirs):
+    if encoder_shape(ours) != encoder_shape(theirs):
         raise BadInput(f"{folder.path}: no generator.width gives its shapes; leave it out")
     return settings
 
@@ -109,9 +109,9 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     """Return whether two networks have the same embeddings, as those that were trained together."""
     ours, theirs = (
         {
-            bare(key): value
+            strip_prefix(key): value
             for key, value in folder.tensors.items()
-            if of_encoder(key) and bare(key).startswith("embeddings.")
+            if is_encoder_tensor(key) and strip_prefix(key).startswith("embeddings.")
         }
         for folder in (discriminator, generator)
     )
@@ -120,7 +120,7 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     )
 
 
-def settings_of(tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
+def tokenizer_settings(tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
     """Return the settings of a folder's tokenizer."""
     if (folder / "tokenizer.json").is_file():
         return {"kind": "vocab", "file": str(folder / "tokenizer.json")}

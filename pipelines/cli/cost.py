@@ -1,4 +1,4 @@
-"""Estimates of what a training takes by its settings: memory of a GPU, and time on several GPUs.
+"""Estimate the cost of a training from its settings: memory of a GPU, and time on several GPUs.
 
 Time is floating point operations / (the maker's peak × the share of it that training reaches). The
 share is a range of published ones, 21 to 46 % (Chowdhery et al. 2022, Table 3: GPT-3 and PaLM). On
@@ -7,7 +7,7 @@ Times measured on an H200 are within the range (docs/gpu.md).
 
 Memory is 18 bytes a parameter (weights, bf16 copy, gradient, two moments), 34 for each token, layer
 and hidden unit of a slice of the batch (Korthikanti et al. 2022, attention not stored), 8 a logit,
-and what CUDA itself takes.
+and CUDA's own memory.
 """
 
 import functools
@@ -25,12 +25,12 @@ from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import SpecialIds, slots
 from electra.pretraining.flops import training_steps
 from electra.pretraining.model import Pretraining
-from electra.pretraining.phases import phases_of
+from electra.pretraining.phases import make_phases
 from electra.workers import worker_count
 from pipelines.stages.announce import duration
 
 UTILISATION = (0.46, 0.21)  # share of the peak: the fastest first
-WIDE = 768  # hidden units from which on a GPU reaches it
+WIDE = 768  # hidden units from which a GPU reaches it
 PUBLISHED_VOCABULARY = 30_522  # BERT's vocab.txt
 PUBLISHED_JSON = 50_368  # ModernBERT's tokenizer.json
 CONTEXT = 0.6e9  # bytes that CUDA itself takes
@@ -58,8 +58,8 @@ GPUS = {
 
 
 def this_machine() -> Gpu:
-    """Return the GPU here by its maker's figures, else what is here by a product that is timed
-    now.
+    """Return this machine's GPU by its maker's figures. Without known figures, time a matrix
+    product now.
     """
     count = worker_count()
     name = f"{count} CPU cores"
@@ -124,7 +124,7 @@ def pretraining_memory(config: ElectraConfig, vocab_size: int, accumulate: int) 
         networks.append(config.generator.encoder(config.encoder))
     units = sum(network.layers * network.hidden for network in networks)
     largest = 0.0
-    for phase in phases_of(config.pretrain, training_steps(config, vocab_size)):
+    for phase in make_phases(config.pretrain, training_steps(config, vocab_size)):
         rows = -(-phase.batch // accumulate)
         logits = rows * slots(config.objective.mask_rate, phase.length) * vocab_size
         largest = max(largest, 34 * rows * phase.length * units + 8 * logits)
@@ -135,7 +135,7 @@ def fitting_accumulate(config: ElectraConfig, vocab_size: int, memory: float) ->
     """Return the least `pretrain.accumulate` with which a step fits into so many bytes; 0 if none
     does.
     """
-    batch = math.gcd(*(phase.batch for phase in phases_of(config.pretrain, 1)))
+    batch = math.gcd(*(phase.batch for phase in make_phases(config.pretrain, 1)))
     for count in range(config.pretrain.accumulate, batch + 1):
         if batch % count == 0 and pretraining_memory(config, vocab_size, count) <= USABLE * memory:
             return count

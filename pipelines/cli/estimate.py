@@ -10,20 +10,20 @@ from pathlib import Path
 
 import torch
 
-from electra.errors import UserError, counted
+from electra.errors import UserError, pluralize
 from electra.finetuning.tasks import GLUE, SQUAD, FinetuneConfig
 from electra.nn.config import EncoderConfig
 from electra.nn.factory import make_encoder
 from electra.nn.huggingface import read_config
 from electra.pretraining.flops import encoder_flops, training_flops, training_steps
-from electra.pretraining.phases import phases_of
+from electra.pretraining.phases import make_phases
 from pipelines.cli import cost
 from pipelines.cli.cost import GPUS, Gpu, span
 from pipelines.config.params import Params
 from pipelines.sources import CustomTasks, LocalCorpus, custom_tasks
 from pipelines.sources.paths import find_files, require_folder
 from pipelines.stages.ablation import plan_arms
-from pipelines.stages.glue import configs_of
+from pipelines.stages.glue import task_configs
 
 QUESTIONS = {"squad1": 87_599, "squad2": 130_319}  # training questions in the official files
 SAMPLE = 1_000  # training rows of each task of the sample world
@@ -32,10 +32,8 @@ NOTE = "All of this is estimated; a run says after its first steps what it will 
 
 
 def estimate(name: str, params: Params) -> str:
-    """Return what a name of params.yaml would take: a paragraph for pre-training, a line for
-    anything else.
-
-    Where a published folder or a file of the user's is missing, a line says so. Raises BadConfig
+    """Return the cost of a name in params.yaml: a paragraph for pre-training, a line for anything
+    else. A line says if a published folder or one of the user's files is missing. Raises BadConfig
     for a name that params.yaml lacks.
     """
     if name not in {*params.published, *params.finetunings, *params.ablations}:
@@ -43,7 +41,7 @@ def estimate(name: str, params: Params) -> str:
     lines = [pretraining(name, params)] if name in params.models else []
     if name in params.ablations:
         lines.append(estimate_ablation(name, params))
-    for finetuning in params.finetunings_of(name):
+    for finetuning in params.list_finetunings(name):
         try:
             lines.append(estimate_finetuning(finetuning, params))
         except UserError as error:
@@ -60,7 +58,7 @@ def pretraining(name: str, params: Params) -> str:
     steps = training_steps(config, vocab_size)
     weights = cost.parameters(config, vocab_size)
     flops = training_flops(config, vocab_size, "matmul")
-    phases = phases_of(config.pretrain, steps)
+    phases = make_phases(config.pretrain, steps)
     read = sum((phase.last - phase.first) * phase.batch * phase.length for phase in phases)
     at_most = "" if tokens.packing.rule == "packed" else "at most "  # other rows are padded
     memory = cost.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
@@ -108,7 +106,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
         weights = sum(
             parameter.numel() for parameter in make_encoder(encoder, vocab_size).parameters()
         )
-    tasks = dict(configs_of(name, params))
+    tasks = dict(task_configs(name, params))
     for version in params.squad_versions(name):
         tasks[SQUAD[version]] = params.task_config(name, "squad")
     flops = 0.0
@@ -120,7 +118,7 @@ def estimate_finetuning(name: str, params: Params) -> str:
     tokens = max(settings.batch * settings.length for settings in tasks.values())
     memory = cost.CONTEXT + 18.0 * weights + 34 * tokens * encoder.layers * encoder.hidden
     line = f"{name}, fine-tuning on {', '.join(tasks)}: at most {times(flops, encoder.hidden)}"
-    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for {counted(kept, 'kept model')}"
+    disk = f"disk: {kept * weights * 4 / 1e9:.1f} GB for {pluralize(kept, 'kept model')}"
     return f"{line}; memory: {memory / 1e9:.1f} GB of the GPU; {disk}"
 
 
@@ -159,7 +157,7 @@ def finetuning_flops(
     params: Params,
 ) -> float:
     """Return the operations of one fine-tuning, which reads every row in each epoch."""
-    rows = rows_of(task, source, params)
+    rows = count_training_rows(task, source, params)
     rows = min(rows, settings.max_train_rows or rows) * (2 if settings.both_orders else 1)
     return (
         3 * settings.epochs * rows * encoder_flops(encoder, settings.length, vocab_size, "matmul")
@@ -175,13 +173,13 @@ def text_bytes(params: Params, corpus: str) -> float:
     for source in config.sources:
         if not isinstance(source, LocalCorpus):
             return 0.0
-        with contextlib.suppress(UserError):  # `electra check` says what is missing
+        with contextlib.suppress(UserError):  # `electra check` reports missing files
             size += sum(path.stat().st_size for path in find_files(source.files, corpus))
     return size
 
 
-def rows_of(task: str, source: str, params: Params) -> int:
-    """Return the training rows of a task, as far as its source says before anything has run."""
+def count_training_rows(task: str, source: str, params: Params) -> int:
+    """Return the training rows of a task, if its source tells them before anything has run."""
     config = params.tasks[source]
     if isinstance(config, CustomTasks):
         return sum(1 for _ in custom_tasks.records(Path(config.tasks[task].train)))

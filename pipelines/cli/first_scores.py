@@ -11,7 +11,7 @@ import numpy as np
 
 from electra.errors import UserError
 from electra.finetuning.metrics import score
-from electra.finetuning.predictions import numbers
+from electra.finetuning.predictions import label_values
 from electra.finetuning.reading import subset
 from electra.finetuning.tasks import Task
 from pipelines.cli import cost
@@ -44,7 +44,7 @@ def first_scores(name: str, params: Params) -> list[str]:
                 splits[split] = kept[0]
     except UserError as error:
         return [f"warning: no scores yet: {error}"]
-    lengths = [len(text_of(row)) for row in splits["train"]]
+    lengths = [len(row_text(row)) for row in splits["train"]]
     mean = statistics.fmean(lengths)
     lines = []
     if not task.tagging:
@@ -66,7 +66,7 @@ def first_scores(name: str, params: Params) -> list[str]:
     return lines
 
 
-def text_of(row: dict[str, Any]) -> str:
+def row_text(row: dict[str, Any]) -> str:
     """Return all text of a row."""
     return " ".join(row.get("words") or [row["a"], row["b"] or ""])
 
@@ -74,7 +74,7 @@ def text_of(row: dict[str, Any]) -> str:
 def score_simply(task: Task, train: Rows, dev: Rows) -> list[str]:
     """Return a score with its 95 % interval over dev rows for each method, the best first."""
     metric = task.metrics[0]
-    label = numbers(task, dev)
+    label = label_values(task, dev)
     scores = []
     for method, predicted in predict_simply(task, train, dev).items():
         points = score(metric, predicted, label)

@@ -2,7 +2,7 @@
 `electra new --task`.
 
 All rows of the file are read, so the labels are known wherever they are in it. Nothing is chosen in
-silence: what was chosen and what stays unread is returned as notes.
+silence: choices and unread columns are returned as notes.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, counted, shown
+from electra.errors import BadInput, pluralize, short_repr
 from electra.finetuning.labels import label_name, read_label
 from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
@@ -51,18 +51,18 @@ def infer_task(file: str, given: Mapping[str, str]) -> tuple[dict[str, Any], int
         chosen.pop("b", None)
     what = kind.get("kind") or f"{len(kind['labels'])} classes"
     reads = ", ".join(f"{key} = {name}" for key, name in chosen.items())
-    notes = [f"{file}: {counted(rows, 'row')}; {reads} ({what})"]
+    notes = [f"{file}: {pluralize(rows, 'row')}; {reads} ({what})"]
     if rejected:
         fault = f"{rejected[0].where}: {rejected[0].reason}"
         notes.append(
-            f"warning: {counted(len(rejected), 'row')} cannot be read; the first is {fault}"
+            f"warning: {pluralize(len(rejected), 'row')} cannot be read; the first is {fault}"
         )
     classes = list(map(str, kind.get("labels", ())))
     missing = [value for value in values if custom_tasks.is_missing(value, classes)]
     if missing:
         notes.append(
-            f"left out: {counted(len(missing), 'row')} with the label null, '', '-' or -1; if that "
-            "is a class, add it to `labels`"
+            f"left out: {pluralize(len(missing), 'row')} with the label null, '', '-' or -1; if "
+            "that is a class, add it to `labels`"
         )
     unread = [name for name in columns if name not in chosen.values()]
     if unread:
@@ -91,7 +91,7 @@ def read_columns(file: str) -> tuple[Columns, int, list[Rejected]]:
         do = "`new` writes no settings for them; do it by hand (docs/corpora.md, Tasks)"
         raise BadInput(f"{file}: holds questions with answers; {do}")
     if len(columns) == 1:
-        only = shown(next(iter(columns)))
+        only = short_repr(next(iter(columns)))
         do = "write a table with a header, JSON lines, parquet or CoNLL"
         raise BadInput(f"{file}: has only the column {only}; {do}")
     return columns, rows, rejected
@@ -143,8 +143,8 @@ def distinct(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def guess_label(columns: Columns, rows: int) -> str:
-    """Return the column of the label by its name, or where clearly the fewest values are. Else
-    "".
+    """Return the column of the label: by its name, or the one that clearly has the fewest values.
+    Else "".
     """
     usual = [name for name in LABELS if name in columns]
     if usual:
@@ -168,9 +168,11 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     words = [custom_tasks.split(value) for value in present]
     if are_tags(words):
         return infer_spans(where, words)
-    labels = labels_of(values)
+    labels = label_names(values)
     if odd := [value for value in labels.values() if not isinstance(value, str | int | float)]:
-        raise BadInput(f"{where} holds {shown(odd[0])}; a label is text, a number, true or false")
+        raise BadInput(
+            f"{where} holds {short_repr(odd[0])}; a label is text, a number, true or false"
+        )
     numbers = [read_label(value, ())[0] for value in labels.values()]
     sizes = [abs(number) for number in numbers if isinstance(number, float)]
     are_scores = len(labels) > MOST_CLASSES or any(size % 1 for size in sizes)
@@ -179,14 +181,14 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     if len(labels) > MOST_LABELS:
         raise BadInput(f"{where} has more than {MOST_LABELS:,} different labels; give --label")
     if len(labels) < 2:
-        only = ", ".join(map(shown, labels)) or "nothing"
+        only = ", ".join(map(short_repr, labels)) or "nothing"
         raise BadInput(f"{where} holds {only} in every row; a task needs two classes or more")
     classes = [value if isinstance(value, str | int) else name for name, value in labels.items()]
     return {"labels": sorted(classes, key=str)}
 
 
-def labels_of(values: Sequence[Any]) -> dict[str, Any]:
-    """Return the labels of a column by their names, without what says that a row has none.
+def label_names(values: Sequence[Any]) -> dict[str, Any]:
+    """Return the names of the labels in a column, without marks for a missing label.
 
     Next to words, `-` marks a row without a label, as in SNLI. Next to signs it is a class. -1
     marks such a row next to words and next to 0, 1, ..., as `datasets` numbers classes.
@@ -215,10 +217,12 @@ def infer_spans(where: str, values: Sequence[Any]) -> dict[str, Any]:
     tags = list(itertools.chain.from_iterable(values))
     if numbers := [tag for tag in tags if not isinstance(tag, str)]:
         do = f"write the names of the tags, such as B-PER; {ONE_CLASS}"
-        raise BadInput(f"{where} holds lists with {shown(numbers[0])}, which is not text; {do}")
+        raise BadInput(
+            f"{where} holds lists with {short_repr(numbers[0])}, which is not text; {do}"
+        )
     other = [tag for tag in tags if not TAG.fullmatch(tag)]
     if other or not tags:
-        fault = f"holds lists with {shown(other[0])}" if other else "holds empty lists"
+        fault = f"holds lists with {short_repr(other[0])}" if other else "holds empty lists"
         raise BadInput(f"{where} {fault}, which is not a tag such as B-PER; {ONE_CLASS}")
     spans = sorted({tag.partition("-")[2] for tag in tags} - {""})
     if not spans:

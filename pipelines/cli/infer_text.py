@@ -3,7 +3,7 @@
     infer_sources()     a source for each kind of file, with the settings that its first rows show
     infer_tokenizer()   case, accents, alphabet and vocabulary that suit its language
 
-Nothing is chosen in silence: notes for the user say what was.
+Nothing is chosen in silence: notes tell the user the choices.
 """
 
 import re
@@ -29,7 +29,7 @@ from pipelines.preflight import (
     read_items,
 )
 from pipelines.sources import LocalCorpus, custom_tasks, local
-from pipelines.sources.paths import patterns_of, unreadable
+from pipelines.sources.paths import make_patterns, unreadable
 from pipelines.sources.streams import FileRange, Item
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
@@ -56,18 +56,17 @@ class TextFacts:
 
 
 def infer_sources(files: Sequence[str], paths: list[Path], encoding: str) -> TextFacts:
-    """Return a source for each kind of file, and what is wrong with files that no source reads.
-
-    `encoding` is that of files that are not UTF-8. "" guesses it where it is plain. Raises
-    UserError where no file has text.
+    """Return a source for each kind of file, and the errors of files that no source can read.
+    `encoding` is for files that are not UTF-8; "" guesses it where it is clear. Raises UserError
+    where no file has text.
     """
     kinds, bad = sort_by_kind(paths, encoding)
     facts = TextFacts()
     for kind, group in kinds.items():
-        patterns = patterns_of(group)
+        patterns = make_patterns(group)
         if len(group) == len(paths):
             patterns = list(files)
-        elif others := patterns_of([path for path in paths if path not in set(group)]):
+        elif others := make_patterns([path for path in paths if path not in set(group)]):
             patterns = min(patterns, [*files, *(f"!{other}" for other in others)], key=len)
         name = re.sub(r"[^\w-]", "_", "-".join(value for _, value in kind))
         while name in facts.sources:
@@ -86,7 +85,7 @@ def infer_sources(files: Sequence[str], paths: list[Path], encoding: str) -> Tex
 def infer_source(
     facts: TextFacts, kind: Kind, group: list[Path], patterns: list[str]
 ) -> dict[str, Any]:
-    """Return the source of the files of one kind, and add what they show to `facts`."""
+    """Return the source of the files of one kind, and add their facts to `facts`."""
     settings: dict[str, Any] = dict(kind)
     format_ = settings.pop("format")
     delivered = format_ if format_ in local.DELIVERED else "local"
@@ -114,7 +113,7 @@ def infer_source(
 def sort_by_kind(
     paths: list[Path], encoding: str
 ) -> tuple[dict[Kind, list[Path]], dict[Path, UserError]]:
-    """Return the files that can be read, by kind, and what is wrong with the others."""
+    """Return the files that can be read, by kind, and the errors of the others."""
     kinds: dict[Kind, list[Path]] = {}
     empty = list[Path]()
     bad: dict[Path, UserError] = {}
@@ -194,7 +193,9 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
     rules: dict[str, Any] = {"lowercase": is_english, "strip_accents": is_english}
     default = wordpiece.TrainTokenizer.alphabet
     alphabet = max(default, alphabet_for(texts, lowercase=is_english))
-    kept, continuations, long_words = wordpiece.letters_of(texts, 10**7, alphabet=alphabet, **rules)
+    kept, continuations, long_words = wordpiece.choose_letters(
+        texts, 10**7, alphabet=alphabet, **rules
+    )
     lost = wordpiece.MAX_WORD * long_words / sum(map(len, texts))
     if lost > MOST_LOST:
         raise BadInput(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import typer
 
-from electra.errors import BadConfig, BadInput, Busy, counted, printable
+from electra.errors import BadConfig, BadInput, Busy, pluralize, printable
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
-from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, entry_of
+from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, read_entry
 from pipelines.config.params import Params
 from pipelines.stages import STAGES
 
@@ -32,7 +32,7 @@ def table() -> str:
         steps = checkpoint.steps(folder)
         runs = sum(1 for run in folder.glob("[!.]*")) if folder == RUNS / MANY else 0
         notes = {
-            counted(runs, "run"): runs,
+            pluralize(runs, "run"): runs,
             "in use": _in_use(folder),
             "archived": OLD in folder.name,
             "holds damaged checkpoints": any(folder.glob("bad-step-*")),
@@ -41,7 +41,7 @@ def table() -> str:
         size = f"{_bytes(folder) / 1e6:,.1f} MB"
         step = f"{steps[-1]:,}" if steps else ""
         state = ", ".join(note for note, holds in notes.items() if holds)
-        rows.append((run, printable(entry_of(folder)), size, step, state))
+        rows.append((run, printable(read_entry(folder)), size, step, state))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<<>><", widths, strict=True))
     return "".join(f"{line.format(*row).rstrip()}\n" for row in rows)
@@ -60,9 +60,9 @@ def ask_to_continue(origin: str, name: str) -> None:
     """Pass the run to continue to the stage and its processes, through the environment variable
     that DVC runs use.
     """
-    from pipelines.stages.pretrain import runs_of
+    from pipelines.stages.pretrain import find_runs
 
-    known = runs_of(name)
+    known = find_runs(name)
     if origin and origin not in known:
         runs = ", ".join(known) or "none"
         raise BadConfig(f"--continue: {name} has no run {origin!r}; its runs are: {runs}")

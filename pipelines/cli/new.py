@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.errors import BadConfig
 from electra.files import lock_folder, write_user_file
 from electra.nn.config import EncoderConfig
@@ -77,14 +77,13 @@ def add_entries(
     start: str,
     encoding: str,
 ) -> str:
-    """Add the entries, and return what was chosen and the commands to run next.
-
-    `encoder` is what is pre-trained on the files of `text` ("": what suits this machine), for
-    at most `minutes` here, as estimated (0: 20, on a GPU no limit). `start` is a folder
-    of published weights to continue from instead. `model` is what is fine-tuned on the files of
-    `task` if there is no text. `columns` are those of `a`, `b` and `label`, "" where they are
-    to be inferred. `encoding` is that of text files that are not UTF-8. Raises UserError and
-    leaves params.yaml as it is where an entry would not be valid.
+    """Add the entries, and return the choices and the commands to run next. `encoder` is
+    pre-trained on the files of `text` ("": one that suits this machine), for at most `minutes`
+    here, as estimated (0: 20, on a GPU no limit). `start` is a folder of published weights to
+    continue from instead. `model` is fine-tuned on the files of `task` if there is no text.
+    `columns` are those of `a`, `b` and `label`, "" where they are to be inferred. `encoding` is
+    that of text files that are not UTF-8. Raises UserError and leaves params.yaml as it is where an
+    entry would not be valid.
     """
     params = load()
     if not NAME.fullmatch(name):
@@ -118,7 +117,7 @@ def add_entries(
         if not model:
             model, note = choose_model(params)
             notes.append(note)
-        width = width_of(params, model)
+        width = model_width(params, model)
     if task:
         add_task(entries, notes, name, task, columns, model, width)
         if start:
@@ -144,7 +143,7 @@ def add_entries(
 
 
 def remove_entries(name: str) -> str:
-    """Remove what `add_entries` wrote under a name, and return what was removed."""
+    """Remove the entries that `add_entries` wrote under a name, and return them."""
     params = load()
     removed: list[str] = []
     for section in SECTIONS:
@@ -157,8 +156,8 @@ def remove_entries(name: str) -> str:
 
 
 def choose_model(params: Params) -> tuple[str, str]:
-    """Return what to fine-tune where the user names nothing, and a note: published weights that are
-    here, else `tiny`.
+    """Return the default model to fine-tune, and a note: published weights that exist here, else
+    `tiny`.
     """
     for name, published in params.published.items():
         if (Path(published.folder) / "config.json").is_file():
@@ -167,7 +166,7 @@ def choose_model(params: Params) -> tuple[str, str]:
     return "tiny", f"warning: this fine-tunes tiny, which knows only the made-up sample world; {do}"
 
 
-def width_of(params: Params, model: str) -> int:
+def model_width(params: Params, model: str) -> int:
     """Return the hidden size of a model by its name, or base's where a published one is not
     there.
     """
@@ -213,7 +212,7 @@ def add_text(
     remedy = "more text helps"
     if minutes:
         step = {**settings, "steps": 1, "warmup": 0, "init_from": None}
-        step = {**model, "encoder": plain(encoder), "pretrain": step}
+        step = {**model, "encoder": to_jsonable(encoder), "pretrain": step}
         flops = training_flops(build(ElectraConfig, step, f"models.{name}"), pieces, "matmul")
         machine = cost.this_machine()
         share = statistics.fmean(cost.utilisation(machine, encoder.hidden))
@@ -304,7 +303,7 @@ def insert(text: str, entries: Entries) -> str:
             raise BadConfig(f"{FILE}: write the section {section} with one entry per line")
         following = (at for at in range(start + 1, len(lines)) if re.match(r"\w", lines[at]))
         stop = next(following, len(lines))
-        while re.match(r"#|\s*$", lines[stop - 1]):  # what is before a section belongs to that one
+        while re.match(r"#|\s*$", lines[stop - 1]):  # these belong to the next section
             stop -= 1
         lines[stop:stop] = dump_yaml({section: lists_first(named)}).splitlines()[1:]
     return "\n".join([*lines, ""])

@@ -1,4 +1,4 @@
-"""`electra play`: a page in the browser that corrupts texts, marks what is detected, and asks
+"""`electra play`: a page in the browser that corrupts texts, marks the detected words, and asks
 fine-tuned models.
 
     electra play                  the model that params.yaml `run` names first
@@ -24,8 +24,8 @@ def find_models(name: str) -> tuple[list[Path], Path]:
     """Return the folders of models for a name or a folder, and the folder of the tasks that they
     were fine-tuned on.
 
-    A name of params.yaml means what its stages wrote under build/. Raises BadInput where that is
-    nothing.
+    A name of params.yaml means the output of its stages in build/. Raises BadInput if there is
+    none.
     """
     if name and Path(name).is_dir():
         patterns = [f"{name}/config.json", f"{name}/*/config.json"]

@@ -61,10 +61,10 @@ def read_texts(path: Path) -> list[str]:
 
 
 def mark_words(judged: ReplacedTokens, replaced_N2: Any = None) -> Marked:
-    """Return the parts of a text, marked by what a discriminator makes of them.
+    """Return the parts of a text, marked by a discriminator's verdicts.
 
-    `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, what it
-    suspects is marked.
+    `replaced_N2` are the places that were replaced, (N, 2) in characters. Without them, all
+    suspected words are marked.
     """
     marks = {(False, True): "suspected"} if replaced_N2 is None else MARKS
     replaced_N2 = np.zeros((0, 2), int) if replaced_N2 is None else replaced_N2
@@ -199,7 +199,7 @@ def build_page(pair: dict[str, Model], texts: list[str], finetuned: list[Path], 
             return show_answer(task, texts, answer, rows.get(texts)), shares
 
         examples = sorted(rows, key=lambda texts: ask(*texts)[0][0][1] == "wrong")
-        columns = predict_rows.schema_of(task).names[0]
+        columns = predict_rows.row_schema(task).names[0]
         first = examples[0] if examples else ("",) * len(columns)
         marked, shares = ask(*first) if examples else ([], None)
         fields = [

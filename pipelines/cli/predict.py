@@ -35,7 +35,7 @@ def predict(model: Path, files: Iterable[str], output: Path | None) -> None:
     if not (model / "config.json").is_file():
         raise no_model(model)
     ready = load_model(open_folder(model))
-    form = predict_rows.schema_of(ready.task)
+    form = predict_rows.row_schema(ready.task)
     answers = itertools.chain.from_iterable(
         answer(ready, predict_rows.read_rows(form, name)) for name in files
     )

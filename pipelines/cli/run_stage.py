@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra import stopping
-from electra.storage.manifest import read_notes, write_sealed
+from electra.storage.manifest import read_cache, write_checksummed
 from pipelines import tracking
 from pipelines.cli import manage_runs, processes
 from pipelines.config.params import load
@@ -74,10 +74,10 @@ def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
     """Add a stage to runs/timings.json, which no stage depends on: nothing that is hashed holds a
     time of day.
 
-    `started` and those of `clock`, by step of a pre-training, are of time.monotonic(), in seconds.
+    `started` and the values of `clock` (by step of a pre-training) are times of time.monotonic().
     """
     seconds = time.monotonic() - started
-    timings = read_notes(TIMINGS)
+    timings = read_cache(TIMINGS)
     python = platform.python_version()
     timings[key] = {
         "seconds": round(seconds, 1),
@@ -87,4 +87,4 @@ def note_duration(key: str, started: float, clock: dict[int, float]) -> None:
     }
     if clock:
         timings[key]["clock"] = {str(step): round(at - started, 1) for step, at in clock.items()}
-    write_sealed(TIMINGS, timings)
+    write_checksummed(TIMINGS, timings)

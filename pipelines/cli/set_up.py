@@ -1,4 +1,4 @@
-"""Commands before a run: settings for your own files, and what a run would need."""
+"""Commands before a run: settings for your own files, and the cost of a run."""
 
 import functools
 import json
@@ -102,11 +102,11 @@ def new(
 @command()
 def params(name: Annotated[str, entry(*ANY)] = "") -> None:
     """Check params.yaml and print every setting, defaults filled in."""
-    from electra.config import plain
+    from electra.config import to_jsonable
 
     params = load_params()
-    shown = params.shown(name) if name else plain(params)
-    print(json.dumps(shown, indent=2, ensure_ascii=False))
+    settings = params.all_settings(name) if name else to_jsonable(params)
+    print(json.dumps(settings, indent=2, ensure_ascii=False))
 
 
 @command()

@@ -1,4 +1,4 @@
-"""Commands that use what was trained."""
+"""Commands that use trained models."""
 
 import functools
 import json

@@ -5,7 +5,7 @@ arms      written out, one by one
 grid      axes whose values are combined, all with all: `{axis: {value's name: settings}}`, or
           `{dotted.key: [values]}`
 common    settings of every arm, in the protocol
-label     among the settings of an arm or of a value: what tables and figures call it
+label among the settings of an arm or of a value: its name in tables and figures
 """
 
 import itertools
@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 
 from electra import config
 from electra.config import Count, Fraction, require, require_unique
-from electra.errors import shown
+from electra.errors import short_repr
 from electra.pretraining.config import Flops
 
 ARM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")  # arms become files and runs
@@ -36,8 +36,8 @@ FIXED = {
 class Protocol(config.Settings):
     """Rules for training and scoring arms: shared by the ablations of a model, and changed by each.
 
-    The budget is what the unchanged model spends in `steps` steps (null: its own): with
-    `equal_flops` every arm trains until it has spent as much, with `equal_steps` for as many steps,
+    The budget is the FLOPs of the unchanged model in `steps` steps (null: its own): with
+    `equal_flops` every arm trains until it has spent them, with `equal_steps` for as many steps,
     with `own` for its own `pretrain.steps`. `points` are fractions of each run at which its
     checkpoint is fine-tuned too.
     """
@@ -91,13 +91,13 @@ class AblationConfig(config.Settings):
         key = "grid" if self.grid else "arms"
         require(count <= ARMS, f"{key}: makes {count:,} arms, should make at most {ARMS:,}")
         names = list(self.settings)
-        require(len(names) == count, f"grid: makes arms of equal names, {shown(names)}")
+        require(len(names) == count, f"grid: makes arms of equal names, {short_repr(names)}")
         for name in names:
             sentence = "should be a name of letters, digits, _, ., - and +"
-            require(bool(ARM.fullmatch(name)), f"arms.{shown(name)[1:-1]}: {sentence}")
+            require(bool(ARM.fullmatch(name)), f"arms.{short_repr(name)[1:-1]}: {sentence}")
         known = f"the arms are {', '.join(names)}"
         is_known = self.reference in {"", *names}
-        require(is_known, f"reference: no arm {shown(self.reference)}; {known}")
+        require(is_known, f"reference: no arm {short_repr(self.reference)}; {known}")
         own_steps = self.protocol.budget == "own"
         is_free = not own_steps or self.protocol.steps is None
         require(is_free, "protocol.steps: should be null with `budget: own`")
@@ -110,7 +110,7 @@ class AblationConfig(config.Settings):
 
     @property
     def settings(self) -> dict[str, Settings]:
-        """Every arm by name, with all that it changes."""
+        """Every arm by name, with its changed settings."""
         arms = dict(self.arms)
         for arm, values in self.combinations.items():
             arms[arm] = {}
@@ -151,7 +151,7 @@ class AblationConfig(config.Settings):
         return labels
 
     def label(self, arm: str) -> str:
-        """Return what tables and figures call an arm. A grid's arm is called by its values."""
+        """Return an arm's name in tables and figures. A grid's arm is named by its values."""
         return ", ".join(self.labels[name] for name in self.values(arm) or (arm,))
 
     @property
@@ -161,7 +161,7 @@ class AblationConfig(config.Settings):
 
 
 def without_labels(arms: dict[str, Settings]) -> dict[str, Settings]:
-    """Return what arms or values change."""
+    """Return the changed settings of arms or values."""
     return {
         arm: {key: value for key, value in settings.items() if key != LABEL}
         for arm, settings in arms.items()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from electra.config import merge, nearest
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, short_repr
 
 NAMED = {"models": ("encoder", "encoders"), "tokens": ("tokenizer", "tokenizers")}
 GROUPS = ("encoders", "tokenizers", "protocols")
@@ -23,7 +23,7 @@ def with_groups(values: Mapping[str, Any]) -> Section:
     """Return the values of params.yaml with every name of a group replaced by its contents.
 
     Groups come first, so that a mistake within one is reported there. Anything that isn't a section
-    stays as it is, since `build` refuses it. Raises BadConfig for an unknown name.
+    is left for `build` to refuse. Raises BadConfig for an unknown name.
     """
     resolved = {key: values[key] for key in GROUPS if key in values} | dict(values)
     for section, (key, group) in NAMED.items():
@@ -54,7 +54,9 @@ def _insert(key: str, group: Section, entry: Section, where: str) -> Section:
     if not isinstance(name, str) or name not in group:
         known = f"there are {', '.join(map(str, group))}" if group else "there are none"
         advice = nearest(str(name), map(str, group)) or known
-        raise BadConfig(f"{where}.{key}: is {shown(name)}, should be a name under {key}s; {advice}")
+        raise BadConfig(
+            f"{where}.{key}: is {short_repr(name)}, should be a name under {key}s; {advice}"
+        )
     return entry | {key: group[name]}
 
 
@@ -68,7 +70,7 @@ def _drop_names(path: list[str], entry: Section, where: str) -> Section:
 
 
 def _add_protocol(protocols: Any, entry: Section, where: str) -> Section:
-    """Return an ablation with its model's protocol below its own."""
+    """Return an ablation whose own protocol overrides its model's."""
     match entry:
         case {"base": {"model": str(model)}} if isinstance(protocols, dict):
             shared = protocols.get(model)

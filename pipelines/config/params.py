@@ -21,14 +21,14 @@ from electra.config import (
     digest,
     merge,
     nearest,
-    plain,
     require,
     require_unique,
+    to_jsonable,
     without_defaults,
 )
 from electra.data.packing import TokensConfig
 from electra.data.tokenizer import AnyTokenizer
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, short_repr
 from electra.finetuning.tasks import SQUAD, ArmName, FinetuneConfig, SquadConfig
 from electra.nn.config import EncoderConfig
 from electra.pretraining.config import (
@@ -67,9 +67,8 @@ class RunConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Settings):
-    """One pre-training: where its rows come from, its two networks, its objective and schedule.
-
-    In params.yaml `encoder` is a name under `encoders`; here it is that entry.
+    """One pre-training: the source of its rows, its two networks, its objective and schedule. In
+    params.yaml `encoder` is a name under `encoders`; here it is that entry.
     """
 
     tokens: str
@@ -162,7 +161,7 @@ class Params(Settings):
     def _check_names(self) -> None:
         for section in SECTIONS:
             for name in getattr(self, section):
-                where = f"{section}.{shown(name)[1:-1]}"
+                where = f"{section}.{short_repr(name)[1:-1]}"
                 sentence = f"{where}: should be a name of letters, digits, _ and -"
                 require(NAME.fullmatch(name) is not None, sentence)
         for name in self.published:
@@ -214,11 +213,11 @@ class Params(Settings):
         return build(PaperRecipe, self.recipes[PAPER], f"recipes.{PAPER}")
 
     def recipe(self, name: str) -> dict[str, Any]:
-        """Return what a recipe changes of the paper's."""
+        """Return a recipe's changes to the paper's."""
         return {} if name == PAPER else self.recipes[name]
 
     def changes(self, finetuning: str) -> dict[str, Any]:
-        """Return what a fine-tuning changes of the paper's recipe: its own recipe, and its arms."""
+        """Return a fine-tuning's changes to the paper's recipe: its own recipe, and its arms."""
         config = self.finetunings[finetuning]
         return merge(self.recipe(config.recipe), {"defaults": {"arms": list(config.arms)}})
 
@@ -264,13 +263,13 @@ class Params(Settings):
         names = getattr(self, section)
         if name not in names:
             advice = nearest(name, names) or f"there are {', '.join(names) or 'none'}"
-            raise BadConfig(f"{where or section}: no {section} entry {shown(name)}; {advice}")
+            raise BadConfig(f"{where or section}: no {section} entry {short_repr(name)}; {advice}")
 
     def arm(self, ablation: str, arm: str) -> ModelConfig:
         """Return the model of one arm: the ablation's model with the arm's settings."""
         where = f"ablations.{ablation}.arms.{arm}"
         config = self.ablations[ablation]
-        values = plain(self.models[config.base.model])
+        values = to_jsonable(self.models[config.base.model])
         for key, value in config.settings[arm].items():
             *path, last = key.split(".")
             section = values
@@ -281,23 +280,23 @@ class Params(Settings):
             section[last] = value
         return build(ModelConfig, values, where)
 
-    def finetunings_of(self, name: str) -> Names:
+    def list_finetunings(self, name: str) -> Names:
         """Return the fine-tunings of a model, and the one with this name."""
         return tuple(key for key, config in self.finetunings.items() if name in {key, config.model})
 
-    def shown(self, name: str) -> dict[str, Any]:
+    def all_settings(self, name: str) -> dict[str, Any]:
         """Return all settings of a name: every arm of an ablation, or a pre-training or folder
         and its fine-tunings.
         """
         if name in self.ablations:
-            return {arm: plain(self.arm(name, arm)) for arm in self.ablations[name].settings}
+            return {arm: to_jsonable(self.arm(name, arm)) for arm in self.ablations[name].settings}
         if name not in {*self.published, *self.finetunings}:
             self.require("models", name)
         model = self.models.get(name) or self.published.get(name)
-        settings: dict[str, Any] = plain(model) if model else {}
+        settings: dict[str, Any] = to_jsonable(model) if model else {}
         finetunings = {
-            key: plain(self.finetunings[key]) | {"changes": self.changes(key)}
-            for key in self.finetunings_of(name)
+            key: to_jsonable(self.finetunings[key]) | {"changes": self.changes(key)}
+            for key in self.list_finetunings(name)
         }
         if finetunings:
             settings["finetunings"] = finetunings
@@ -315,8 +314,8 @@ def _require_room(recipe: ChangedRecipe, tasks: Names, longest: int) -> None:
 
 
 def settings_digest(ablation: str, params: Params) -> str:
-    """Return one hash of all settings that an ablation's results depend on. Where they are written
-    and names do not count.
+    """Return one hash of all settings that an ablation's results depend on. It doesn't depend on
+    names, or on where a setting is written.
     """
     config = params.ablations[ablation]
     recipe = params.ablation_recipe(ablation)
@@ -332,8 +331,8 @@ def settings_digest(ablation: str, params: Params) -> str:
 
 
 def load(path: Path = FILE, over: Path | None = None) -> Params:
-    """Read params.yaml, with another file's entries laid over it. What is wrong is a BadConfig that
-    names the key.
+    """Read params.yaml, with another file's entries laid over it. Raises a BadConfig that names the
+    key of a mistake.
     """
     values = read(path)
     file = path.name

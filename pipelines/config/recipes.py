@@ -89,7 +89,7 @@ class ChangedRecipe:
         self.selected()
 
     def selected(self) -> tuple[str, ...]:
-        """Return the tasks to run for a model: what it names, or else all of its own source or the
+        """Return the tasks to run for a model: those it names, or else all of its own source or the
         GLUE tasks of `run`.
 
         A task that starts from another one comes after it.
@@ -124,7 +124,7 @@ def _merge(task: str, recipes: Sequence[tuple[str, Recipe]]) -> FinetuneConfig:
         section = "squad" if squad else f"tasks.{task}"
         specific = recipe.squad if squad else recipe.tasks.get(task, {})
         for key, layer in (("defaults", recipe.defaults), (section, specific)):
-            if layer:  # each is built on its own, so that an error names the layer it came with
+            if layer:  # each is built alone, so that an error names its layer
                 values = merge(values, layer)
                 config = build(kind, values, f"{place}{key}")
     return config

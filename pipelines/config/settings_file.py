@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadConfig, for_message, mask_secrets, shown
+from electra.errors import BadConfig, for_message, mask_secrets, short_repr
 
 MOST = 1_000_000  # values, aliases written out: 10,000 corpora have a tenth of that
 DEEPEST = 100  # sections within sections
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the sections of a YAML file; BadConfig names the line or key that is wrong."""
+    """Return the sections of a YAML file; raise BadConfig with the line or key that is wrong."""
     try:
         if path.exists() and not path.is_file():
             raise BadConfig(f"{path}: isn't a regular file")  # a device or a pipe may never end
@@ -30,7 +30,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
-    """Return the sections of a YAML text that stands, or will stand, in a file."""
+    """Return the sections of a YAML text that is, or will be, in a file."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -80,7 +80,7 @@ def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                sentence = f"has the key {shown(key)}, which is not text; put it in quotes"
+                sentence = f"has the key {short_repr(key)}, which is not text; put it in quotes"
                 raise BadConfig(f"{where}: {sentence}")
             require_plain(key, where, count)
             require_plain(inner, f"{where}{dot}{key}", count, ".")
@@ -88,11 +88,13 @@ def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -
         for number, inner in enumerate(value):
             require_plain(inner, f"{where}{dot}{number}", count, ".")
     elif not isinstance(value, str | int | float | None):
-        raise BadConfig(f"{where}: holds {shown(value)}; put text in quotes")
+        raise BadConfig(f"{where}: holds {short_repr(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and mask_secrets(value) != value:
         advice = "settings hold no login; `dvc import-url` brings a file here"
         page = "(docs/corpora.md, Behind a URL)"
-        raise BadConfig(f"{where}: holds the URL {shown(mask_secrets(value))}; {advice} {page}")
+        raise BadConfig(
+            f"{where}: holds the URL {short_repr(mask_secrets(value))}; {advice} {page}"
+        )
 
 
 def one_line(text: object) -> str:

@@ -17,7 +17,7 @@ import torch
 from electra.config import digest
 from electra.finetuning import reading
 from electra.finetuning.batches import Examples
-from electra.finetuning.heads import Network, narrow
+from electra.finetuning.heads import Network, shrink_word_table
 from electra.finetuning.reading import kind_of
 from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import QuestionAnswering
@@ -64,11 +64,11 @@ class Job:
     # whose fine-tuned encoder to start from instead of `model`'s weights
     start: "Job | None" = None
     keep: bool = False  # also write the fine-tuned model
-    candidates: bool = False  # also write what an ensemble of seeds needs
+    candidates: bool = False  # also write the candidates for an ensemble of seeds
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all that its result is a function of, code and torch apart (`made_by`)."""
+        """A hash of all inputs of its result, except code and torch (`made_by`)."""
         weights = self.files.get("model.safetensors") if self.arm == "pretrained" else None
         start = self.start.fingerprint if self.start else None
         run = (self.task, self.arm, self.seed, self.config, self.keep, self.candidates, self.device)
@@ -101,7 +101,7 @@ class Job:
         return self.runs / self.fingerprint[:8]
 
 
-def splits_of(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def job_splits(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the splits that are scored, of which the first counts, and those that are predicted
     only.
     """
@@ -131,7 +131,7 @@ def train_and_evaluate(job: Job) -> JobResult:
     config = job.config
     kind = kind_of(task)
     source = _read(job, "train")
-    scored, unlabelled = splits_of(task, config)
+    scored, unlabelled = job_splits(task, config)
     present = [name for name in (*scored, *unlabelled) if (job.rows / f"{name}.jsonl").is_file()]
     held_out = {split: _read(job, split, labelled=split in scored) for split in present}
     # as many as are scored: whether it has learned them at all
@@ -140,7 +140,7 @@ def train_and_evaluate(job: Job) -> JobResult:
     train_sample = kind.encode(few, tokenizer, config.layout(train=False))
     splits = [source.examples, *(encoded.examples for encoded in held_out.values())]
     encoder = build_encoder(job)
-    narrowed, widen = narrow(encoder, [*splits, train_sample.examples])
+    narrowed, widen = shrink_word_table(encoder, [*splits, train_sample.examples])
     examples, *examples_held_out, examples_of_sample = narrowed
     stream = f"finetune/{task.name}"
     torch.manual_seed(derive(job.seed, f"{stream}/head"))
@@ -180,8 +180,8 @@ def train_and_evaluate(job: Job) -> JobResult:
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return figures and files of finished SQuAD jobs answering as one: the dev split by the mean
-    of their probabilities.
+    """Return the figures and files of several finished SQuAD jobs as an ensemble: answers for the
+    dev split by their mean probabilities.
     """
     task = jobs[0].task
     config = jobs[0].config
@@ -191,7 +191,7 @@ def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, An
     runs = []
     for job in jobs:
         tensors = read_tensors(job.folder / CANDIDATES, "run the stage again")
-        runs.append(Candidates.of_tensors(tensors))
+        runs.append(Candidates.from_tensors(tensors))
     result = QuestionAnswering(task).score_candidates(mean(runs, config), dev, config)
     return result.scores, {f"dev{suffix}": content for suffix, content in result.files.items()}
 

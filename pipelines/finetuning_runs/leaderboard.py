@@ -1,12 +1,10 @@
-"""Write what the runs of a task give together: GLUE's submission files, and the common answer of
-several seeds.
-"""
+"""Combine the runs of a task: GLUE's submission files, and ensembles of several seeds."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from electra.finetuning.predictions import Lines, answers, lines, scores, softmax
+from electra.finetuning.predictions import Records, decode, records, scores, softmax
 from electra.finetuning.tasks import GLUE, Task
 
 FILES = {  # (task, split) -> name in the archive that is handed in
@@ -17,13 +15,13 @@ FILES = {  # (task, split) -> name in the archive that is handed in
 }
 
 
-def score_lines(task: Task, records: Lines) -> dict[str, float]:
-    """Return every metric of the task from what `lines` made of labelled rows."""
-    logits_NC = np.array([record["logits"] for record in records], dtype=np.float64)
-    return scores(task, records, answers(task, logits_NC))
+def score_records(task: Task, lines: Records) -> dict[str, float]:
+    """Return every metric of the task from the `records` of labelled rows."""
+    logits_NC = np.array([line["logits"] for line in lines], dtype=np.float64)
+    return scores(task, lines, decode(task, logits_NC))
 
 
-def to_tsv(task: Task, lines: Lines) -> str:
+def to_tsv(task: Task, lines: Records) -> str:
     """Return `index` and `prediction`: class names as in the training files, scores to three digits
     within their range.
     """
@@ -35,7 +33,7 @@ def to_tsv(task: Task, lines: Lines) -> str:
     return "\n".join(rows) + "\n"
 
 
-def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
+def ensemble(task: Task, runs: Sequence[Records]) -> Records:
     """Return one prediction for each row from those of several runs: mean probabilities, or for
     regression the mean score.
     """
@@ -43,4 +41,4 @@ def ensemble(task: Task, runs: Sequence[Lines]) -> Lines:
     if not task.regression:
         logits_RNC = np.log(np.maximum(softmax(logits_RNC), 1e-30).mean(0, keepdims=True))
     rows = [{"id": line["id"], "label": line["label"]} for line in runs[0]]
-    return lines(task, rows, logits_RNC.mean(0))
+    return records(task, rows, logits_RNC.mean(0))

@@ -31,7 +31,7 @@ from electra.storage.manifest import cached_sha256, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
-from pipelines.finetuning_runs.job import MODEL, Job, Record, splits_of, train_and_evaluate
+from pipelines.finetuning_runs.job import MODEL, Job, Record, job_splits, train_and_evaluate
 
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
@@ -58,8 +58,8 @@ class Plan:
     def jobs(self) -> list[Job]:
         """Return a job for each arm and seed.
 
-        Raises BadInput or BadConfig at once for what no job could use: absent splits, a length
-        beyond the model's positions.
+        Raises BadInput or BadConfig at once for inputs that no job could use: absent splits, a
+        length beyond the model's positions.
         """
         config = self.config
         keep = config.keep_models
@@ -82,7 +82,7 @@ class Plan:
                 task=task,
                 arm=arm,
                 seed=seed,
-                config=config.of_arm(arm),
+                config=config.for_arm(arm),
                 rows=self.rows,
                 splits=splits,
                 model=self.model,
@@ -102,7 +102,7 @@ class Plan:
 
     def _splits(self, task: Task) -> dict[str, str]:
         """Return the sha256 of each split that exists."""
-        scored, unlabelled = splits_of(task, self.config)
+        scored, unlabelled = job_splits(task, self.config)
         paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
         for split in ("train", scored[0]):
             if not paths[split].is_file():
@@ -179,7 +179,7 @@ def run_all(
     """
     for folder in {job.folder.parent for job in jobs}:
         sweep(folder, ".*")
-    records: dict[Path, Record] = {}  # by the folder that a job leaves, which no two jobs share
+    records: dict[Path, Record] = {}  # by the job's folder, which no other job shares
 
     def note(job: Job, record: Record) -> None:
         records[job.folder] = record

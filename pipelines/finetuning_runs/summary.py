@@ -1,5 +1,5 @@
-"""From the records of many runs to what a results file says: each arm's scores over seeds, and
-averages by their name.
+"""Summarize the records of many runs for a results file: each arm's scores over seeds, and averages
+by name.
 
 A failed run keeps its score among the others and is named under `failed`. The paper's protocol is
 the median over seeds from one checkpoint; mean, standard deviation (of a sample) and best are
@@ -64,11 +64,10 @@ def summarize_task(task: Task, records: Sequence[Record]) -> Summary:
 
 
 def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
-    """Return the mean over tasks, seed by seed, for each arm, called by its exact name.
+    """Return the mean over tasks, seed by seed, for each arm, with the exact name of that mean.
 
-    It is the paper's GLUE average only if it has its eight tasks with all their official
-    training rows. Then WNLI is left out, as in the paper. Arms and seeds that not every task has do
-    not count.
+    It is the paper's GLUE average only if it has its eight tasks with all their official training
+    rows. Then WNLI is left out, as in the paper. Arms and seeds missing in any task are left out.
     """
     counted = [task for task in GLUE if task in tasks]
     counted += sorted(task for task in tasks if task not in GLUE)
@@ -103,8 +102,8 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
 
 
 def is_complete(task: str, summary: Summary) -> bool:
-    """Return whether a task was trained on as many rows as its official split has. A task of the
-    user's own has no such.
+    """Return whether a task was trained on as many rows as its official split has. A custom task
+    has no official split.
     """
     return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
 

@@ -30,7 +30,7 @@ def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> 
         return
     path = STAGES[kind].results(name)
     values = read_json(folder / path)
-    key = key_of(f"{kind}-{name}")
+    key = artifact_key(f"{kind}-{name}")
     lines = [f"# {stage}: {word}", "", "| | |", "|-|-|"]
     lines += [
         f"| {row['number']} | {row['value']} |" for row in number_rows(headline({kind: values}))
@@ -59,7 +59,7 @@ def number_rows(values: Any) -> list[dict[str, Any]]:
     ]
 
 
-def key_of(text: str) -> str:
+def artifact_key(text: str) -> str:
     """Return a text as a key of an artifact."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())
 
@@ -73,7 +73,7 @@ def show_progress(log: Callable[[str], None]) -> Callable[[str], None]:
         if what in bars:
             artifacts.update_progress_artifact(bars[what], progress=share)
         else:
-            key = key_of(f"{what}-progress")
+            key = artifact_key(f"{what}-progress")
             bars[what] = artifacts.create_progress_artifact(
                 progress=share, key=key, description=what
             )

@@ -3,7 +3,7 @@ deploy/automations.
 
     <flow>/electra-<model>    every flow and model       tags flow:<flow>, model:<model>
     team/electra-<model>      with --team (`make lead`)
-    part/electra              with --team: what `team` hands to workers
+    part/electra with --team: the parts of `team` for workers
 
 Existing deployments get this code's flow and queue, and keep what users have set: schedules,
 whether it is paused, parameters and tags. A tag `clone:<id>` names each clone of the project that
@@ -94,7 +94,7 @@ def clone_tag() -> str:
 
 
 def deploy(*, with_team: bool) -> None:
-    """Create what is missing, renew the rest, and delete deployments of models that no longer
+    """Create missing deployments, renew the others, and delete those of models that no longer
     exist.
     """
     params = load(ROOT / "params.yaml")
@@ -130,9 +130,7 @@ def automate(client: SyncPrefectClient, automation: AutomationCore) -> None:
 
 
 def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
-    """Create or renew a deployment, and return its name, and what of a user's settings it
-    keeps.
-    """
+    """Create or renew a deployment, and return its name and the user's settings that it keeps."""
     name = f"{planned.flow_name}/{planned.name}"
     try:
         known = client.read_deployment_by_name(name)
@@ -159,8 +157,8 @@ def register(client: SyncPrefectClient, planned: RunnerDeployment) -> str:
 
 
 def delete_old(client: SyncPrefectClient, planned: set[str]) -> None:
-    """Delete what this clone has deployed for models that params.yaml no longer has. Of what
-    another clone has also deployed, remove this one's tag.
+    """Delete this clone's deployments of models that params.yaml no longer has. If another clone
+    has also deployed one, only remove this clone's tag.
     """
     flows = {flow.id: flow.name for flow in client.read_flows(limit=200)}
     of_clone = DeploymentFilter(tags=DeploymentFilterTags(all_=[clone_tag()]))

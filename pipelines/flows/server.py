@@ -36,7 +36,7 @@ PATIENT = {PREFECT_CLIENT_MAX_RETRIES: 1, PREFECT_API_REQUEST_TIMEOUT: 5.0}
 
 
 def is_unreachable(error: BaseException | None) -> bool:
-    """Return whether an error, or what led to it, is that the server does not answer."""
+    """Return whether an error, or its cause, is that the server does not answer."""
     while error is not None:
         kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__}
         if ("httpx", "TransportError") in kinds or "Failed to reach API" in str(error):

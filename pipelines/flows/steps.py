@@ -52,8 +52,8 @@ _printed: set[str] = set()
 
 
 def keep_sentence(record: logging.LogRecord) -> bool:
-    """Cut what Prefect's loggers print of an error for the user to its sentence, and return
-    whether that is new.
+    """Cut an error for the user in Prefect's logs to its sentence, and return whether that is
+    new.
     """
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, UserError):
@@ -100,7 +100,7 @@ class Run:
 
 
 def mlflow_page() -> str:
-    """Return the address of MLflow that a browser opens: what the user has set, else that of
+    """Return the address of MLflow that a browser opens: the one the user has set, else that of
     `mlflow ui`.
     """
     uri = os.environ.get(MLFLOW_PAGE) or tracking.uri()
@@ -112,7 +112,7 @@ def check(model: str, checkout: Checkout, stages: Sequence[str]) -> None:
     """Fail now, with one sentence, for a data source that cannot be reached and for a model that
     needs a GPU.
 
-    Only what the `stages` read is looked at. The sentence says how long pre-training would take on
+    Only inputs of the `stages` are checked. The sentence says how long pre-training would take on
     this machine.
     """
     options = [f"--stage={stage.partition('@')[0]}" for stage in stages if stage != "report"]
@@ -298,7 +298,7 @@ def parent_run(flow: str, running: Run) -> Iterator[None]:
                 tracking.end_workflow(
                     running.parent, "" if is_part else status, running.checkout.folder, stages
                 )
-            except Exception as error:  # which is not the flow's outcome
+            except Exception as error:  # must not decide the flow's outcome
                 tracking.warn(error)
 
 
@@ -338,7 +338,7 @@ def tags(request: Request) -> dict[str, str]:
 def run_title() -> str:
     """Return the name of a flow run: flow, model, commit, settings."""
     given = {"model": "", "commit": "", **flow_run.parameters}
-    given |= given.get("given", {})  # of a part: what the whole was given
+    given |= given.get("given", {})  # of a part: the parameters of the whole
     with contextlib.suppress(UserError):
         request = Request.read(
             given["model"], given["commit"], given.get("settings"), given.get("part", "")

@@ -5,7 +5,7 @@ team/electra-base`.
                         -> each ablation (gpu)                               ->
 
 Each is a flow run of its own (`part`), done by whichever worker of its queue is free; results go
-through the store. One that fails stops only what needs it. One whose worker dies continues on
+through the store. One that fails stops only those that need it. One whose worker dies continues on
 another. This flow only waits, in a pool of its own, so that it takes no worker from its parts.
 Prefect's server cancels the parts of a run that is cancelled.
 """
@@ -25,7 +25,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from prefect.types._datetime import now
 
 from pipelines.flows import server, steps
-from pipelines.flows.training import Model, inputs_of, stages_of
+from pipelines.flows.training import Model, flow_stages, stage_inputs
 from pipelines.versioning.dvc_runner import StageFailed
 from pipelines.versioning.workspace import Request
 
@@ -118,14 +118,14 @@ def team(
         given["nproc_per_node"] = nproc_per_node
         pretraining = running.params["models"].get(model, {}).get("pretrain", {})
         queue = "cpu" if pretraining.get("precision") == "fp32" else "gpu"
-        workflow = stages_of("workflow", model, running.params)
+        workflow = flow_stages("workflow", model, running.params)
         sent = dict[str, Future]()
 
         def send(part: str, stages: Sequence[str] = ()) -> Future:
             if part not in sent:
                 after = [
                     send(stage)
-                    for stage in inputs_of(part, running.params)
+                    for stage in stage_inputs(part, running.params)
                     if not stage.startswith("corpus@")
                 ]
                 where = queue if part.partition("@")[0] in TRAINING else "cpu"

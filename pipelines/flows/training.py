@@ -38,7 +38,7 @@ def models() -> list[str]:
 Model = Annotated[str, Field(json_schema_extra={"enum": models()})]
 
 
-def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
+def flow_stages(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     """Return the stages of a flow in their order, as DVC names them. Raises BadConfig without an
     ablation to run.
     """
@@ -64,7 +64,7 @@ def stages_of(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     return stages[flow]
 
 
-def inputs_of(stage: str, params: Mapping[str, Any]) -> list[str]:
+def stage_inputs(stage: str, params: Mapping[str, Any]) -> list[str]:
     """Return the stages that a stage reads."""
     kind, _, name = stage.partition("@")
     if kind == "tokens":
@@ -85,7 +85,7 @@ def with_inputs(stages: Iterable[str], params: Mapping[str, Any]) -> list[str]:
     """Return stages and all that they rest on, each once, inputs first."""
     ordered = dict[str, None]()
     for stage in stages:
-        ordered |= dict.fromkeys([*with_inputs(inputs_of(stage, params), params), stage])
+        ordered |= dict.fromkeys([*with_inputs(stage_inputs(stage, params), params), stage])
     return list(ordered)
 
 
@@ -112,7 +112,7 @@ def declare(name: str, purpose: str) -> Flow[..., Done]:
         with steps.opened_run(
             name, Request.read(model, commit, settings), hours, nproc_per_node
         ) as running:
-            stages = stages_of(name, model, running.params)
+            stages = flow_stages(name, model, running.params)
             steps.check(model, running.checkout, stages)
             if f"pretrain@{model}" in stages:
                 steps.require_gpu(model, running)
@@ -142,8 +142,8 @@ FLOWS = (pretrain, finetune, ablations, workflow)
 def part(
     model: str, stages: list[str], part: str, parent: str | None, given: dict[str, Any]
 ) -> Done:
-    """Run `stages` (["glue@base"]) one after the other. What other machines have made comes from
-    the store.
+    """Run `stages` (["glue@base"]) one after the other. Outputs of other machines come from the
+    store.
 
     `part` names it among the parts of a run, `parent` is the MLflow run of the whole, and
     `given` are the whole's commit, settings, hours and nproc_per_node. Without `part` its

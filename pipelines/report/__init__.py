@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def build(params: Any, out: Path, name: str = "") -> "Inputs":
-    """Draw the report of a fine-tuning ("": of what `params.run` selects) into `out`, and return
-    what was read.
+    """Draw the report of a fine-tuning ("": of those that `params.run` selects) into `out`, and
+    return its inputs.
     """
     from pipelines.report import figures, load_results, page, tables
 

@@ -1,8 +1,6 @@
-"""Compare the paper's statements on pairs of arms with our scores: which came out, are reversed, or
-are open.
-
-A claim names what one arm has and the other has not, once all that they share is taken away. So it
-finds its arms in any ablation, at any size, under any name.
+"""Compare the paper's statements on pairs of arms with our scores: which are confirmed, reversed or
+open. A claim names the settings in which two arms differ. So it finds its arms in any ablation, at
+any size, under any name.
 """
 
 import itertools
@@ -10,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from electra.errors import counted
+from electra.errors import pluralize
 from pipelines.report.comparison import Difference, Kind, compare_scores, decide
 from pipelines.report.paper import CLAIMS, Claim
 from pipelines.report.records import Ablation, Arm, Scores
@@ -23,7 +21,7 @@ ORDER = ("came out", "reversed", "cannot tell yet")
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of the paper held against a pair of arms, or of gains."""
+    """One statement of the paper about a pair of arms, or about gains, with our scores."""
 
     text: str
     source: str
@@ -40,12 +38,12 @@ class Statement:
 
     @property
     def verdict(self) -> str:
-        """Whether it came out."""
+        """The verdict of our scores on the statement."""
         return decide(self.difference, self.kind)
 
 
 def statements(ablation: Ablation) -> list[Statement]:
-    """Return every statement of the paper that this ablation bears on."""
+    """Return every statement of the paper that this ablation tests."""
     result = []
     for claim in CLAIMS:
         for upper, lower in _pairs(ablation, claim):
@@ -67,19 +65,19 @@ def sentences(ablation: Ablation) -> list[str]:
 
 
 def summarize(ablation: Ablation) -> str:
-    """Return an ablation in a line: its data, arms, seeds, and how many claims it decides."""
+    """Return a line about an ablation: its data, arms, seeds, and how many claims it decides."""
     verdicts = [statement.verdict for statement in statements(ablation)]
     seeds = max((len(arm.scores) for arm in ablation.arms), default=0)
     unknown = verdicts.count("cannot tell yet")
     claims = "no claim of the paper"
     if verdicts:
         claims = f"{len(verdicts) - unknown} of {len(verdicts)} claims decided"
-    return f"{ablation.origin}; {len(ablation.arms)} arms of {counted(seeds, 'seed')}; {claims}"
+    return f"{ablation.origin}; {len(ablation.arms)} arms of {pluralize(seeds, 'seed')}; {claims}"
 
 
 def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statement]]:
-    """Return the statements of all ablations by verdict. Of arms that several share, one is
-    enough.
+    """Return the statements of all ablations, sorted by verdict. Equal statements on equal scores
+    are listed once.
     """
     unique: dict[Any, tuple[Ablation, Statement]] = {}
     for ablation in ablations:
@@ -89,7 +87,7 @@ def all_statements(ablations: Sequence[Ablation]) -> list[tuple[Ablation, Statem
 
 
 def count(ablations: Sequence[Ablation]) -> str:
-    """Return how many comparisons confirm, contradict or leave open what the paper says."""
+    """Return how many comparisons confirm, contradict or leave open the paper's statements."""
     verdicts = [statement.verdict for _, statement in all_statements(ablations)]
     came_out, reversed_ones, unknown = (verdicts.count(verdict) for verdict in ORDER)
     return (
@@ -104,7 +102,7 @@ def table(ablations: Sequence[Ablation]) -> Table:
     for ablation, statement in all_statements(ablations):
         difference = statement.difference
         pair = "" if statement.pair == statement.text else statement.pair
-        where = f"{ablation.origin}, {counted(len(ablation.tasks), 'task')}"
+        where = f"{ablation.origin}, {pluralize(len(ablation.tasks), 'task')}"
         rows.append(
             {
                 left("claim"): statement.text,
@@ -129,7 +127,7 @@ def _pairs(ablation: Ablation, claim: Claim) -> Iterator[tuple[Arm, Arm]]:
 
 
 def _settings_beyond(arm: Arm, other: Arm) -> dict[str, Any]:
-    """Return what an arm has and the other has not."""
+    """Return the settings of an arm that the other does not have."""
     return {key: value for key, value in arm.settings.items() if other.settings.get(key) != value}
 
 

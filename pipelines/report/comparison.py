@@ -2,10 +2,10 @@
 other.
 
 There is one rule: a difference counts where its 95 % interval leaves out zero. The interval is
-Welch's, of unequal variances. Two scores tell too little of a variance of their own (with one
-degree of freedom Welch's interval is 12.7 standard errors wide), so where an arm has fewer than
-three, both arms share one (Student's). Where neither has a spread, as with one fine-tuning of each,
-the interval is the sampling error of the dev rows, and the verdict holds for these two models.
+Welch's, of unequal variances. Two scores say too little about their variance (with one degree of
+freedom Welch's interval is 12.7 standard errors wide), so where an arm has fewer than three, both
+arms share one (Student's). Where neither has a spread, as with one fine-tuning of each, the
+interval is the sampling error of the dev rows, and the verdict holds for these two models.
 
 A score is a pre-training's, where there are several of each arm. With one pre-training it is a
 fine-tuning's, and the result holds for that pre-training alone.
@@ -25,8 +25,8 @@ HIGHEST = 100.0  # points
 
 @dataclass(frozen=True)
 class Difference:
-    """`points` is the mean of the first minus that of the second. Without an interval where nothing
-    is known of its error.
+    """`points` is the mean of the first minus that of the second. It has no interval if nothing is
+    known about its error.
     """
 
     points: float
@@ -35,14 +35,14 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """Return what the first is, against the second."""
+        """Return the verdict on the first against the second."""
         if self.low is None or self.high is None or self.low <= 0 <= self.high:
             return "cannot tell yet"
         return "higher" if self.low > 0 else "lower"
 
     @property
     def counts(self) -> bool:
-        """Whether it may be called a difference at all."""
+        """Whether it is significant."""
         return self.verdict != "cannot tell yet"
 
 
@@ -90,7 +90,7 @@ def compare_scores(
             warnings.simplefilter("ignore", RuntimeWarning)
             low, high = ttest_ind(first, second, equal_var=share_variance).confidence_interval()
     elif rows and min(means) >= 0:
-        # of a proportion with one right and one wrong row more, so that even 100 % has an error
+        # of a proportion with one right and one wrong row added, so that even 100 % has an error
         shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
         reach = 1.96 * HIGHEST * math.sqrt(sum(share * (1 - share) / rows for share in shares))
         low = points - reach

@@ -1,4 +1,4 @@
-"""Examples that a person can read: what the generator wrote and what the discriminator made of it,
+"""Examples that a person can read: the generator's replacements and the discriminator's verdicts,
 answers, mistakes.
 
 Chosen by rule, not by hand: the first rows of the held-out set, the first answer of each kind, the
@@ -216,7 +216,7 @@ def _read_first_seed(folder: str, suffix: str) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """Return a verified file's content, or nothing if it is absent or, with a warning, broken."""
+    """Return a verified file's content, or nothing if it is absent or, with a warning, damaged."""
     if not path.exists():
         return []
     try:

@@ -27,7 +27,7 @@ from pipelines.report.records import (
     Measured,
     ModelResults,
     Series,
-    chance_of,
+    chance_score,
 )
 from pipelines.report.style import (
     BLUE,
@@ -87,7 +87,7 @@ def draw_model(model: ModelResults) -> Iterator[Named]:
 
 
 def draw_tasks(model: ModelResults) -> "Figure":
-    """Draw one line per task, their mean first, next to what each is compared with."""
+    """Draw one line per task, their mean first, with its baselines."""
     rows = [row for row in model.rows if any(row.scores.values())]
     has_mean = rows[0] is model.average
     labels = [f"{row.title}, F1" if row.metric == "f1" else row.title for row in rows]
@@ -134,7 +134,7 @@ def _draw_task(axes: "Axes", place: float, row: Measured) -> None:
             style = MARKS[ARMS[arm]]
             middle = statistics.fmean(scores)
             width = sd(scores) or 0.0
-            bar = [[width], [min(width, HIGHEST - middle)]]  # which ends with the scale
+            bar = [[width], [min(width, HIGHEST - middle)]]  # cut at the end of the scale
             axes.errorbar(middle, place, xerr=bar, zorder=3, **style)
             places = [place + 0.26] * len(scores)
             axes.plot(scores, places, "|", color=style["color"], markersize=4, markeredgewidth=1)
@@ -155,8 +155,8 @@ def draw_curves(model: ModelResults) -> Iterator[Named]:
 
 
 def majority_loss(model: ModelResults) -> Series | None:
-    """Return weight · H(r): the loss of one who always answers with the replaced rate r, which is
-    what collapse looks like.
+    """Return weight · H(r): the loss of always answering with the replaced rate r, as a collapsed
+    discriminator does.
     """
     rates = model.series("replaced_rate")
     weight = model.config.objective.discriminator_weight
@@ -291,7 +291,7 @@ def _draw_chance(axes: "Axes", ablation: Ablation) -> None:
     """Draw a line at the mean of the tasks that guessing reaches, where all of them are GLUE's."""
     tasks = ablation.tasks
     if tasks and GLUE.keys() >= tasks.keys():
-        level = mean([chance_of(task) for task in tasks]) or 0.0
+        level = mean([chance_score(task) for task in tasks]) or 0.0
         axes.axhline(level, color=INK, linestyle=":", linewidth=1.2, label="chance")
 
 

@@ -1,4 +1,4 @@
-"""Conclusions from the results, as sentences: what was done, what came out, what fell short.
+"""Conclusions from the results, as sentences: methods, results, shortfalls.
 
 No sentence calls a difference a win before it is significant (`comparison.py` has the rule).
 """
@@ -6,7 +6,7 @@ No sentence calls a difference a win before it is significant (`comparison.py` h
 import itertools
 from collections.abc import Iterator
 
-from electra.errors import counted
+from electra.errors import pluralize
 from electra.finetuning.tasks import GLUE
 from pipelines.report.comparison import mean
 from pipelines.report.records import (
@@ -15,19 +15,19 @@ from pipelines.report.records import (
     Inputs,
     Measured,
     ModelResults,
-    chance_of,
+    chance_score,
 )
 from pipelines.report.table import TEXTS
 
 CEILING = 99.0
 CHANCE = 2.0
-# below them, what is missed is a shortfall
+# lower recall of replaced tokens, or a lower score on one kind of question, is a shortfall
 RECALL = 0.9
 ANSWERED = 90.0
 
 
 def headline(model: ModelResults) -> str:
-    """Return what came out, in a sentence with at most three numbers."""
+    """Return the result, in a sentence with at most three numbers."""
     row = model.main
     if row is None or not any(row.scores.values()):
         return "No fine-tuning results yet."
@@ -44,8 +44,8 @@ def headline(model: ModelResults) -> str:
 
 
 def meaning(model: ModelResults) -> str:
-    """Return what the headline means, in a sentence, and what the pre-training added to published
-    weights in another.
+    """Return the meaning of the headline, and the gain over the published weights that pre-training
+    started from, a sentence each.
     """
     row = model.main
     difference = row.difference if row else None
@@ -70,7 +70,7 @@ def meaning(model: ModelResults) -> str:
 
 
 def _added(model: ModelResults, row: Measured) -> str:
-    """Return what the pre-training added to the published weights on a task."""
+    """Return the gain of the pre-training over the published weights on a task."""
     before = model.before.get(row.name, ())
     difference = row.compare(row.scores["pretrained"], before)
     if difference is None:
@@ -93,7 +93,7 @@ def moved(model: ModelResults) -> str:
         if points:
             ends = " to ".join(dict.fromkeys(f"{point:.1f}" for point in (points[0], points[-1])))
             parts.append(
-                f"{verb} {len(points)} of {counted(len(differences), 'task')} by {ends} points"
+                f"{verb} {len(points)} of {pluralize(len(differences), 'task')} by {ends} points"
             )
     unknown = sum(not gap.counts for gap in differences)
     if unknown and parts:
@@ -102,8 +102,8 @@ def moved(model: ModelResults) -> str:
 
 
 def strengths(model: ModelResults) -> Iterator[str]:
-    """Yield what holds: tasks that moved, those above every baseline without a network, and what
-    the discriminator has learnt.
+    """Yield the strengths: tasks that moved, those above every baseline without a network, and the
+    discriminator's detection rate.
     """
     if sentence := moved(model):
         yield f"{model.name}: {sentence}."
@@ -122,7 +122,7 @@ def strengths(model: ModelResults) -> Iterator[str]:
 
 
 def shortfalls(model: ModelResults) -> Iterator[str]:
-    """Yield what a reader should hold against this model's numbers."""
+    """Yield the reservations that a reader should have about this model's numbers."""
     recall = model.pretrain.get("disc_recall", 1.0)
     if recall < RECALL:
         precision = model.pretrain["disc_precision"]
@@ -159,7 +159,7 @@ def _at_chance(row: Measured, arm: str) -> bool:
     correlation.
     """
     middle = row.mean(arm)
-    return middle is not None and row.name in GLUE and middle < chance_of(row.name) + CHANCE
+    return middle is not None and row.name in GLUE and middle < chance_score(row.name) + CHANCE
 
 
 def describe_budget(ablation: Ablation) -> str | None:
@@ -176,7 +176,7 @@ def describe_budget(ablation: Ablation) -> str | None:
 
 
 def all_shortfalls(inputs: Inputs) -> list[str]:
-    """Return every sentence that belongs under “what fell short”."""
+    """Return every sentence for “what fell short”."""
     result = list(itertools.chain(*map(shortfalls, inputs.models)))
     budgets = [describe_budget(ablation) for ablation in inputs.ablations]
     return result + [sentence for sentence in budgets if sentence]

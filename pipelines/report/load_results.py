@@ -1,14 +1,14 @@
-"""Results files to records. What is absent or broken becomes a sentence.
+"""Results files to records. Each absent or broken file becomes a sentence.
 
     results/M/{pretrain,glue,squad}.json, results/curves/M.csv  one model
     results/A/ablation.json                                     one ablation that `run` selects
     results/{M,A}/{corpus,tokens,tasks}.json                    their data
     benchmarks/results/ablations/A.json                         the other ablations, as recorded
     benchmarks/results/M-marks.json                             several pre-trainings of a model
-    build/models/M/examples.json                                what the generator wrote
+    build/models/M/examples.json the generator's replacements
 
-Of the stages' results only what `run` selects is read: the page depends on nothing that its DVC
-stage does not name.
+Only results that `run` selects are read: the page depends on nothing that its DVC stage does not
+name.
 """
 
 import csv
@@ -46,8 +46,8 @@ ABLATION_RECORDS = f"{RECORDS}/ablations"
 
 @well_formed("results")
 def load(params: Params, name: str = "") -> Inputs:
-    """Read the results of a fine-tuning ("": of what `params.run` selects). Raises CorruptFile
-    where a record has another shape.
+    """Read the results of a fine-tuning ("": of those that `params.run` selects). Raises
+    CorruptFile for a malformed record.
 
     Where all tasks are the user's own, the ablations are those of `params.run` alone.
     """
@@ -129,7 +129,7 @@ def check(path: Path) -> None:
 
 
 def parse(kind: type[T], values: Any, where: str) -> T:
-    """Return a part of a results file as a record. Raises CorruptFile with what is wrong."""
+    """Return a part of a results file as a record. Raises CorruptFile with its faults."""
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
@@ -137,7 +137,7 @@ def parse(kind: type[T], values: Any, where: str) -> T:
 
 
 def read_model(reader: Reader, name: str, params: Params) -> ModelResults:
-    """Return all that is known of a fine-tuning and its model."""
+    """Return all results of a fine-tuning and its model."""
     finetuning = params.finetunings[name]
     config = params.models.get(finetuning.model)
     kind = params.tasks[finetuning.tasks].kind
@@ -227,7 +227,7 @@ def measure(task: str, values: dict[str, Any], title: str = "") -> Measured:
 
 
 def label_data(kind: str, *, subset: bool) -> str:
-    """Return what data the numbers of a kind of source are measured on, in a few words."""
+    """Return a short name for the data of a kind of source, for its numbers."""
     real = f"GLUE and SQuAD, {kind}{' subsets' if subset else ''}"
     return {"sample": "sample world", "custom": "custom tasks"}.get(kind, real)
 
@@ -251,7 +251,7 @@ def read_ablation(reader: Reader, name: str, params: Params, *, selected: bool) 
         for arm in sorted(parts, key=order.index)
     ]
     record = values.get("record", {})
-    # what a record lacks is not missing here
+    # a record may have fewer results
     gaps = reader.unrun if record else reader.missing
     for arm in arms:
         gaps += [f"ablation {name}, {arm.label}: failed, {fault}" for fault in arm.failed]

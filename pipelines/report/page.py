@@ -3,8 +3,8 @@
 The HTML is in templates/. This module makes the values that they show. In a template an indented
 line continues the line before it, so that they can be indented without a space in the page.
 
-The page is a function of the results alone, so that two clones write the same bytes. What differs
-from run to run (when, how long, where, at which commit) goes into run.js next to it, which nothing
+The page is a function of the results alone, so that two clones write the same bytes. Facts that
+differ from run to run (time, duration, machine, commit) go into run.js next to it, which nothing
 depends on. The page shows it if it exists.
 """
 
@@ -17,10 +17,10 @@ from pathlib import Path
 import jinja2
 from jinja2.ext import Extension
 
-from electra.config import plain
-from electra.errors import counted
+from electra.config import to_jsonable
+from electra.errors import pluralize
 from electra.files import sha256_file, write_atomic
-from electra.storage.manifest import read_notes
+from electra.storage.manifest import read_cache
 from pipelines.report import claims, examples, findings, paper
 from pipelines.report.comparison import predict_next
 from pipelines.report.figures import CURVES, Drawn
@@ -55,7 +55,7 @@ def environment() -> jinja2.Environment:
     templates.filters |= {
         "percent": lambda share: round(100 * share),
         "integer": integer,
-        "counted": counted,
+        "pluralize": pluralize,
         "flops": flops,
     }
     return templates
@@ -79,7 +79,9 @@ def render(inputs: Inputs, figures: dict[str, Drawn], tables: dict[str, Table]) 
             notes=notes,
             curves=CURVES,
             predict_next=predict_next,
-            settings={model.name: flatten(plain(model.config)) for model in models if model.config},
+            settings={
+                model.name: flatten(to_jsonable(model.config)) for model in models if model.config
+            },
             methods=TEXTS["methods"],
             strengths=list(itertools.chain(*map(findings.strengths, models))),
             shortfalls=findings.all_shortfalls(inputs),
@@ -115,6 +117,6 @@ def write_run(path: Path) -> None:
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "commit": printed("git", "rev-parse", "--short=12", "HEAD"),
         "changed": bool(printed("git", "status", "--porcelain", "-uno")),
-        "stages": read_notes(Path("runs/timings.json")),
+        "stages": read_cache(Path("runs/timings.json")),
     }
     write_atomic(path, f"window.electraRun = {json.dumps(run, indent=2, ensure_ascii=False)};\n")

@@ -15,7 +15,7 @@ from pipelines.report.comparison import Kind
 PUBLISHED = read_json(Path(__file__).with_name("paper.json"))
 TABLE_1 = [tuple(row) for row in PUBLISHED["Table 1"]["rows"]]
 TABLE_4 = [tuple(row) for row in PUBLISHED["Table 4"]["rows"]]
-# what an arm has that does not change the setting
+# value of a table's setting in an arm that does not change it
 DEFAULTS = {"Table 5": "electra", "section 3.2": "embeddings"}
 
 
@@ -24,7 +24,7 @@ class Claim:
     """`upper` scores above `lower`, or gains nothing over it, or is level with it, by the paper's
     `source`. `text` says so in words.
 
-    Both are settings by dotted key: what one arm has and the other has not.
+    Both are settings by dotted key, in which the two arms differ.
     """
 
     text: str
@@ -48,10 +48,9 @@ class PaperScores:
 
 
 def find_scores(settings: Mapping[str, Mapping[str, Any]]) -> PaperScores | None:
-    """Recognise an ablation of the paper by what its arms change (arm -> {dotted key: value}).
-    Return None if it has no table.
-
-    What all arms change alike does not count. An arm that changes anything else is not the paper's.
+    """Recognise an ablation of the paper by the settings of its arms (arm -> {dotted key: value}).
+    Return None if it has no table. Changes common to all arms do not count. An arm that changes
+    anything else is not the paper's.
     """
     items = [{(key, str(value)) for key, value in changed.items()} for changed in settings.values()]
     shared = set.intersection(*items) if items else set()

@@ -23,14 +23,14 @@ METRICS = {"accuracy": "accuracy", "f1": "F1", "exact": "exact match"}
 METRICS |= {name: f"{name.title()} correlation" for name in ("matthews", "spearman", "pearson")}
 TITLES = {task: of.title for task, of in GLUE.items()}
 TITLES |= {task: f"SQuAD {version}" for version, task in SQUAD.items()}
-# baselines that say nothing of simpler methods
+# baselines that are not simpler methods
 NOT_SIMPLE = ("chance", "never_answering", "replaced_tokens")
 Scores = tuple[float, ...]  # in points, one for each seed
 Series = tuple[list[float], list[float]]  # steps, values
 
 
-def chance_of(task: str) -> float:
-    """Return what guessing scores on a task of GLUE: one class in so many, or no correlation."""
+def chance_score(task: str) -> float:
+    """Return the score of guessing on a task of GLUE: one class in so many, or no correlation."""
     return 100 / len(GLUE[task].labels) if GLUE[task].metrics[0] == "accuracy" else 0.0
 
 
@@ -75,7 +75,7 @@ class Measured:
 
     @property
     def best_baseline(self) -> tuple[float, str] | None:
-        """The best score without a network, and what reached it."""
+        """The best score without a network, and its method."""
         simple = [
             (score, name.replace("_", " "))
             for name, score in self.baselines.items()
@@ -214,7 +214,7 @@ class Ablation:
     paper: PaperScores | None  # the paper's numbers for it, if it is one of the paper's
     budget: str = "equal_flops"
     record: dict[str, Any] = field(default_factory=dict)  # of a recorded run: when, where, how long
-    other_settings: bool = False  # a record of others than params.yaml has
+    other_settings: bool = False  # recorded with settings other than those in params.yaml
 
     @property
     def title(self) -> str:
@@ -246,13 +246,11 @@ class Ablation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that is read, with a sentence for each thing that is `missing`, and for each that was
-    never run.
-    """
+    """All inputs, with a sentence for each that is `missing`, and for each that was never run."""
 
     models: tuple[ModelResults, ...]
     ablations: tuple[Ablation, ...]
-    files: tuple[str, ...]  # what was read, by path
+    files: tuple[str, ...]  # paths that were read
     missing: tuple[str, ...]
     unrun: tuple[str, ...]
 

@@ -1,12 +1,12 @@
 """The report's tables: a model's tasks, the paper's tables with ours next to them, and ablations.
 
-The page and each title say what the numbers are measured on.
+The page and each title name the data of the numbers.
 """
 
 import itertools
 from collections.abc import Sequence
 
-from electra.errors import counted
+from electra.errors import pluralize
 from electra.finetuning.tasks import GLUE
 from pipelines.report import claims, paper
 from pipelines.report.comparison import compare_scores
@@ -135,7 +135,7 @@ def table_1(models: Sequence[ModelResults]) -> Table:
     ]
     for model in models:
         scores = Spread(model.average.scores["pretrained"] if model.average else ())
-        name = f"{model.name} (ours, {counted(len(model.tasks), 'task')})"
+        name = f"{model.name} (ours, {pluralize(len(model.tasks), 'task')})"
         rows.append(
             {
                 MODEL: name,
@@ -177,7 +177,7 @@ def _published(
 
 
 def caution(ours: Sequence[ModelResults | Ablation]) -> list[str]:
-    """Return what a reader must know before comparing ours with the paper's."""
+    """Return a caution for readers who compare ours with the paper's."""
     labels = {measured.data for measured in ours}
     notes = [NOTES["not_comparable"]] if "sample world" in labels else []
     return notes + ([NOTES["other_scale"]] if labels - {"sample world"} else [])

@@ -3,7 +3,7 @@
 Whatever the source, a corpus stage ends in the same documents and a task stage in the same rows.
 Their bytes depend on streams (files, compressed or not), local, warc, gigaword, wikipedia and hub
 (documents), documents (units of work), sample_world/, custom_tasks, glue and squad (rows).
-predict_rows reads what a finished model is to answer: the others never import it.
+predict_rows reads the input of a finished model; the others never import it.
 """
 
 from dataclasses import field
@@ -13,15 +13,15 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from electra.config import Positive, Seed, Settings, require, require_unique
-from electra.errors import shown
+from electra.errors import short_repr
 from electra.finetuning.labels import label_name
 from electra.finetuning.tasks import GLUE, SQUAD
 from pipelines.text.cleaning import CleaningConfig, QuarantineConfig
 
 
 def _extends_ascii(encoding: str) -> bool:
-    """Return whether lines of this encoding end as ASCII's do, and its bytes are text rather than
-    base64, escapes or such.
+    """Return whether lines of this encoding end as in ASCII, and it encodes text itself rather than
+    base64 or escapes.
     """
     sample = "..\\u0041\n"
     try:
@@ -47,16 +47,16 @@ class LocalCorpus(Settings):
     """Your own files: paths, globs and URLs of txt, jsonl, parquet or WikiExtractor output,
     compressed ones as well.
 
-    The other kinds are files as they are delivered, which need no further setting: WARC and WET of
-    crawls, SGML of English Gigaword, XML dumps of Wikipedia.
+    The other kinds are files in the form of their publishers, which need no further setting: WARC
+    and WET of crawls, SGML of English Gigaword, XML dumps of Wikipedia.
     """
 
     kind: Literal["local", "warc", "gigaword", "wikipedia"]
-    files: tuple[str, ...]  # `!` in front of one leaves out what it names
+    files: tuple[str, ...]  # `!` in front of one leaves out its files
     format: Literal[
         "auto", "jsonl", "text", "parquet", "wikiextractor", "warc", "gigaword", "wikipedia"
     ] = "auto"
-    # what a document is in a text file; headings: ` = Title = ` opens one, as in WikiText
+    # the documents of a text file; headings: ` = Title = ` opens one, as in WikiText
     documents: Literal["file", "blank_lines", "lines", "headings"] = "file"
     text: str = "text"  # the field of jsonl and parquet that holds the text
     id: str = "id"  # the field that holds the id; documents without one are named by file and line
@@ -70,14 +70,15 @@ class LocalCorpus(Settings):
         extends = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
         require(
             _extends_ascii(self.encoding),
-            f"encoding: is {shown(self.encoding)}, should be {extends}",
+            f"encoding: is {short_repr(self.encoding)}, should be {extends}",
         )
         if self.kind != "local":
             for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
                 value = getattr(self, key)
                 unset = value == getattr(LocalCorpus, key)
                 require(
-                    unset, f"{key}: is {shown(value)}, should not be set with kind: {self.kind}"
+                    unset,
+                    f"{key}: is {short_repr(value)}, should not be set with kind: {self.kind}",
                 )
             fits = self.format in {"auto", self.kind}
             require(fits, f"format: is {self.format}, should not be set with kind: {self.kind}")
@@ -90,7 +91,7 @@ class HubCorpus(Settings):
 
     kind: Literal["hub"]
     dataset: str
-    revision: str  # a commit: what a branch points to changes
+    revision: str  # a commit, since a branch moves
     config: str | None = None
     split: str = "train"
     text: str = "text"
@@ -121,10 +122,9 @@ class Expected(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig(Settings):
-    """The section `corpora.<name>`: sources, and what is done to their text.
-
-    With weights, the sources' shares of the tokens are as their weights: the scarcest for its
-    weight is repeated most, and none is cut. All sources have a weight or none has.
+    """The section `corpora.<name>`: sources, and the processing of their text. With weights, the
+    sources' shares of the tokens are proportional to them: the scarcest for its weight is repeated
+    most, and none is cut. Either all sources have a weight or none has.
     """
 
     sources: tuple[SourceConfig, ...]
@@ -200,7 +200,7 @@ LABELS = {"classification": 2, "regression": 0, "tagging": 1}  # at least
 
 @dataclass(frozen=True, kw_only=True)
 class CustomTask(Settings):
-    """One custom task: its files, what their columns are called, and what is to be predicted."""
+    """One custom task: its files, the names of their columns, and the kind of prediction."""
 
     train: str
     dev: str
@@ -219,9 +219,9 @@ class CustomTask(Settings):
         metrics = METRICS[self.kind]
         few = LABELS[self.kind]
         object.__setattr__(self, "metric", self.metric or metrics[0])
-        # as they are in all that follows
+        # the form used everywhere else
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))
-        known = f"metric: is {shown(self.metric)}, should be one of {', '.join(metrics)}"
+        known = f"metric: is {short_repr(self.metric)}, should be one of {', '.join(metrics)}"
         require(self.metric in metrics, known)
         require_unique(self.labels, "labels", empty=True)
         require(len(self.labels) >= few, f"labels: should be {few} or more for {self.kind}")

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.files import encodes
 from electra.finetuning.labels import check_tags, label_name, read_label
 from electra.finetuning.tasks import Task
@@ -62,7 +62,7 @@ _COMMENT = re.compile(rf"#+\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
 
 
 def facts(name: str, settings: CustomTask) -> Task:
-    """Return a custom task as fine-tuning knows tasks."""
+    """Return a custom task as the `Task` that fine-tuning uses."""
     extra = {
         "classification": ("accuracy",),
         "regression": ("pearson", "spearman"),
@@ -111,7 +111,7 @@ def read_rows(
         identity = record[settings.id] if settings.id else number
         row: Row | Rejected | Skipped
         if not isinstance(identity, str | int) or isinstance(identity, bool):
-            fault = f"the id {shown(identity)} is neither text nor a whole number"
+            fault = f"the id {short_repr(identity)} is neither text nor a whole number"
             row = Rejected(where, fault)
         elif labelled and is_missing(record.get(task.label), task.labels):
             row = Skipped("no_label")
@@ -134,11 +134,11 @@ def _make_row(
     for column in task.columns:
         text = record[column]
         if not isinstance(text, str) or not text.strip():
-            return Rejected(where, f"no text in {column!r}", shown(text))
+            return Rejected(where, f"no text in {column!r}", short_repr(text))
         texts.append(text.strip())
     label = record.get(task.label)
     if isinstance(label, list | dict):
-        return Rejected(where, f"several labels, {shown(label)}: a row has one class")
+        return Rejected(where, f"several labels, {short_repr(label)}: a row has one class")
     if isinstance(label, str):
         label = label.strip()  # spreadsheets leave no-break spaces
     label, fault = read_label(label, task.labels)
@@ -164,7 +164,7 @@ def _make_tagged(
     if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
         return Rejected(
             where,
-            f"tags that are numbers, {shown(tags)}: write their names (B-PER), or parquet as "
+            f"tags that are numbers, {short_repr(tags)}: write their names (B-PER), or parquet as "
             "`datasets` exports it, which has them",
         )
     row: Row = {"id": identity, "words": split(record[task.columns[0]]), "tags": tags}
@@ -214,7 +214,9 @@ def records(
 
 
 def first_line(lines: Lines) -> tuple[str, Lines]:
-    """Return the first line that is not blank, "" if it is rejected, and all lines from it on."""
+    """Return the first line that is not blank ("" if it is rejected), and an iterator over all
+    lines from it on.
+    """
     first = next((item for item in lines if isinstance(item, Rejected) or item[1].strip()), None)
     if first is None:
         return "", lines
@@ -245,7 +247,7 @@ def _split_cells(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter(header: str, name: object, wanted: Sequence[str]) -> str:
-    """Return what stands between cells that may be quoted; "" for tabs without quoting."""
+    """Return the delimiter of cells that may be quoted; "" for tabs without quoting."""
     is_csv = plain_suffix(Path(str(name))) == ".csv"
     if not is_csv and ("\t" in header or set(wanted) == {header}):
         return ""
@@ -275,7 +277,7 @@ def table(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
 
 def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list[str] | Rejected]]:
     """Yield the cells of each row, which may be several lines. Raises BadInput for a quote that is
-    never closed: it would take all that follows for one cell.
+    never closed: all text behind it would be one cell.
     """
     numbers: list[int] = []  # of the lines of a row
     rejected: list[Rejected] = []
@@ -324,7 +326,7 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
             yield from ((item.where, item) for item in kept if isinstance(item, Rejected))
             for number, record in enumerate(values):
                 where = f"{name}[{number}]"
-                yield where, _check_record(record, shown(record), where, wanted)
+                yield where, _check_record(record, short_repr(record), where, wanted)
             return
         lines = iter(kept)
     for where, line in _filled(lines, name):

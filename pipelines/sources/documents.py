@@ -1,8 +1,6 @@
-"""A corpus as units of work: each some files, a range of a large one, or a part of a hub data set,
-in a fixed order.
-
-What a unit is depends on the corpus alone, never on who reads it: so any process on any machine
-that has the same files makes the same documents of unit number k.
+"""A corpus as units of work: some files, a range of a large file, or a part of a hub data set, in a
+fixed order. A unit depends only on the corpus, so any process on any machine with the same files
+makes the same documents from unit number k.
 
 1. every file is read once for its hash and, if it is large, for the ends of documents some
   RANGE_BYTES apart
@@ -22,7 +20,7 @@ from typing import Any
 
 from electra.errors import BadInput, UserError
 from electra.files import atomic_folder
-from electra.storage.manifest import read_notes, verify_manifest, write_manifest, write_sealed
+from electra.storage.manifest import read_cache, verify_manifest, write_checksummed, write_manifest
 from pipelines.sources import (
     CorpusConfig,
     HubCorpus,
@@ -38,16 +36,16 @@ from pipelines.sources.streams import (
     COMPRESSIONS,
     FileRange,
     Item,
+    byte_order_mark,
     find_ends,
     find_streams,
     first_bytes,
-    mark_of,
 )
 
 # stored bytes: smaller files share a unit, WikiExtractor writes them by the ten thousand
 GROUP_BYTES = 8 << 20
 RANGE_BYTES = 64 << 20
-# What ends a document; the next one begins behind it.
+# The end of a document; the next one begins behind it.
 ENDS = {
     "jsonl": re.compile(rb"\n"),
     "text": re.compile(rb"\n"),
@@ -81,8 +79,8 @@ class WorkUnit:
             yield from hub.read_documents(self.config, self.part)
 
     def state(self) -> list[object]:
-        """Return what a change of the input changes: names and contents, but no place or time, so
-        machines agree on it.
+        """Return the names and hashes of the input, without paths and times, so that machines agree
+        on them.
         """
         files = [(piece.path.name, piece.sha256, piece.start, piece.end) for piece in self.pieces]
         return [self.source, self.part and astuple(self.part), files]
@@ -91,8 +89,8 @@ class WorkUnit:
 def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig, list[WorkUnit]]:
     """Return all units of a corpus, and the corpus with the hub's revisions resolved to commits.
 
-    The sample world is written to `scratch` first, and what the files hold is noted there. Raises
-    SourceUnreachable at once when a source is missing.
+    The sample world is written to `scratch` first, and facts about the files are cached there.
+    Raises SourceUnreachable at once when a source is missing.
     """
     units: list[WorkUnit] = []
     sources: list[SampleCorpus | LocalCorpus | HubCorpus] = []
@@ -114,14 +112,14 @@ def plan(config: CorpusConfig, where: str, scratch: Path) -> tuple[CorpusConfig,
 
 
 def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[FileRange]:
-    """Yield every file as one piece or several. `notes` holds what they are, so that a resumed run
-    need not read them.
+    """Yield every file as one piece or several. `notes` caches them, so that a resumed run need not
+    read the files.
     """
-    known = read_notes(notes)
+    known = read_cache(notes)
     of_files: dict[str, Any] = {}
     for path in paths:
         now = streams.stamp(path)
-        key = f"{path} {local.format_of(path, source)} {source.documents} {RANGE_BYTES}"
+        key = f"{path} {local.file_format(path, source)} {source.documents} {RANGE_BYTES}"
         note = known.get(key)
         if note is None or tuple(note["stamp"]) != now:
             with streams.unchanged(FileRange(path, stamp=now)):
@@ -136,12 +134,12 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
             )
             yield FileRange(path, start, end, line, note["sha256"], now, size)
     if of_files != known:
-        write_sealed(notes, {**known, **of_files})
+        write_checksummed(notes, {**known, **of_files})
 
 
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     """Return the sha256 of a file and the beginnings of its pieces."""
-    kind = local.format_of(path, source)
+    kind = local.file_format(path, source)
     size = path.stat().st_size
     state = hashlib.sha256()
     line = 1
@@ -163,7 +161,9 @@ def _places(path: Path, kind: str, documents: str) -> Iterator[int]:
     in_streams = kind == "wikipedia" and path.suffix == ".bz2"
     end = ENDS.get(documents if kind == "text" else kind, ENDS["text"])
     if not in_streams and (
-        kind in {"parquet", "warc"} or path.suffix in COMPRESSIONS or mark_of(first_bytes(path))
+        kind in {"parquet", "warc"}
+        or path.suffix in COMPRESSIONS
+        or byte_order_mark(first_bytes(path))
     ):
         return
     place = RANGE_BYTES

@@ -1,9 +1,9 @@
-"""English Gigaword as the LDC delivers it: SGML, `<DOC id="…" type="story" >` with a headline, a
-dateline, paragraphs.
+"""English Gigaword in the LDC's SGML: `<DOC id="…" type="story" >` with a headline, a dateline,
+paragraphs.
 
 Only stories become documents: the other types (multi, advis, other) are lists of headlines, notes
-to editors, tables of results. The lines of a paragraph become one line; the headline stays, the
-dateline goes.
+to editors, tables of results. The lines of a paragraph become one line; the headline is kept, the
+dateline dropped.
 """
 
 import html

@@ -17,7 +17,7 @@ from electra.finetuning.tasks import GLUE, Task
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines
 from pipelines.sources.paths import require_file
-from pipelines.sources.squad import FILES, file_of
+from pipelines.sources.squad import FILES, find_file
 from pipelines.sources.streams import EXCERPT, FileRange
 from pipelines.text.cleaning import Rejected
 
@@ -103,7 +103,7 @@ def official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Pa
     if squad:
         for task, files in FILES.items():
             for split, name in files.items():
-                yield task, split, file_of(Path(squad), name)
+                yield task, split, find_file(Path(squad), name)
 
 
 def find_official(glue: str | None, squad: str | None) -> Iterator[tuple[str, str, Path]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, SourceUnreachable, first_line, shown
+from electra.errors import BadInput, SourceUnreachable, first_line, short_repr
 from electra.files import sha256_file
 from pipelines.sources import HubCorpus
 from pipelines.sources.local import make_document, unwrapped
@@ -113,8 +113,8 @@ def _downloaded(source: HubCorpus, part: HubFile, where: str) -> Any:
 
     decompress_with_fsspec()
     path = download(source.dataset, part.file, source.revision, where, part.promised)
-    format_of = type(_builder(source)).__module__.rpartition(".")[2]
-    return datasets.load_dataset(format_of, data_files=[str(path)], split="train", streaming=True)
+    file_format = type(_builder(source)).__module__.rpartition(".")[2]
+    return datasets.load_dataset(file_format, data_files=[str(path)], split="train", streaming=True)
 
 
 def download(
@@ -146,8 +146,8 @@ def _hash_in_cache(path: Path) -> str:
 
 
 def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
-    """Return one file, from the cache unless `again`. A server that stumbles is asked twice more,
-    after a second and two.
+    """Return one file, from the cache unless `again`. After a server error, try twice more, after
+    one and two seconds.
     """
     from huggingface_hub import hf_hub_download
 
@@ -272,7 +272,7 @@ def _guard_requests() -> None:
             etag = answer.headers.get(name, "").removeprefix("W/")
             if "/" in etag and answer.request.method == "HEAD":
                 raise BadInput(
-                    f"{answer.url}: sends the ETag {shown(etag)}, a path; use another hub"
+                    f"{answer.url}: sends the ETag {short_repr(etag)}, a path; use another hub"
                 )
 
     def make_client() -> Any:
@@ -285,8 +285,8 @@ def _guard_requests() -> None:
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
-    """Return what is raised where the hub does not answer, whichever HTTP client its library has:
-    OSError, and the client's own error, from which the library's inherits both.
+    """Return the errors for a hub that does not answer, for any HTTP client of its library:
+    OSError, and the client's own error. The library's errors inherit from both.
     """
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -1,5 +1,5 @@
-"""The language of a document, by py3langid, whose model is in its package: no download, the same
-answer anywhere.
+"""Detect the language of a document with py3langid. Its package contains the model, so there is no
+download, and results are the same everywhere.
 """
 
 from collections.abc import Collection
@@ -7,11 +7,11 @@ from collections.abc import Collection
 from electra.config import nearest
 from electra.errors import BadConfig
 
-SAMPLE = 1000  # characters from the beginning: on more, no answer was another on encyclopedia text
+SAMPLE = 1000  # characters from the beginning; more changed no answer on encyclopedia text
 
 
 def is_another(text: str, codes: Collection[str]) -> bool:
-    """Return whether a text is in none of these languages. One without letters may be in any."""
+    """Return whether a text is in none of these languages. A text without letters counts as any."""
     import py3langid
 
     sample = text[:SAMPLE]
@@ -19,7 +19,7 @@ def is_another(text: str, codes: Collection[str]) -> bool:
 
 
 def check(codes: Collection[str], where: str) -> None:
-    """Raise BadConfig where the library does not know a code, or the library is not here."""
+    """Raise BadConfig if py3langid is not installed or does not know a code."""
     try:
         import py3langid
     except ImportError:

@@ -1,10 +1,9 @@
 """Documents from files: jsonl, text, parquet, WikiExtractor output, plain or compressed, each file
 a unit of work.
 
-What crawls, newswire and Wikipedia are delivered as is read by warc, gigaword and wikipedia.
-
-Whatever cannot be read is yielded as `Rejected` with file:line and a reason; only a file that is
-damaged as a whole stops the reader.
+The modules warc, gigaword and wikipedia read the files of crawls, newswire and Wikipedia.
+Unreadable parts are yielded as `Rejected` with file:line and a reason; only a file that is damaged
+as a whole stops the reader.
 """
 
 import codecs
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.errors import BadInput, first_line, shown
+from electra.errors import BadInput, first_line, short_repr
 from electra.files import encodes
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import (
@@ -26,8 +25,8 @@ from pipelines.sources.streams import (
     FETCH_ADVICE,
     FileRange,
     Item,
+    byte_order_mark,
     first_bytes,
-    mark_of,
     plain_suffix,
 )
 from pipelines.text.cleaning import Document, Rejected, unwrap
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 Lines = Iterator[tuple[int, str] | Rejected]
-# what files begin with
+# first bytes of files
 TAGS = {b"<doc ": "wikiextractor", b"<DOC id=": "gigaword", b"<mediawiki": "wikipedia"}
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 # characters: a longer text file is cut into several documents, at line ends
@@ -51,8 +50,8 @@ DELIVERED: dict[str, Callable[[FileRange], Iterator[Item]]] = {
 }
 
 
-def format_of(path: Path, source: LocalCorpus) -> str:
-    """Return the format that the settings say, or that the file itself shows."""
+def file_format(path: Path, source: LocalCorpus) -> str:
+    """Return the format from the settings, or from the file itself."""
     return source.format if source.format != "auto" else guess_format(path)
 
 
@@ -66,7 +65,9 @@ def guess_format(path: Path) -> str:
     if suffix in (".warc", ".wet"):
         return "warc"
     start = first_bytes(path)
-    start = start.decode(mark_of(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
+    start = (
+        start.decode(byte_order_mark(start) or "utf-8", "ignore").lstrip("\ufeff \t\r\n").encode()
+    )
     for tag, kind in TAGS.items():
         if start.startswith(tag):
             return kind
@@ -87,13 +88,13 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
     if encoding == "utf-8":
         return encoding
     start = first_bytes(piece.path)
-    return "utf-8" if mark_of(start) or start.startswith(codecs.BOM_UTF8) else encoding
+    return "utf-8" if byte_order_mark(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
 def decoded(
     lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8"
 ) -> Lines:
-    """Yield the same of lines of bytes, from wherever they come."""
+    """Do the same for lines of bytes from any source."""
     for number, line in lines:
         where = f"{name}:{number}"
         if line is None:
@@ -147,7 +148,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:
     """Return a document of a text field and an id field of any type, or why not."""
     if not isinstance(text, str):
-        return Rejected(where, f"field {field!r} is not text", shown(text))
+        return Rejected(where, f"field {field!r} is not text", short_repr(text))
     if not encodes(text):
         return Rejected(where, "lone surrogate", ascii(text[:EXCERPT]))
     if isinstance(identity, bool) or not isinstance(identity, str | int):
@@ -284,7 +285,7 @@ READERS: dict[str, Callable[[FileRange, LocalCorpus], Iterator[Item]]] = {
 
 def read_documents(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield the documents of one file, or of one range of it."""
-    kind = format_of(piece.path, source)
+    kind = file_format(piece.path, source)
     items = DELIVERED[kind](piece) if kind in DELIVERED else READERS[kind](piece, source)
     return map(unwrapped, items) if source.hard_wrapped else items
 

@@ -17,9 +17,9 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
     their names.
 
     A pattern is a path, a folder (all files under it, but hidden ones), or a glob with ** for
-    folders of any depth. What one with a `!` in front names is left out, wherever it stands. Raises
-    BadInput for a URL and for anything but a regular file, SourceUnreachable for a link to nothing
-    and a folder that cannot be read: no text is lost in silence.
+    folders of any depth. Files of a pattern with a `!` in front are left out, wherever in the list
+    it is. Raises BadInput for a URL and for anything but a regular file, SourceUnreachable for a
+    link to nothing and a folder that cannot be read: no text is lost in silence.
     """
     by_place: dict[tuple[Path, str], Path] = {}
     for pattern in patterns:
@@ -42,7 +42,7 @@ def find_files(patterns: tuple[str, ...], where: str) -> list[Path]:
         if not files:
             _refuse(pattern, where)
         folders = {folder: folder.resolve() for folder in {file.parent for file in files}}
-        for file in files:  # once, whatever links lead to its folder
+        for file in files:  # once, even if several links lead to its folder
             by_place.setdefault((folders[file.parent], file.name), file)
     if without := tuple(pattern[1:] for pattern in patterns if pattern.startswith("!")):
         excluded = {(file.parent.resolve(), file.name) for file in find_files(without, where)}
@@ -68,7 +68,7 @@ def _files_of(path: Path, where: str) -> list[Path]:
         files.sort()
     files = [file for file in files if not file.name.startswith(".")]
     for file in files:
-        if not file.is_dir():  # what links to a folder is not entered
+        if not file.is_dir():  # links to folders are not followed
             require_file(file, where)
     return [file for file in files if file.is_file()]
 
@@ -102,12 +102,12 @@ def _refuse(pattern: str, where: str) -> NoReturn:
 
 
 def _matches(pattern: str) -> set[Path]:
-    """Return what a glob matches. `**` follows links to folders, but enters no folder twice, so
+    """Return the matches of a glob. `**` follows links to folders, but enters no folder twice, so
     that loops of links end.
     """
     parts = Path(pattern).parts
     place = parts.index("**") if "**" in parts else len(parts)
-    for number in range(1, place):  # `glob` itself passes over what it may not read
+    for number in range(1, place):  # `glob` itself skips folders that it may not read
         if not glob.has_magic(parts[number]):
             continue
         for folder in glob.glob(str(Path(*parts[:number]))):  # noqa: PTH207
@@ -139,7 +139,7 @@ def require_folder(folder: Path, where: str) -> Path:
     return folder
 
 
-def patterns_of(paths: list[Path]) -> list[str]:
+def make_patterns(paths: list[Path]) -> list[str]:
     """Return patterns for `files` that name just these files: a glob where that is all of a suffix,
     the names of others.
     """
@@ -162,7 +162,7 @@ def patterns_of(paths: list[Path]) -> list[str]:
 
 def unreadable(refused: Mapping[Path, UserError], where: str) -> UserError:
     """Return one error for all files that a corpus cannot read. It says how to leave them out."""
-    names = ", ".join(repr(f"!{pattern}") for pattern in patterns_of(list(refused)))
+    names = ", ".join(repr(f"!{pattern}") for pattern in make_patterns(list(refused)))
     errors = list(refused.values())
     if len(errors) == 1:
         return type(errors[0])(f"{errors[0]}; or add {names} to `files` to leave it out")

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, counted
+from electra.errors import BadInput, pluralize
 from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
@@ -28,14 +28,14 @@ from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
 TABLES = (".tsv", ".csv")  # files that promise a header
-NAME = re.compile(r"#?\w+( String)?")  # what a column may be called, and hardly a sentence
+NAME = re.compile(r"#?\w+( String)?")  # names of columns, unlike sentences
 STANDARD_INPUT = "standard input"
 USUAL = "text content body review title sentence sentence1 premise question input words"
 OFFICIAL = re.compile(rb'\{\s*"(version|data)"')  # how SQuAD's files begin
 
 
-def schema_of(task: Task) -> InputSchema:
-    """Return what the texts of a row may be called; GLUE's as in its official files."""
+def row_schema(task: Task) -> InputSchema:
+    """Return the names that the texts of a row may have; for GLUE, those of its official files."""
     layout = LAYOUTS.get(task.name)
     columns = (layout.a, layout.b) if layout else ()
     return input_schema(task, tuple(filter(None, columns)))
@@ -82,7 +82,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_pipe(path: Path) -> bool:
-    """Return whether something can be read once, and not be looked into before."""
+    """Return whether something can be read only once."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -140,6 +140,6 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         if len(fields) != len(columns):
             needs = f"{len(columns)} ({', '.join(columns)})"
             raise BadInput(
-                f"{name}:{number}: has {counted(len(fields), 'column')} instead of {needs}"
+                f"{name}:{number}: has {pluralize(len(fields), 'column')} instead of {needs}"
             )
         yield f"{name}:{number}", {**dict(zip(columns, fields, strict=True)), "id": number - 1}

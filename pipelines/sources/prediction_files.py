@@ -17,7 +17,7 @@ def read_predictions(path: Path) -> dict[str, Any]:
     """Return predictions by id.
 
     A file has JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's
-    JSON. Raises BadInput for what is none of them, and for an id that comes twice.
+    JSON. Raises BadInput for any other file, and for a repeated id.
     """
     lines: list[tuple[int, str]] = []
     try:

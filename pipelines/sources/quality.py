@@ -2,8 +2,8 @@
 and Table A1.
 
 A line is a paragraph here, so their rules for both are one. Repeated n-grams are of normalised
-words (pipelines/text/ngrams.py), and shares of characters are shares of those of words. Where words
-are not parted by spaces, those words are counted in all rules, and no rule asks for their length.
+words (pipelines/text/ngrams.py), and shares of characters are shares of those of words. Where no
+spaces separate words, all rules count those words, and none limits their length.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ def broken_rule(
 
 
 def _measured(text: str, hashes: Hashes, lengths: NDArray[np.int64]) -> Iterator[tuple[str, float]]:
-    """Yield what each rule is about, cheap ones first."""
+    """Yield the value that each rule limits, cheap ones first."""
     words = text.split()
     spaced = len(hashes) <= SPACED * len(words)
     count = len(words) if spaced else len(hashes)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.files import encodes
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines, unique_keys
@@ -22,7 +22,7 @@ from pipelines.sources.streams import EXCERPT, FileRange, read_whole
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
-Question = tuple[str, Any]  # where, and what stands there
+Question = tuple[str, Any]  # place in the file, and the content there
 FILES = {
     "squad1": {"train": "train-v1.1.json", "dev": "dev-v1.1.json"},
     "squad2": {"train": "train-v2.0.json", "dev": "dev-v2.0.json"},
@@ -31,7 +31,7 @@ NEEDED = ("id", "question", "context")
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def file_of(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     """Return an official file, or the one of rows that has its place."""
     path = folder / name
     files = [path, path.with_suffix(".jsonl"), path.with_suffix(".parquet")]
@@ -86,7 +86,7 @@ def _questions(articles: list[Any], path: str) -> Iterator[Question]:
 
 
 def _items(value: Any, key: str, where: str) -> Iterator[Question]:
-    """Yield what a list within an object holds, or what is wrong already."""
+    """Yield the items of a list within an object, or its fault."""
     if isinstance(value, Rejected):
         yield where, value
         return
@@ -150,17 +150,17 @@ def _make_row(
     """Return a row with the answers that are in its context, or why not; `known` gets its id."""
     impossible = FLAGS.get(str(flag).lower())
     if impossible is None:
-        return Rejected(where, f"is_impossible is {shown(flag)} instead of true or false")
+        return Rejected(where, f"is_impossible is {short_repr(flag)} instead of true or false")
     title = question.get("title", "")
     row: Row = {
         "id": question.get("id"),
-        "title": title if isinstance(title, str) else shown(title),
+        "title": title if isinstance(title, str) else short_repr(title),
         "question": question.get("question"),
         "context": question.get("context"),
     }
     for name in NEEDED:
         if not isinstance(row[name], str) or not row[name].strip():
-            return Rejected(where, f"no {name}", shown(row[name]))
+            return Rejected(where, f"no {name}", short_repr(row[name]))
     excerpt = row["question"][:EXCERPT]
     if not encodes("".join(row.values())):
         return Rejected(where, "lone surrogate", ascii(excerpt))

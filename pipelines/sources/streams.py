@@ -2,9 +2,9 @@
 reader are errors.
 
 All streams of a compressed file are read, and whatever follows the last one must be padding. A file
-that expands to many times its size (a decompression bomb) and one that is an archive of other files
-are refused: nothing is ever unpacked to disk, and so is anything that isn't text. UTF-16 and UTF-32
-become UTF-8 where a byte order mark announces them, and are refused where only their NULs do.
+that expands to many times its size (a decompression bomb) an archive of other files, and anything
+that isn't text are refused. Nothing is ever unpacked to disk. UTF-16 and UTF-32 become UTF-8 where
+a byte order mark announces them, and are refused where only their NULs do.
 """
 
 import bz2
@@ -35,7 +35,7 @@ COMPRESSIONS = tuple(DECODERS)
 PADDED = (".gz", ".xz")  # formats that allow NULs between and behind streams
 DAMAGE = (EOFError, OSError, ValueError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
 LONGEST_LINE = 16 << 20  # bytes; a longer line or record isn't text and is quarantined unread
-EXPANSION = 250  # times a compressed file's size: text reaches some 10, and what is above is a bomb
+EXPANSION = 250  # times a compressed file's size: text reaches some 10, so more is a bomb
 SMALL = 64 << 20  # bytes that any file may expand to
 BINARY = "is a binary file; convert it or give it the suffix of its format"
 STRANGERS = {  # first bytes of files that aren't text
@@ -52,10 +52,10 @@ MARKS = {  # the longer first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-LOOK = 4096  # bytes that show what a file is
+LOOK = 4096  # first bytes, from which the kind of file is guessed
 EXCERPT = 120  # characters of a bad line that go into the quarantine
 BLOCK = 1 << 20
-LONGEST_MATCH = 64  # bytes: what is searched for across the seam of two blocks
+LONGEST_MATCH = 64  # bytes: the longest match across the seam of two blocks
 COMPRESSED_BLOCK = 1 << 12  # bytes: a zstd block may expand to 30,000 times its size in one call
 FETCH_ADVICE = "get the file again"
 ATTRIBUTE = re.compile(r'\b(\w++)="([^"]*)"')  # of a tag
@@ -89,18 +89,18 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that is sound but no text for a corpus, as a redirect or an image: counted by its
-    reason.
+    """A valid record without text for a corpus, such as a redirect or an image. It is counted under
+    its reason.
     """
 
     reason: str
 
 
-Item = Document | Rejected | Skipped  # what a source holds
+Item = Document | Rejected | Skipped  # the items of a source
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return the size and modification time of a file: what a change of it changes."""
+    """Return the size and modification time of a file, which show whether it has changed."""
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
 
@@ -148,19 +148,19 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
         refuse_strangers(start, path)
         try:
             with open_content(path, piece.start, piece.end) as stream:
-                yield from _lines(stream, piece, mark_of(start))
+                yield from _lines(stream, piece, byte_order_mark(start))
         except EOFError as error:
             raise BadInput(f"{path}: is damaged or cut short ({error}); {FETCH_ADVICE}") from None
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the same of what can be read only once: standard input, a pipe, or any other binary
+    """Do the same for input that can be read only once: standard input, a pipe, or any other binary
     stream.
     """
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     start = buffered.peek(LOOK)[:LOOK]
     refuse_strangers(start, Path(name))
-    yield from _lines(buffered, FileRange(Path(name)), mark_of(start))
+    yield from _lines(buffered, FileRange(Path(name)), byte_order_mark(start))
 
 
 def refuse_strangers(start: bytes, path: Path) -> None:
@@ -174,7 +174,7 @@ def refuse_strangers(start: bytes, path: Path) -> None:
         fault = f"is compressed, but its name does not say so; give it the suffix {suffix}"
     elif start[257:262] == b"ustar":
         fault = "is a tar archive; unpack it first, nothing is ever unpacked here"
-    elif not fault and not mark_of(start):
+    elif not fault and not byte_order_mark(start):
         if start.count(0) * 20 > len(start):
             fault = (
                 "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do; "
@@ -190,7 +190,7 @@ def _look_up(signs: dict[bytes, str], start: bytes) -> str:
     return next((meaning for sign, meaning in signs.items() if start.startswith(sign)), "")
 
 
-def mark_of(start: bytes) -> str:
+def byte_order_mark(start: bytes) -> str:
     """Return the encoding that a byte order mark declares, "" if it is UTF-8's or there is none."""
     return _look_up(MARKS, start)
 
@@ -242,8 +242,8 @@ def find_streams(path: Path, place: int, content: bytes) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines of a file that belong together, the first of which has number `line`; what is `wrong`
-    with them, or "".
+    """Lines of a file that belong together. The first has number `line`; `wrong` is their fault, or
+    "".
     """
 
     line: int
@@ -257,11 +257,9 @@ class Block:
 
 
 def read_blocks(piece: FileRange, tag: str, encoding: str = "utf-8") -> Iterator[Block]:
-    """Yield blocks of lines from one that begins with <tag to one that is </tag>, blanks apart, and
-    of those between them.
-
-    What stands between two, is not closed, not in the encoding or too long, of which it has the
-    beginning, is wrong as a whole: one damage is one row.
+    """Yield blocks of lines, each from a line that begins with <tag to the next </tag>. Lines
+    between two blocks, a block that is not closed, and one that is not in the encoding or too long
+    (with its beginning) are a block with a fault: one damage is one row.
     """
     opening = tuple(f"<{tag}{end}".encode() for end in " \t>")
     closing = f"</{tag}>".encode()
@@ -351,8 +349,8 @@ def decompress_with_fsspec() -> None:
 
 
 class _Recoded:
-    """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate stays one, so that its line alone is
-    refused as no UTF-8.
+    """Lines of UTF-16 or UTF-32 as UTF-8. A lone surrogate is kept, so that only its line is
+    rejected as invalid UTF-8.
     """
 
     def __init__(self, stream: io.BufferedReader, encoding: str, path: Path) -> None:
@@ -370,12 +368,9 @@ class _Recoded:
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of a compressed file: all its streams, one behind the other; EOFError for
-    anything else in it.
-
-    The libraries' own readers take what follows the first stream and is none, as one with a wrong
-    bit, for the end. Raises BadInput when it expands too far. `stream_start` is where the stream
-    that was read last begins.
+    """The content of a compressed file: all its streams, one after the other; EOFError for anything
+    else in it. The libraries' own readers stop in silence at a later stream that is damaged. Raises
+    BadInput when it expands too far. `stream_start` is where the stream that was read last begins.
     """
 
     def __init__(

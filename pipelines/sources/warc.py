@@ -1,12 +1,11 @@
-"""WARC and WET files of crawls as they are delivered (Common Crawl, ClueWeb09 and 12): records,
-pages, their text.
+"""WARC and WET files of crawls (Common Crawl, ClueWeb09 and 12): records, pages, their text.
 
 1. record    header lines, then as many bytes as they say, held to what follows and to the digest.
-  Versions 0.18 to 1.1, line ends of either kind
+             Versions 0.18 to 1.1, line ends of either kind
 2. page      an answer with status 200 that is HTML or plain text, a resource, or the text of a WET
-  file
-3. text      decoded as UTF-8, as declared, or as its bytes look. Of HTML the main content without
-  its boilerplate
+             file
+3. text      decoded as UTF-8, as declared, or as its bytes suggest; of HTML the main content
+             without its boilerplate
 
 After a damaged record reading continues with the next one, in a compressed file with the next
 stream. A record's place is its number in the file.
@@ -42,7 +41,7 @@ LONGEST_HEADER = 1 << 16  # bytes
 # of nested elements: the time to find the main content grows with the square of the depth
 DEEPEST = 1500
 EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
-# what pages mean by these names
+# encodings that pages mean by these names
 WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}
 HTML = ("text/html", "application/xhtml+xml")
 PLAIN = "text/plain"
@@ -91,7 +90,7 @@ def read_warc(piece: FileRange) -> Iterator[Item]:
 
 
 def read_records(path: Path) -> Iterator[Record | tuple[str, str]]:
-    """Yield the records of a file, or (what is wrong, an excerpt) of what is none."""
+    """Yield the records of a file, and (fault, excerpt) for anything else."""
     begin = 0
     unended = 0
     while True:
@@ -162,7 +161,7 @@ class _Records:
                 yield record
             elif (
                 not self._place() and self._one_stream
-            ):  # there is no way back to what it may have swallowed
+            ):  # there is no way back to records that it may have swallowed
                 yield fault, headers.get("warc-target-uri", "")[:EXCERPT]
                 strange = True
             else:
@@ -211,8 +210,8 @@ class _Records:
 
 
 def _find_fault(record: Record) -> str:
-    """Return what is wrong with a record that has another digest than its header says, or holds
-    another one, else "".
+    """Return the fault of a record whose digest differs from its header, or that holds another
+    record, else "".
     """
     algorithm, _, digest = record.headers.get("warc-block-digest", "").partition(":")
     if algorithm.lower() not in DIGESTS or len(record.body) > LONGEST_LINE:
@@ -293,8 +292,8 @@ def _page(record: Record, where: str, name: str) -> Item:
 
 
 def _transferred(body: bytes, http: Headers, *, truncated: bool) -> bytes:
-    """Return the content of an answer as it was sent. Crawlers that unpack it may leave the headers
-    as they were.
+    """Return the content of an HTTP response as it was sent. Crawlers that unpack it may leave the
+    headers as they were.
 
     Raises ValueError for one that ends early, unless it is marked as `truncated`.
     """
@@ -354,15 +353,13 @@ def _is_binary(body: bytes) -> bool:
 
 
 def decode(body: bytes, declared: str, *, is_html: bool) -> str:
-    """Return the text of bytes: UTF-8 if they are, else as the server or the page says if they can
-    be, else as they look.
-
-    Windows-1252 fits nearly all bytes and is what servers say that know nothing: East Asian text
-    counts for more.
+    """Return bytes as text: as UTF-8 if they are valid, else in the encoding that the server or the
+    page declares if it fits, else in a guessed one. Windows-1252 fits nearly all bytes, and servers
+    declare it without knowing, so signs of East Asian text take precedence.
     """
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-    # of UTF-16 and ISO-2022-JP, which else would be ASCII
+    # of UTF-16 and ISO-2022-JP, which would otherwise be ASCII
     if b"\0" not in body and b"\x1b$" not in body:
         try:
             return body.decode()

@@ -1,7 +1,6 @@
-"""Dumps of Wikipedia as they are delivered: XML of pages in wiki markup, plain or compressed,
-multistream or not.
+"""Dumps of Wikipedia: XML of pages in wiki markup, plain or compressed, multistream or not.
 
-1. lines become pages, each parsed alone, so that one that is damaged costs only itself
+1. lines become pages, each parsed alone, so that damage costs only one page
 2. articles stay: the main namespace, no redirects
 3. markup becomes text: headings and paragraphs are lines, links their text; tables, references,
   files and categories go. Sections that have no text left lose their headings
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from mwparserfromhell.nodes import Node, Wikilink
     from mwparserfromhell.wikicode import Wikicode
 
-HEADER = 1 << 16  # bytes in which a dump's names of namespaces stand
+HEADER = 1 << 16  # bytes that contain a dump's names of namespaces
 DEEPEST = 40  # templates within each other that are removed, as many as the parser enters
 UNCLOSED = 300  # brackets and tags: a page with more is damaged, and may take the parser hours
 NAMED_SPACES = ("6", "14")  # keys of the namespaces of files and categories
@@ -153,8 +152,8 @@ def _hidden_namespaces(piece: FileRange) -> frozenset[str]:
 
 
 def _reduced(markup: str) -> str:
-    """Return the markup less plain templates, innermost first, and tables: most of what the parser
-    would spend its time on.
+    """Return the markup without plain templates, innermost first, and tables, which would take most
+    of the parser's time.
     """
     markup = markup.replace(_LOST, "")
     for _ in range(DEEPEST):

@@ -1,5 +1,4 @@
-"""The stages, in one list by which the command line, DVC, tracking, flows and the digests of code
-go.
+"""The stages, in one list for the command line, DVC, tracking, flows and the digests of code.
 
 A new stage is a module in this folder with `run(name, params, tracker)`, an entry of `STAGES`, and
 an entry of pipelines/dvc.yaml. `run` reads params.yaml and the folders of earlier stages, and
@@ -17,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.files import lock_folder, sweep
 from electra.workers import rank
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 if TYPE_CHECKING:
     from pipelines.config.params import Params
@@ -36,7 +35,7 @@ Inputs = Callable[["Params", str], tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage, for any of its names.
+    """One stage, for all of its names.
 
     `section` of params.yaml holds its names ("" for the report, which has none). `inputs` gives the
     stages whose folders it reads, as DVC names them (`corpus@c4`). `code` are the files and folders
@@ -61,7 +60,7 @@ class Stage:
     @property
     def digest(self) -> str:
         """The digest of `code`."""
-        return digest_of(self.code)
+        return code_digest(self.code)
 
     def run(self, name: str, params: "Params", tracker: "Tracker") -> None:
         """Run the stage in the working folder. Raises Busy where another process runs it there."""
@@ -77,8 +76,8 @@ class Stage:
     def settings(self, name: str, params: "Params") -> dict[str, Any]:
         """Return the settings that a name is run with, for its record."""
         if not self.section:
-            return dict(plain(params.run))
-        values: dict[str, Any] = plain(getattr(params, self.section)[name])
+            return dict(to_jsonable(params.run))
+        values: dict[str, Any] = to_jsonable(getattr(params, self.section)[name])
         if self.section == "finetunings":
             values |= self.module.settings(name, params)
         return values
@@ -101,8 +100,8 @@ def ancestors(key: str, params: "Params") -> tuple[str, ...]:
 
 
 def data_label(key: str, params: "Params") -> str:
-    """Return what data a stage's numbers are of: `sample world`, or the names of the corpora and
-    task sources.
+    """Return a label for the data of a stage's numbers: `sample world`, or the names of the corpora
+    and task sources.
     """
     labels: list[str] = []
     for source_key in (key, *ancestors(key, params)):
@@ -125,7 +124,7 @@ def _ablation_inputs(params: "Params", name: str) -> tuple[str, ...]:
     return f"tokens@{base.tokens}", f"tasks@{base.data}"
 
 
-# Code that only reads settings, saves, prints or draws bears on no byte and is left out: the files
+# Code that only reads settings, saves, prints or draws changes no byte and is left out: the files
 # at the top of `electra` (but seeds.py), `electra/storage`, and all of `pipelines` but `text`, the
 # readers of text and the stages named here. tests/pipelines/stages/test_stages.py follows the
 # imports of each stage and holds these lists to them.
@@ -135,7 +134,7 @@ TOKENIZER = (
     "electra/data/word_cache.py",
 )
 NETWORKS = ("electra/nn", "electra/seeds.py")
-# What a pre-training run and a fine-tuning run compute with; a stage's module only exports their
+# The code of a pre-training run and of a fine-tuning run; a stage's module only exports their
 # results.
 PRETRAINING = (
     *NETWORKS,

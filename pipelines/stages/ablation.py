@@ -1,5 +1,5 @@
-"""One ablation: the arms of `ablations.A`, each pre-trained and fine-tuned alike but for its named
-settings.
+"""One ablation: the arms of `ablations.A`, all pre-trained and fine-tuned alike except for their
+named settings.
 
 Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows
 and share seeds. They run side by side (one for each GPU, or one for each core with one thread). An
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from electra.card import model_card
-from electra.config import digest, plain
+from electra.config import digest, to_jsonable
 from electra.data.tokenizer import read_files
 from electra.devices import default_device, use_own_gpu
 from electra.errors import BadConfig, NonFinite, UserError
@@ -39,7 +39,12 @@ from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read
 from electra.pretraining.trainer import PretrainResult, RunOptions
 from electra.storage import run_dir
-from electra.storage.manifest import read_sealed, verify_manifest, write_manifest, write_sealed
+from electra.storage.manifest import (
+    read_checksummed,
+    verify_manifest,
+    write_checksummed,
+    write_manifest,
+)
 from electra.storage.tensors import read_tensors, require_fit
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
@@ -51,7 +56,7 @@ from pipelines.stages.announce import announce
 from pipelines.stages.pretrain import ModelRows, curve_csv
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 Result = dict[str, Any]
 Outcomes = dict[str, Result | str]  # by the arm's key; a sentence where it failed
@@ -71,7 +76,7 @@ class Arm:
 
     @property
     def key(self) -> str:
-        """A hash of the settings that bear on the result."""
+        """A hash of the settings that affect the result."""
         return digest(
             fingerprinted_settings(self.config), self.config.pretrain.init_from, self.tokens
         )
@@ -123,7 +128,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         of_arm = [planned for planned in arms if planned.name == arm]
         by_seed = finished_seeds(of_arm, outcomes)
         results[arm] = summarize_arm(ablation, of_arm, by_seed, outcomes)
-        settings = {**plain(of_arm[0].config), "tokens": base.tokens, "seeds": list(by_seed)}
+        settings = {**to_jsonable(of_arm[0].config), "tokens": base.tokens, "seeds": list(by_seed)}
         del settings["pretrain"]["seed"]
         track(tracker, arm, by_seed, results[arm], settings)
     record = {
@@ -153,7 +158,9 @@ def run(name: str, params: Params, tracker: Any) -> None:
 
 
 def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
-    """Return every arm with every seed. What the unchanged model spends is everyone's budget."""
+    """Return every arm with every seed. The FLOPs of the unchanged model are the budget of each
+    arm.
+    """
     ablation = params.ablations[name]
     protocol = ablation.protocol
     base = params.models[ablation.base.model].electra()
@@ -224,8 +231,8 @@ def with_checkpoints(config: ElectraConfig, points: Sequence[float]) -> ElectraC
 
 
 def plan_scoring(name: str, params: Params) -> Scoring:
-    """Return the tasks of an ablation with their settings: the model's, changed by the ablation's,
-    with what single runs do not need switched off.
+    """Return the tasks of an ablation with their settings: the model's, changed by the ablation's.
+    Settings for several runs of a task get their defaults.
     """
     ablation = params.ablations[name]
     recipe = params.ablation_recipe(name)
@@ -276,8 +283,8 @@ def run_arm_safely(unit: tuple[Arm, Scoring, Params]) -> Result | str:
 
 
 def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
-    """Train and fine-tune what is not finished of an arm, and return its scores by point and task,
-    in points of 100.
+    """Train and fine-tune an arm as far as it is unfinished, and return its scores by point and
+    task, from 0 to 100.
     """
     rows = ModelRows(params, arm.tokens, arm.config)
     scores: dict[str, dict[str, float]] = {}
@@ -294,7 +301,7 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
                     model=folder.path / f"point-{point:g}",
                     runs=folder.path / "tasks" / f"{point:g}",
                     device=default_device().type,
-                    code=digest_of(FINETUNING),
+                    code=code_digest(FINETUNING),
                 )
                 (job,) = plan.jobs()
                 (result,) = run_all([job], 1)
@@ -310,12 +317,12 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
 def arm_folder(arm: Arm, params: Params) -> Path:
     """Return the folder of the run of an arm's settings and data."""
     rows = ModelRows(params, arm.tokens, arm.config)
-    return run_dir.folder_of("arm", rows.fingerprint(arm.config))
+    return run_dir.run_path("arm", rows.fingerprint(arm.config))
 
 
 def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
-    """Pre-train an arm and keep its encoders, or read what exists. What other code has finished
-    is archived.
+    """Pre-train an arm and keep its encoders, or read them if they exist. Runs that other code has
+    finished are archived.
     """
     if record := read_finished(arm, folder.path):
         return record
@@ -324,7 +331,7 @@ def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
         print(f"{arm.title}: {why}; the old run is {folder.archive()}", file=sys.stderr, flush=True)
     home = folder.path
     run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
-    options = RunOptions(title=arm.title, bar=ProgressBar, announce=announce)
+    options = RunOptions(title=arm.title, bar=ProgressBar, on_step=announce)
     trained = rows.train(
         arm.config, home / arm.run, log=lambda step, numbers: None, options=options
     )
@@ -335,10 +342,10 @@ def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
     record["code"] = trained.code
     record["history"] = trained.history
     record["points"] = {f"{point:g}": arm.step(point) for point in (*arm.points, END)}
-    write_sealed(home / "arm.json", record)
+    write_checksummed(home / "arm.json", record)
     for run in home.glob("run-*"):
         remove(run)
-    return read_sealed(home / "arm.json")  # in the file's order, as a second start finds it
+    return read_checksummed(home / "arm.json")  # in the file's order, as a second start finds it
 
 
 def read_finished(arm: Arm, home: Path) -> Result | None:
@@ -346,8 +353,8 @@ def read_finished(arm: Arm, home: Path) -> Result | None:
     have, or None.
     """
     try:
-        record = read_sealed(home / "arm.json")
-        if record["code"][-1][1] != digest_of(PRETRAINING):
+        record = read_checksummed(home / "arm.json")
+        if record["code"][-1][1] != code_digest(PRETRAINING):
             return None
         for point in (*arm.points, END):
             verify_folder(home / f"point-{point:g}", model=arm.key, part=f"point-{point:g}")
@@ -381,7 +388,7 @@ def export(arm: Arm, home: Path, trained: PretrainResult, rows: ModelRows, point
         pad_token_id=rows.tokenizer.pad_id,
         trained_positions=trained_positions,
     )
-    facts = {"data": rows.label, "recipe": plain(arm.config), "step": step}
+    facts = {"data": rows.label, "recipe": to_jsonable(arm.config), "step": step}
     card = model_card(f"{arm.title}: encoder", "embed", facts)
     tensors = encoder_tensors(trained.model.discriminator.encoder, "")
     files = read_files(rows.folder, trained_positions)

@@ -1,4 +1,4 @@
-"""The line that a run says once its first steps are done: what it runs on, and in which way."""
+"""The line that a run prints after its first steps: its device, precision and speed."""
 
 import math
 import sys
@@ -6,7 +6,7 @@ import sys
 import torch
 
 from electra.devices import driver_version
-from electra.errors import counted
+from electra.errors import pluralize
 from electra.pretraining.compiling import missing_for_compile
 from electra.pretraining.config import PretrainConfig
 from electra.pretraining.step import WARM_UP
@@ -53,7 +53,7 @@ def duration(seconds: float) -> str:
 
 def _device(step: StepDone) -> str:
     world = step.world
-    threads = counted(step.settings.threads, "thread")
+    threads = pluralize(step.settings.threads, "thread")
     if world.device.type != "cuda":
         return f"{world.size} processes of {threads}" if world.size > 1 else f"CPU with {threads}"
     version = driver_version()

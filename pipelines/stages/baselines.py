@@ -1,15 +1,14 @@
-"""Baselines of a task's scores: what the same rows give without any fine-tuned network.
+"""Baselines of a task: scores from the same rows without any fine-tuned network.
 
 chance            a guess without looking: one class in so many, no correlation
 majority          the commonest training label (of scores their mean) for every row
-bag of words      logistic (for scores ridge) regression on tf-idf of words and of 2 to 5 characters
-                  in a word, one text's apart from the other's: what is said, in no order, and
-                  nothing compared
-word overlap      boosted trees on features of a pair that somebody has thought of: shares of words
-                  and letters in common, their order, names, numbers, negations, lengths
-replaced tokens   the pre-trained discriminator as it is: the AUC of its surest "replaced" in a row
-                  against the row's label, 50 for guessing; what it can compare before it is taught
-                  any task
+bag of words      logistic (for scores ridge) regression on tf-idf of words and of 2 to
+                  5 characters in a word, for each text apart: content without order or comparison
+word overlap      boosted trees on hand-made features of a pair: shares of words and letters in
+                  common, their order, names, numbers, negations, lengths
+replaced tokens   the pre-trained discriminator without fine-tuning: the AUC of its surest
+                  "replaced" in a row against the row's label, 50 for guessing; its ability to
+                  compare before it is taught any task
 
 All but the last are scores by the task's metric, in points, on dev, from the rows that the model is
 fine-tuned on. The two that are fitted take a few seconds for 1,000 rows, and see 10,000 at most.
@@ -30,7 +29,7 @@ from electra.finetuning.batches import PaddedBatch
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Network
 from electra.finetuning.metrics import score
-from electra.finetuning.predictions import numbers
+from electra.finetuning.predictions import label_values
 from electra.finetuning.reading import read_rows, subset
 from electra.finetuning.tasks import FinetuneConfig, Task
 from electra.finetuning.training import read_outputs
@@ -69,17 +68,17 @@ def score_baselines(task: Task, folder: Path, config: FinetuneConfig) -> dict[st
     metric = task.metrics[0]
     scores = {"chance": round(100 / len(task.labels), 4) if metric == "accuracy" else 0.0}
     for name, predicted in predict_simply(task, train, dev).items():
-        scores[name] = round(score(metric, predicted, numbers(task, dev)), 4)
+        scores[name] = round(score(metric, predicted, label_values(task, dev)), 4)
     return scores
 
 
 def predict_simply(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
-    """Return what the majority, a bag of words and word overlap predict for the dev rows."""
-    label = numbers(task, train)
+    """Return the predictions of the majority, a bag of words and word overlap for the dev rows."""
+    label = label_values(task, train)
     guess = label.mean() if task.regression else np.bincount(label.astype(int)).argmax()
     predictions = {"majority": np.full(len(dev), float(guess))}
     part = subset(list(train), FIT_ROWS, seed=0)
-    if len(set(numbers(task, part))) > 1:
+    if len(set(label_values(task, part))) > 1:
         predictions |= predict_fitted(task, part, dev)
     return predictions
 
@@ -91,7 +90,7 @@ def read_splits(task: Task, folder: Path, config: FinetuneConfig) -> tuple[Rows,
 
 
 def predict_fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
-    """Return what a bag of words and, of pairs, word overlap predict for the dev rows."""
+    """Return the predictions of a bag of words and, for pairs, of word overlap for the dev rows."""
     from scipy.sparse import hstack
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -99,7 +98,7 @@ def predict_fitted(task: Task, train: Rows, dev: Rows) -> dict[str, Numbers]:
 
     linear = Ridge() if task.regression else LogisticRegression(max_iter=1000)
     trees = HistGradientBoostingRegressor if task.regression else HistGradientBoostingClassifier
-    label = numbers(task, train)
+    label = label_values(task, train)
     # the same sums on every machine; more threads don't help with so few rows
     with threadpool_limits(1):
         vectors, dev_vectors = tfidf(train, dev)
@@ -122,8 +121,8 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     sides = [side for side in "ab" if any(row.get(side) is not None for row in (*train, *dev))]
-    train_texts = [[text_of(row, side) for row in train] for side in sides]
-    dev_texts = [[text_of(row, side) for row in dev] for side in sides]
+    train_texts = [[row_text(row, side) for row in train] for side in sides]
+    dev_texts = [[row_text(row, side) for row in dev] for side in sides]
     vectors: list[Any] = []
     dev_vectors: list[Any] = []
     for count in (
@@ -137,7 +136,7 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     return vectors, dev_vectors
 
 
-def text_of(row: dict[str, Any], side: str) -> str:
+def row_text(row: dict[str, Any], side: str) -> str:
     """Return one text of a row."""
     return row.get(side) or ""
 
@@ -151,22 +150,24 @@ def split_words(text: str, *, keep_case: bool = False) -> list[str]:
 
 
 def overlap(rows: Rows, vectors: Sequence[Any]) -> Numbers:
-    """Return what each pair has in common (rows, features). `vectors` are those of `tfidf`."""
+    """Return features of the overlap of each pair (rows, features). `vectors` are those of
+    `tfidf`.
+    """
     words_a, words_b, letters_a, letters_b = vectors
     cosines = [
         np.asarray(a.multiply(b).sum(1)).ravel()
         for a, b in ((words_a, words_b), (letters_a, letters_b))
     ]
-    pairs = [pair_features(text_of(row, "a"), text_of(row, "b")) for row in rows]
+    pairs = [pair_features(row_text(row, "a"), row_text(row, "b")) for row in rows]
     return np.column_stack([np.array(pairs, dtype=np.float64), *cosines])
 
 
 def pair_features(a: str, b: str) -> list[float]:
-    """Return a pair's features by hand, for English: what is shared, in which order, and what says
-    otherwise.
+    """Return hand-made features of a pair, for English: shared parts, their order, and signs of
+    contradiction.
     """
     features: list[float] = []
-    for parts_a, parts_b in zip(parts_of(a), parts_of(b), strict=True):
+    for parts_a, parts_b in zip(comparable_parts(a), comparable_parts(b), strict=True):
         shared = len(parts_a & parts_b)
         sizes = (len(parts_a), len(parts_b), len(parts_a | parts_b))
         features += [shared, *(shared / max(1, size) for size in sizes)]
@@ -184,9 +185,9 @@ def pair_features(a: str, b: str) -> list[float]:
     return [*features, *negations, *lengths, *differences]
 
 
-def parts_of(text: str) -> tuple[set[Any], ...]:
-    """Return what two texts may share: words, neighbours, three characters in a row, capitalized
-    words, and numbers.
+def comparable_parts(text: str) -> tuple[set[Any], ...]:
+    """Return the parts of a text that another may share: words, neighbours, three characters in a
+    row, capitalized words, and numbers.
     """
     low = split_words(text)
     written = split_words(text, keep_case=True)
@@ -249,7 +250,7 @@ def score_frozen(
         return None
     rows = read_splits(task, folder, config)[1]
     if task.regression:
-        label_N = numbers(task, rows)
+        label_N = label_values(task, rows)
         wrong_N = label_N < np.median(label_N)
         right_N = label_N > np.median(label_N)
     else:

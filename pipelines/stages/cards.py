@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from electra.card import rewrite_card
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.errors import UserError
 from electra.files import read_json, read_jsonl, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
-from electra.storage.manifest import CARD, MANIFEST, read_manifest, read_notes
+from electra.storage.manifest import CARD, MANIFEST, read_cache, read_manifest
 from pipelines.config.params import Params
 from pipelines.finetuning_runs.job import ABOVE_RUNS
 from pipelines.report.comparison import around, mean
@@ -33,7 +33,7 @@ from pipelines.stages import BUILD, RESULTS, TIMINGS, baselines
 MODELS = BUILD / "models"
 HUB_METRICS = {"matthews": "matthews_correlation", "spearman": "spearmanr", "pearson": "pearsonr"}
 HUB_METRICS |= {"exact": "exact_match", "macro_f1": "f1", "entity_f1": "f1"}
-# what needs no network
+# methods without a network
 SIMPLE = (*baselines.SIMPLE, "never_answering")
 # the scores of a network's own task: our name, the hub's, the title
 SCORES = {
@@ -56,7 +56,7 @@ TEXTS = (
     '"Who cooked the meal?", "The chef cooked the meal."',
 )
 Cells = dict[str, float | str | None]
-# the hub's name of a metric, ours, points, what they are compared with
+# the hub's name of a metric, ours, points, and comparisons
 Measured = tuple[str, str, float, Cells]
 _points = Column("points", 1).text
 
@@ -167,7 +167,7 @@ def write(stage: str, name: str, params: Params) -> None:
         card = describe(folder, name, params)
         stock = not any((folder / head).is_file() for head in (POOLED, SPANS))
         architecture = ModelFolder(folder).architecture if stock else ""
-        front = card.front(name_of(str(folder)), architecture)
+        front = card.front(network_name(str(folder)), architecture)
         text = card.text(f"dvc repro pipelines/dvc.yaml:{stage}@{name}", architecture)
         path = folder / CARD
         old = path.read_text(encoding="utf-8")
@@ -185,7 +185,7 @@ def with_run(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     top, folder, name = (*Path(os.path.relpath(path)).parts, "", "")[:3]
     stage = {"models": "pretrain"}.get(folder, folder)
-    run = read_notes(TIMINGS).get(f"{stage}-{name}")
+    run = read_cache(TIMINGS).get(f"{stage}-{name}")
     if run is None or top != "build":
         return text
     commit = f"commit {run['commit']}, " if run.get("commit") else ""
@@ -194,7 +194,7 @@ def with_run(path: Path) -> str:
     return re.sub(r"(?m)^(- Made by: .*\n)", lambda match: f"{match[1]}{line}", text, count=1)
 
 
-def name_of(folder: str) -> str:
+def network_name(folder: str) -> str:
     """Return a network's name, `tiny-cola-pretrained-seed1`. SQuAD's version alone would read like
     a model's.
     """
@@ -240,7 +240,7 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
             f"positions beyond {open_folder(folder).trained_positions} tokens were never trained",
         },
         settings={
-            "recipe": plain(config.electra()),
+            "recipe": to_jsonable(config.electra()),
             "flops": results["flops"],
             "parameters": results["parameters"],
         },
@@ -268,8 +268,8 @@ def _held_out(folder: Path, count: int) -> list[str]:
 
 
 def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
-    """Describe a fine-tuned model next to the other seeds, fresh weights, chance and what needs no
-    network.
+    """Describe a fine-tuned model next to the other seeds, fresh weights, chance and methods
+    without a network.
     """
     stage = folder.parts[1]
     key = folder.parent.name
@@ -321,7 +321,7 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
             f"and another would differ more; {long}{''.join(failed)}",
         },
         settings={
-            "recipe": {key: of for key, of in plain(recipe).items() if key not in ABOVE_RUNS},
+            "recipe": {key: of for key, of in to_jsonable(recipe).items() if key not in ABOVE_RUNS},
             "seed": int(seed),
         },
         sources=[*sources, rows],
@@ -351,7 +351,7 @@ def _first_row(folder: Path) -> list[str]:
 
 def compare_scores(facts: dict[str, Any], arm: str, seed: int) -> list[Measured]:
     """Return a run's metrics, the one that counts first, next to the other runs of its task and
-    what needs no network.
+    methods without a network.
     """
     points = {of: facts[of]["all"] for of in (arm, "scratch") if of in facts}
     baselines = facts.get("baselines", {})

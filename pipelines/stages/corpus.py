@@ -2,9 +2,9 @@
 
 1. plan      files, ranges of large ones, files of a hub data set: each is a unit
              (pipelines/sources/documents.py)
-2. unit      read, clean, filter, write parts of 32 MB; what is bad is quarantined (any process, in
-             any order)
-3. collect   drop what is repeated anywhere, number the parts, count everything (one process, which
+2. unit      read, clean, filter, write parts of 32 MB; bad rows are quarantined (any
+             process, in any order)
+3. collect   drop repetitions from anywhere, number the parts, count everything (one process, which
              holds one part's index at a time)
 
 A killed run continues with the units that are missing. Always: rows = documents + dropped +
@@ -40,7 +40,7 @@ from electra.files import (
     write_jsonl,
 )
 from electra.storage.manifest import MANIFEST, write_manifest
-from electra.storage.run_dir import RUNS, folder_of, name_run
+from electra.storage.run_dir import RUNS, name_run, run_path
 from pipelines.sources import CorpusConfig, TaskSourceConfig, documents, language, quality
 from pipelines.sources.paths import unreadable
 from pipelines.sources.streams import Skipped
@@ -66,11 +66,11 @@ SIZE = 13
 # Of each document of a part: the hash of its text, its lines and bytes, its paragraphs that are
 # hashed
 INDEX = np.dtype([("text", "<u8"), ("lines", "<u4"), ("bytes", "<u4"), ("paragraphs", "<u4")])
-LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # what cleaning may drop
+LINES = ("short_lines", "duplicate_lines", "lines_of_documents")  # lines that cleaning may drop
 # why a document is filtered out
 REASONS = ("other_language", *(f"quality_{rule}" for rule in quality.RULES), "contaminated")
 SKIPPED = "left_out_"  # prefix of the counts of rows that aren't documents, by reason
-# what is counted by document
+# counts by document
 TEXTS = ("empty_documents", "short_documents", SKIPPED, *REASONS)
 # facts that need all units
 REPEATED = ("duplicate_documents", "near_duplicates", "repeated_documents")
@@ -104,13 +104,13 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def run_folder(name: str, params: "Params") -> Path:
-    """Return where the finished units of a corpus's present settings and input lie until it is
-    complete.
+    """Return the folder of finished units for a corpus's present settings and input, while it is
+    incomplete.
     """
     scratch = RUNS / "corpus" / f".{name}"
     with lock_folder(scratch):
         plan = _plan(params.corpora[name], f"corpora.{name}", scratch, _tasks(name, params))
-        return folder_of("corpus", plan.fingerprint)
+        return run_path("corpus", plan.fingerprint)
 
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
@@ -168,9 +168,10 @@ def gather(
     runs: Path = RUNS,
     tasks: TaskSourceConfig | None = None,
 ) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`. Return what was read, kept and dropped.
+    """Write a corpus's documents to `folder`. Return the counts of documents read, kept and
+    dropped.
 
-    `runs` holds unfinished runs, `tasks` are those that `cleaning.decontaminate` names.
+    `runs` holds unfinished runs, `tasks` is the source that `cleaning.decontaminate` names.
     """
     check_room(config, where, folder)
     name = where.rpartition(".")[2]
@@ -179,7 +180,7 @@ def gather(
     scratch = runs / "corpus" / f".{name}"
     with lock_folder(scratch):
         plan = _plan(config, where, scratch, tasks)
-        work = folder_of("corpus", plan.fingerprint, runs)
+        work = run_path("corpus", plan.fingerprint, runs)
         name_run(work, name, plan.fingerprint)
         jobs = [
             ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units
@@ -208,7 +209,7 @@ def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
 
 
 def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> None:
-    """Raise what is wrong with all files that could not be read, and forget their units."""
+    """Raise one error for all files that could not be read, and forget their units."""
     refused: dict[Path, UserError] = {}
     for number, count in enumerate(counts):
         for file, sentence in count["refused"].items():
@@ -223,7 +224,7 @@ def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> 
 
 @dataclass(frozen=True)
 class ReadJob:
-    """A unit and what is done to its text."""
+    """A unit and the processing of its text."""
 
     unit: documents.WorkUnit
     cleaning: CleaningConfig
@@ -232,8 +233,8 @@ class ReadJob:
 
 
 def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
-    """Write a unit's documents as part-NNNNN.jsonl, each with an index, and what was dropped.
-    Return the counts.
+    """Write a unit's documents as part-NNNNN.jsonl, each with an index, and samples of dropped
+    ones. Return the counts.
     """
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -285,7 +286,9 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
 def _items(
     unit: documents.WorkUnit, refused: dict[str, str]
 ) -> Iterator[Document | Rejected | Skipped]:
-    """Yield what a unit holds. A file that cannot be read to its end is added to `refused`."""
+    """Yield the documents and bad rows of a unit. A file that cannot be read to its end is added to
+    `refused`.
+    """
     if not unit.pieces:
         yield from unit.read()
     for piece in unit.pieces:
@@ -350,8 +353,8 @@ class _PartWriter:
 
 
 class Judgement(NamedTuple):
-    """Why a document goes ("" if it stays), the keys that its near-duplicates share, and whether it
-    is contaminated.
+    """Why a document is dropped ("" if it is kept), the keys that its near-duplicates share, and
+    whether it is contaminated.
     """
 
     reason: str
@@ -362,7 +365,7 @@ class Judgement(NamedTuple):
 def judge(text: str, cleaning: CleaningConfig, forbidden: Forbidden | None) -> Judgement:
     """Judge a document by its clean text, before repeated paragraphs are taken out of it.
 
-    Language, quality and benchmark texts are looked for in this order. Keys are given where
+    Language, quality and overlap with benchmarks are checked in this order. Keys are given where
     near-duplicates are dropped: the first of several is known once all units exist.
     """
     if cleaning.language and language.is_another(text, cleaning.language):
@@ -529,7 +532,7 @@ class _Part(NamedTuple):
 def _find_repeats(
     cleaning: CleaningConfig, paths: list[Path], total: Counter[str], work: Path
 ) -> Iterator[_Part]:
-    """Yield every part with what of it has been there before."""
+    """Yield every part with its repetitions of earlier documents and paragraphs."""
     texts = near = lines = None
     count = total["documents"]
     if cleaning.duplicate_documents == "drop":
@@ -619,6 +622,6 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
 
 
 def _without_repeated(text: str, stay: list[bool], shortest: int) -> str:
-    """Return a text without its repeated paragraphs. `stay` speaks of those that are not short."""
+    """Return a text without its repeated paragraphs. `stay` covers those that are not short."""
     first = iter(stay)
     return "\n".join(line for line in text.split("\n") if len(line) < shortest or next(first))

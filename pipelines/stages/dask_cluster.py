@@ -1,9 +1,9 @@
 """Units of work on a Dask cluster: ELECTRA_DASK=tcp://scheduler:8786 takes the place of this
 machine's processes.
 
-Scheduling, retries of what a lost worker held and transport are Dask's. What makes the bytes the
-same is checked here before a unit begins: a worker runs the code of this checkout, sees its folder,
-and has one thread.
+Dask does the scheduling, the retries of a lost worker's units, and the transport. Here each worker
+is checked before a unit begins, so that the bytes are the same: a worker runs the code of this
+checkout, sees its folder, and has one thread.
 """
 
 import os
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from electra.errors import BadConfig, SourceUnreachable, Stopped, counted
-from pipelines.versioning.code import digest_of
+from electra.errors import BadConfig, SourceUnreachable, Stopped, pluralize
+from pipelines.versioning.code import code_digest
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 VARIABLE = "ELECTRA_DASK"
-CODE = ("electra", "pipelines")  # hashed once a process, so edits during a run do not count
+CODE = ("electra", "pipelines")  # hashed once per process, so edits during a run do not count
 SECONDS = 10.0  # for the scheduler's first answer
 
 
 def run_units(
     function: Callable[[Unit], Result], units: Sequence[Unit], address: str, mark: Path
 ) -> Iterator[tuple[int, Result]]:
-    """Yield what `electra.workers.run_units` does, from the workers of the scheduler at
-    `address`. `mark`: a file they share.
+    """Do the same as `electra.workers.run_units` with the workers of the scheduler at `address`.
+    `mark`: a file they share.
 
     A unit whose worker is lost is given to another. Raises SourceUnreachable where no scheduler
     answers, BadConfig for workers that cannot make these units.
@@ -48,11 +48,12 @@ def run_units(
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
         print(
-            f"{counted(len(units), 'unit')} for {address}, which has {counted(workers, 'worker')}",
+            f"{pluralize(len(units), 'unit')} for {address}, "
+            f"which has {pluralize(workers, 'worker')}",
             file=sys.stderr,
             flush=True,
         )
-        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), digest_of(CODE))
+        here = (str(Path.cwd()), str(mark), mark.read_text("utf-8"), code_digest(CODE))
         futures = {
             client.submit(run_unit, here, function, unit, pure=False): index
             for index, unit in enumerate(units)
@@ -86,7 +87,7 @@ def run_unit(
             f"worker {worker.address}: has {worker.state.nthreads} threads; "
             "start it with --nthreads 1"
         )
-    if digest_of(CODE) != code:
+    if code_digest(CODE) != code:
         raise BadConfig(
             f"worker {worker.address}: runs other code; start it again in this checkout"
         )

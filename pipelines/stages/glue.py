@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from electra.config import digest, plain
+from electra.config import digest, to_jsonable
 from electra.devices import refuse_unusable_driver
 from electra.files import (
     atomic_folder,
@@ -33,7 +33,7 @@ from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
-from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, splits_of
+from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, job_splits
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
@@ -41,7 +41,7 @@ from pipelines.stages import FINETUNING as CODE
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import task_numbers
 from pipelines.tracking import flatten
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 FINETUNING = RUNS / "finetune"
 SUFFIXES = {  # a job's file of a split -> the end of its name here
@@ -57,7 +57,7 @@ Records = dict[str, list[Record]]  # by task
 def run(name: str, params: Params, tracker: Any) -> None:
     """Run the stage: every task, arm and seed. Then predictions and scores in one go."""
     config = params.finetunings[name]
-    configs = configs_of(name, params)
+    configs = task_configs(name, params)
     encoder = inputs.encoder_folder(config.model, params)
     jobs = plan_glue(configs, inputs.task_rows(config.tasks), encoder)
     last_jobs = {job.task.name: job for job in jobs}  # of each task
@@ -112,7 +112,7 @@ def describe_scores(facts: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def configs_of(name: str, params: Params) -> dict[str, FinetuneConfig]:
+def task_configs(name: str, params: Params) -> dict[str, FinetuneConfig]:
     """Return the tasks of a fine-tuning, each with its settings."""
     return {task: params.task_config(name, task) for task in params.selected_tasks(name)}
 
@@ -128,7 +128,7 @@ def plan_task(
         model=encoder,
         runs=FINETUNING,
         device=device(),
-        code=digest_of(CODE),
+        code=code_digest(CODE),
         source_jobs=source_jobs,
     ).jobs()
 
@@ -153,7 +153,7 @@ def write_leaderboard_files(
     scores: dict[str, Any] = {}
     for (task, arm), runs in group_by_arm(jobs):
         together = task.name in ensembles and len(runs) > 1 and not task.tagging
-        scored, unlabelled = splits_of(task, runs[0].config)
+        scored, unlabelled = job_splits(task, runs[0].config)
         for split in (*unlabelled, *scored):
             if not (runs[0].folder / f"{split}.jsonl").is_file():
                 continue
@@ -166,7 +166,7 @@ def write_leaderboard_files(
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
                 if split == scored[0]:
                     figures: dict[str, Any] = {"seeds": [job.seed for job in runs]}
-                    figures |= leaderboard.score_lines(task, lines[name])
+                    figures |= leaderboard.score_records(task, lines[name])
                     scores.setdefault(task.name, {})[arm] = figures
             file = leaderboard.FILES.get((task.name, split))
             if file is not None:
@@ -219,7 +219,9 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
     tracker.dataset(f"tasks/{task.name}", jobs[0].data, "fine-tune")
     configs = {}
     for job in jobs:
-        config = {key: value for key, value in plain(job.config).items() if key not in ABOVE_RUNS}
+        config = {
+            key: value for key, value in to_jsonable(job.config).items() if key not in ABOVE_RUNS
+        }
         configs[job.arm] = flatten(config)
     seeds = str(sorted({job.seed for job in jobs}))
     with tracker.child(task.name, set_side_by_side(configs) | {"seeds": seeds}, started) as child:
@@ -231,14 +233,16 @@ def track(tracker: Any, jobs: Sequence[Job], records: Sequence[Record], started:
 
 def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use, those of the tasks side by side."""
-    configs = configs_of(name, params)
-    values = set_side_by_side({task: flatten(plain(config)) for task, config in configs.items()})
-    # a null below `scratch` is what the arm from scratch has as the other
+    configs = task_configs(name, params)
+    values = set_side_by_side(
+        {task: flatten(to_jsonable(config)) for task, config in configs.items()}
+    )
+    # a null below `scratch` means the same value in both arms
     return {key: value for key, value in values.items() if value != "null" or "scratch." not in key}
 
 
 def set_side_by_side(settings: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the settings that all have alike under their key, the others as `<name>.<key>`."""
+    """Return settings that are equal for all under their key, the others as `<name>.<key>`."""
     result = {}
     for name, values in settings.items():
         for key, value in values.items():
@@ -288,16 +292,16 @@ def device() -> str:
 
 
 def label(params: Params, source: str) -> dict[str, str]:
-    """Return which data the numbers are of: shown wherever they appear."""
+    """Return a label for the data of the numbers. It is shown wherever they appear."""
     return {"source": source, "label": data_label(f"tasks@{source}", params)}
 
 
 def provenance(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return what a reader needs to get the same numbers again. No clock, host or path."""
+    """Return all facts needed to reproduce the numbers. No clock, host or path."""
     return {
-        "config_digest": digest({job.name: plain(job.config) for job in jobs}),
+        "config_digest": digest({job.name: to_jsonable(job.config) for job in jobs}),
         "rows_sha256": {job.task.name: job.data for job in jobs},
-        "code": digest_of(CODE),
+        "code": code_digest(CODE),
         "device": device(),
         "threads_per_run": 1,
         "torch": torch.__version__,

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from electra.config import digest, without_defaults
 from electra.data.tokenizer import VocabTokenizer
-from electra.errors import CorruptFile, SourceUnreachable, UserError, counted
+from electra.errors import CorruptFile, SourceUnreachable, UserError, pluralize
 from electra.files import sha256_file, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import (
     MANIFEST,
+    read_cache,
     read_manifest,
-    read_notes,
     verify_manifest,
-    write_sealed,
+    write_checksummed,
 )
 from pipelines import rebuild_advice
 from pipelines.config.params import PAPER, Params
@@ -48,8 +48,8 @@ LARGE = 1 << 30  # bytes to hash: a line then says why it takes a while
 
 def record_files(section: str, name: str, params: Params) -> None:
     """Write the hashes of an entry's files."""
-    known = read_notes(NOTES).get("files", {})
-    files = files_of(section, name, params)
+    known = read_cache(NOTES).get("files", {})
+    files = list_files(section, name, params)
     stamps = {file: _stamp(Path(file)) for file in files}
     changed = {
         file: stamp
@@ -58,7 +58,7 @@ def record_files(section: str, name: str, params: Params) -> None:
     }
     size = sum(stamp[0] for stamp in changed.values())
     if size > LARGE:
-        fact = f"{counted(len(changed), 'new file')} of {size / 1e9:,.1f} GB"
+        fact = f"{pluralize(len(changed), 'new file')} of {size / 1e9:,.1f} GB"
         print(f"inputs: hashing {fact} once", file=sys.stderr)
     for file, stamp in changed.items():
         known[file] = [stamp, sha256_file(Path(file))]
@@ -69,11 +69,11 @@ def record_files(section: str, name: str, params: Params) -> None:
         )
     write_json(BUILD / "inputs" / section / f"{name}.json", hashes)
     if changed:
-        write_sealed(NOTES, {"files": known})
+        write_checksummed(NOTES, {"files": known})
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return what a change of a file changes. Nothing where there is none."""
+    """Return numbers that differ after any change of a file; an empty list if there is none."""
     if not path.is_file():
         return []
     status = path.stat()
@@ -92,7 +92,7 @@ def record_code(params: Params) -> None:
     write_json(BUILD / "code.json", digests | {"vocabularies": vocabularies})
 
 
-def files_of(section: str, name: str, params: Params) -> list[str]:
+def list_files(section: str, name: str, params: Params) -> list[str]:
     """Return the user's files of an entry of corpora or tasks. None for the sample world and the
     hub.
 
@@ -105,7 +105,7 @@ def files_of(section: str, name: str, params: Params) -> list[str]:
             if isinstance(source, LocalCorpus):
                 files += _files_of_patterns(source.files)
         if corpus.cleaning.decontaminate:
-            files += files_of("tasks", corpus.cleaning.decontaminate.tasks, params)
+            files += list_files("tasks", corpus.cleaning.decontaminate.tasks, params)
         return files
     tasks = params.tasks[name]
     if isinstance(tasks, LocalTasks):

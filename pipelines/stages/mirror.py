@@ -4,8 +4,8 @@ a dead one's run.
     <mirror>/pretrain/1a2b3c4d/step-5000/…    a checkpoint of the run of this fingerprint
 
 A thread sends each new checkpoint, the newest alone where several are waiting, and keeps the newest
-two there. One is complete if its files are what its MANIFEST.json says. Training never waits for
-the thread and never ends because of it: an error is a warning, once, and the copy is tried again.
+two there. One is complete if its files match its MANIFEST.json. Training never waits for the thread
+and never ends because of it: an error is one warning, and the copy is tried again.
 (`fsspec.generic.rsync` copies each file to a temporary one first.)
 """
 
@@ -28,15 +28,13 @@ from pipelines.stages import is_main
 VARIABLE = "ELECTRA_MIRROR"
 EVERY = 2.0  # seconds between two looks for a new checkpoint
 AGAIN = 60.0  # seconds until a mirror that failed is tried again
-LAST = 60.0  # seconds for what is to be sent when training has ended
+LAST = 60.0  # seconds to send the last checkpoint after training has ended
 KEPT = 2
 
 
 @contextlib.contextmanager
 def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
-    """Bring a run's newest checkpoint from the mirror if that is ahead, and
-    send what is saved.
-    """
+    """Fetch a run's newest checkpoint from the mirror if that is ahead, and send each saved one."""
     if not os.environ.get(VARIABLE) or not is_main():
         yield
         return
@@ -52,9 +50,9 @@ def mirrored(run: Path, *, bring: bool = True) -> Iterator[None]:
         thread.join(LAST)
 
 
-def url_of(run: Path) -> str:
-    """Return the URL of a run's checkpoints. One that was continued under other settings has
-    its own.
+def mirror_url(run: Path) -> str:
+    """Return the URL of a run's checkpoints. A run continued with other settings has a URL of its
+    own.
     """
     url = f"{os.environ[VARIABLE].rstrip('/')}/{run.parent.name}/{run.name}"
     continued = (newest_progress(run) or {}).get("continued")
@@ -62,7 +60,7 @@ def url_of(run: Path) -> str:
 
 
 def send_all(run: Path, ended: threading.Event) -> None:
-    """Send what is new until training has ended, and then what is new still."""
+    """Send new checkpoints until training has ended, and the last one afterwards."""
     sent = -1
     failed = False
     is_last = False
@@ -76,7 +74,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
             sent = step
             failed = False
         except UserError as error:
-            # else training has a newer one by now
+            # otherwise training has a newer one by now
             if not failed and (run / f"step-{step}").exists():
                 _report(
                     f"warning: {error}; training continues, "
@@ -87,7 +85,7 @@ def send_all(run: Path, ended: threading.Event) -> None:
 
 def send(run: Path, step: int) -> None:
     """Send a checkpoint and keep the newest two there, unless another machine is ahead."""
-    with _open_mirror(url_of(run)) as (system, base):
+    with _open_mirror(mirror_url(run)) as (system, base):
         there = _steps(system, base)
         if step < max(there, default=-1) and not _is_restarted(run):
             return
@@ -99,13 +97,11 @@ def send(run: Path, step: int) -> None:
 
 
 def bring_newest(run: Path) -> None:
-    """Put the mirror's newest good checkpoint where training looks for it, if it is ahead of what
-    is here.
-    """
+    """Copy the mirror's newest good checkpoint to the run's folder if it is ahead of those here."""
     here = max((step for step in checkpoint.steps(run) if _is_good(run, step)), default=-1)
     if here < 0 and _is_restarted(run):
         return
-    url = url_of(run)
+    url = mirror_url(run)
     try:
         with _open_mirror(url) as (system, base):
             ahead = sorted((step for step in _steps(system, base) if step > here), reverse=True)
@@ -136,8 +132,8 @@ def _is_restarted(run: Path) -> bool:
 
 
 def _is_good(run: Path, step: int) -> bool:
-    """Return whether a checkpoint's bytes are what its manifest says: they are hashed once, for its
-    loading too.
+    """Return whether a checkpoint's bytes match its manifest. They are hashed once, also for
+    loading it.
     """
     try:
         verify_manifest(run / f"step-{step}", step=step)
@@ -155,7 +151,7 @@ def _steps(system: Any, base: str) -> set[int]:
 
 @contextlib.contextmanager
 def _open_mirror(url: str) -> Iterator[tuple[Any, str]]:
-    """Give the file system of a URL and the path in it. Every failure becomes one sentence."""
+    """Yield the file system of a URL and the path in it. Every failure becomes one sentence."""
     import fsspec.core
 
     try:

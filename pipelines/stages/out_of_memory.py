@@ -1,4 +1,4 @@
-"""Turn running out of memory into one sentence that says what to change."""
+"""Turn running out of memory into one sentence with the setting to change."""
 
 import contextlib
 import errno

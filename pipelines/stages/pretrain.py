@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from electra.card import Use, model_card
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.errors import BadConfig, BadInput
 from electra.files import atomic_folder, write_atomic, write_json
 from electra.nn import huggingface as hf
-from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.hf_names import config_json, transformers_class
 from electra.pretraining.config import ElectraConfig, fingerprinted_settings
 from electra.pretraining.corruption import SpecialIds, mask
 from electra.pretraining.dataloader import BatchLoader, PretrainData, slice_batch
@@ -30,12 +30,12 @@ from electra.pretraining.evaluation import weakness
 from electra.pretraining.flops import encoder_flops, training_flops
 from electra.pretraining.model import Batch, Pretraining
 from electra.pretraining.networks import Generator
-from electra.pretraining.phases import phases_of
+from electra.pretraining.phases import make_phases
 from electra.pretraining.trainer import Log, PretrainResult, RunOptions, pretrain
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
 from electra.storage.manifest import MANIFEST, read_manifest, verify_manifest, write_manifest
-from electra.storage.run_dir import CONTINUE, RUNS, entry_of, folder_of, name_run, newest_progress
+from electra.storage.run_dir import CONTINUE, RUNS, name_run, newest_progress, read_entry, run_path
 from pipelines import rebuild_advice
 from pipelines.config.params import Params
 from pipelines.stages import BUILD, CURVE, PRETRAINING, RESULTS, is_main
@@ -43,7 +43,7 @@ from pipelines.stages.announce import announce
 from pipelines.stages.mirror import mirrored
 from pipelines.stages.out_of_memory import enough_memory
 from pipelines.stages.progress_bar import ProgressBar
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 EXAMPLES = 12  # rows that are kept to be looked at
 PROPOSALS = 3  # of each hidden position
@@ -51,18 +51,18 @@ _USES: dict[str, Use] = {"encoder": "embed", "discriminator": "replaced"}  # oth
 
 
 def run(name: str, params: Params, tracker: Any) -> None:
-    """Run the stage: train, or go on from the last checkpoint, then write everything in one go."""
+    """Run the stage: train, or continue from the last checkpoint, then write everything at once."""
     tokens = params.models[name].tokens
     config = params.models[name].electra()
     rows = ModelRows(params, tokens, config)
     tracker.dataset(f"tokens/{tokens}", rows.digest, "pretrain")
     owner = rows.fingerprint(config)
-    run = folder_of("pretrain", owner)
+    run = run_path("pretrain", owner)
     if is_main():
         name_run(run, name, owner)
     source = find_origin(name, run, params)
     title = f"pretrain {name}"
-    options = RunOptions(title=title, origin=source, bar=ProgressBar, announce=announce)
+    options = RunOptions(title=title, origin=source, bar=ProgressBar, on_step=announce)
     with mirrored(run, bring=source is None):
         trained = rows.train(config, run, log=tracker.metrics, options=options, owner=owner)
     if not is_main():
@@ -77,13 +77,13 @@ def run_folder(name: str, params: Params) -> Path:
     """Return the folder of the run of a model's present settings and data."""
     config = params.models[name].electra()
     rows = ModelRows(params, params.models[name].tokens, config)
-    return folder_of("pretrain", rows.fingerprint(config))
+    return run_path("pretrain", rows.fingerprint(config))
 
 
-def runs_of(name: str) -> dict[str, Path]:
+def find_runs(name: str) -> dict[str, Path]:
     """Return the pre-training runs of a model, by folder name."""
     runs = sorted((RUNS / "pretrain").glob("[!.]*"))
-    return {run.name: run for run in runs if entry_of(run) == name and checkpoint.steps(run)}
+    return {run.name: run for run in runs if read_entry(run) == name and checkpoint.steps(run)}
 
 
 def find_origin(name: str, run: Path, params: Params) -> Path | None:
@@ -93,7 +93,7 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
     A model's name means its only other run. Raises BadConfig for anything else.
     """
     requested = os.environ.get(CONTINUE, "")
-    known = runs_of(name)
+    known = find_runs(name)
     others = [other for folder, other in known.items() if folder != run.name]
     if requested in known:
         return known[requested]
@@ -110,7 +110,7 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
 
 
 class ModelRows:
-    """A model's rows, verified, with what training and its record need to know of them."""
+    """A model's rows, verified, with the facts about them that training and its record need."""
 
     def __init__(self, params: Params, tokens: str, config: ElectraConfig) -> None:
         self.name = tokens
@@ -159,15 +159,15 @@ class ModelRows:
         data = PretrainData(
             self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others
         )
-        options = dataclasses.replace(options, code=digest_of(PRETRAINING))
+        options = dataclasses.replace(options, code=code_digest(PRETRAINING))
         with enough_memory(config.pretrain):
             return pretrain(
                 config, data, run, owner or self.fingerprint(config), log=log, options=options
             )
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
-        """Return what a run's result is a function of, its code apart: settings, rows, tokenizer,
-        first weights.
+        """Return all inputs of a run's result except its code: settings, rows, tokenizer, first
+        weights.
         """
         fingerprint: Fingerprint = {
             "config": fingerprinted_settings(config),
@@ -213,14 +213,14 @@ class ModelRows:
         return torch.from_numpy(counts)
 
     def facts(self, config: ElectraConfig, trained: PretrainResult) -> dict[str, Any]:
-        """Return what a stored result carries: data and its hashes, budget, sizes, seed, versions,
-        device, threads.
+        """Return the facts stored with a result: data and its hashes, budget, sizes, seed,
+        versions, device, threads.
         """
         vocab_size = self.tokenizer.vocab_size
         settings = config.pretrain
         epochs = 0.0
         phases = []
-        for phase in phases_of(settings, trained.steps):
+        for phase in make_phases(settings, trained.steps):
             steps = phase.last - phase.first
             rows = self.others.get(phase.length, self.train_rows)
             epochs += steps * phase.batch / len(rows)
@@ -291,7 +291,7 @@ def write_model(
     common = {"pad_token_id": tokenizer.pad_id, "trained_positions": max(positions)}
     card = {
         "data": rows.label,
-        "recipe": plain(config),
+        "recipe": to_jsonable(config),
         "results": trained.history[-1],
         "facts": facts,
     }
@@ -308,7 +308,7 @@ def write_model(
         bare = config_json(config.encoder, tokenizer.vocab_size, "ElectraModel", **common)
         write("encoder", hf.encoder_tensors(model.discriminator.encoder, ""), bare, {})
         for kind, (encoder, head) in model.networks().items():
-            architecture = architecture_of(head)
+            architecture = transformers_class(head)
             settings = config_json(encoder.config, tokenizer.vocab_size, architecture, **common)
             extra = hf.extra_tensors(encoder, extras.get(kind, {}))
             write(kind, hf.network_tensors(encoder, head), settings, extra)
@@ -357,7 +357,7 @@ def show_examples(
 
 
 def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[dict[str, Any]]]:
-    """Return what the generator finds likeliest at each hidden position of each row."""
+    """Return the generator's likeliest pieces at each hidden position of each row."""
     assert model.generator is not None
     config = model.config.objective
     masked = mask(

@@ -72,8 +72,7 @@ class ProgressBar(Bar):
     def words(self, seconds: float) -> str:
         """Return the text next to the title, `seconds` after the first update.
 
-        Rich's own rate forgets what is older than 30 seconds, and a run of fine-tuning may take
-        minutes.
+        Rich's own rate covers only the last 30 seconds, and a run of fine-tuning may take minutes.
         """
         rate = (self.done - (self._first or 0)) / seconds if seconds > 0 else 0.0
         parts = [f"{self.done:,} {self.unit}"]
@@ -118,8 +117,8 @@ MUCH = 0.05  # a larger share that is lost is worth a warning
 
 
 def print_left_out(where: str, lost: int, total: int, unit: str, why: str, advice: str) -> None:
-    """Print a line about what a stage skipped: its share, and `advice` (where it is noted, what
-    changes it).
+    """Print a line about rows or text that a stage skipped: their share, and `advice` (where they
+    are listed, and the setting that changes it).
     """
     if lost:
         sign = "warning: " if lost > MUCH * total else ""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.tracking import Tracker
 
-OUT = Path("results/report")  # of what `run` selects; below it a folder for any other fine-tuning
+# of the fine-tunings that `run` selects; any other has a folder below it
+OUT = Path("results/report")
 
 
 def run(name: str, params: Any, tracker: "Tracker") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.files import atomic_folder, read_jsonl, write_json
 from electra.finetuning.tasks import SQUAD
 from electra.storage.manifest import write_manifest
@@ -60,11 +60,11 @@ def settings(name: str, params: Params) -> dict[str, str]:
     """Return the settings in use: none where the source has no SQuAD."""
     if not params.squad_versions(name):
         return {}
-    return flatten(plain(params.task_config(name, "squad")))
+    return flatten(to_jsonable(params.task_config(name, "squad")))
 
 
 def never_answering(rows: Path) -> float:
-    """Return exact match and F1, in points, of one who leaves every dev question unanswered."""
+    """Return exact match and F1, in points, of leaving every dev question unanswered."""
     dev = read_jsonl(rows / "dev.jsonl")
     return round(100 * sum(not row["answers"] for row in dev) / len(dev), 4)
 

@@ -1,12 +1,12 @@
 """The numbers of a model or ablation, copied out of the folders in build/ to results/, which git
 keeps.
 
-    results/tiny/<stage>.json     results.json of the name's stages, and of all that they rest on
+    results/tiny/<stage>.json     results.json of the name's stages, and of all that they need
     results/curves/tiny.csv       the curve of pre-training, which `dvc plots show` draws
     results/summary/tiny.json     the few numbers that `dvc metrics show` and `diff` compare
 
-`dvc repro` copies what params.yaml `run` selects; `electra report NAME` copies any fine-tuning, as
-far as its stages have run.
+`dvc repro` copies the entries that `run` in params.yaml selects; `electra report NAME` copies any
+fine-tuning, as far as its stages have run.
 """
 
 import statistics
@@ -69,8 +69,8 @@ def _copy(stage: str, name: str, target: Path) -> Values:
 
 
 def find_before(name: str, params: Params) -> str:
-    """Return the fine-tuning, alike otherwise, of the published weights that a model's pre-training
-    starts from; "" if there is none.
+    """Return the fine-tuning of the published weights that a model's pre-training starts from, with
+    otherwise equal settings; "" if there is none.
     """
     config = params.finetunings.get(name)
     model = params.models.get(config.model) if config else None
@@ -86,10 +86,9 @@ def find_before(name: str, params: Params) -> str:
 
 
 def headline(stages: dict[str, Values]) -> Values:
-    """Return the few numbers of the results of these stages that a page begins with.
-
-    Of an ablation the mean over tasks of each arm that was trained. Of a model its pre-training as
-    it ended, and mean scores over seeds of both arms, in points.
+    """Return the few numbers of these stages' results that a page begins with. For an ablation, the
+    mean over tasks of each trained arm. For a model, the final numbers of pre-training, and mean
+    scores over seeds of both arms, in points.
     """
     if "ablation" in stages:
         arms = stages["ablation"]["arms"]
@@ -154,7 +153,7 @@ def stage_numbers(stage: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def record_results(stage: str, name: str, tracker: Any) -> None:
-    """Record what a stage with scores has left: its numbers, a few of them as the run's note, its
+    """Record the outputs of a stage with scores: its numbers, a few of them as the run's note, its
     results file, and the cards of its models.
     """
     path = STAGES[stage].results(name)

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.config import plain
-from electra.errors import BadInput, counted
+from electra.config import to_jsonable
+from electra.errors import BadInput, pluralize
 from electra.files import atomic_folder, sha256_file, write_json, write_jsonl
 from electra.finetuning.tasks import FACTS
 from electra.storage.manifest import MANIFEST, write_manifest
@@ -64,7 +64,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
     total = 0
 
     def warn(count: int, place: str, fault: str) -> None:
-        print(f"warning: {where}: {place}: {counted(count, 'row')} {fault}", file=sys.stderr)
+        print(f"warning: {where}: {place}: {pluralize(count, 'row')} {fault}", file=sys.stderr)
 
     with atomic_folder(folder) as temporary, ProgressBar(where, 0, "rows") as progress:
         for task, split, rows in open_splits(source, where, temporary / "official"):
@@ -90,7 +90,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
                     warn(repeated, f"{task} {split}", "also in the training rows")
         if isinstance(source, CustomTasks):
             for task, config in source.tasks.items():
-                write_json(temporary / task / FACTS, plain(custom_tasks.facts(task, config)))
+                write_json(temporary / task / FACTS, to_jsonable(custom_tasks.facts(task, config)))
         if not tasks:
             sentence = "has none of the tasks; put official files of GLUE or SQuAD in its folders"
             raise BadInput(f"{where}: {sentence}")
@@ -108,7 +108,7 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
 
 
 def hash_input(row: Row) -> int:
-    """Return a hash of what a model sees of a row, without regard to case and spaces."""
+    """Return a hash of a row's input to a model, without regard to case and spaces."""
     texts = row.get("words") or [row.get(key) or "" for key in ("a", "b", "question", "context")]
     return hash(tuple(" ".join(text.lower().split()) for text in texts))
 

@@ -30,7 +30,7 @@ from electra.data import tokenizer as wordpiece
 from electra.data.packing import Packer, PackingConfig, TokensConfig
 from electra.data.shards import SPLITS, RowWriter, seal, shard_paths
 from electra.data.tokenizer import Form, HubTokenizer, TrainTokenizer
-from electra.errors import BadInput, CorruptFile, counted
+from electra.errors import BadInput, CorruptFile, pluralize
 from electra.files import (
     atomic_folder,
     lock_folder,
@@ -42,7 +42,7 @@ from electra.files import (
 )
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, cached_sha256, read_manifest, write_manifest
-from electra.storage.run_dir import RUNS, folder_of, name_run
+from electra.storage.run_dir import RUNS, name_run, run_path
 from pipelines import rebuild_advice
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
@@ -74,7 +74,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
 
 
 def print_losses(where: str, metrics: dict[str, Any], results: Path) -> None:
-    """Print what packing cut off or left empty, and what the vocabulary has no pieces for."""
+    """Print the shares of tokens cut off, of padding, and of text without pieces."""
     advice = f"see {results}, and {where}.packing to change it"
     for length, splits in metrics["rows"].items():
         read = sum(counts["tokens_read"] for counts in splits.values())
@@ -91,12 +91,12 @@ def print_losses(where: str, metrics: dict[str, Any], results: Path) -> None:
 
 
 def run_folder(name: str, params: "Params") -> Path:
-    """Return where the tokenizer and finished shards of these settings and their corpus lie until
-    all exist.
+    """Return the folder of the tokenizer and of finished shards for these settings and their
+    corpus, until all exist.
     """
     config = params.tokens[name]
     manifest = _manifest(config, BUILD / "corpus" / config.corpus)
-    return folder_of("tokens", digest(config, manifest["files"]))
+    return run_path("tokens", digest(config, manifest["files"]))
 
 
 def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def make_rows(
     """
     manifest = _manifest(config, corpus)
     unit_key = UnitKey(digest(config, manifest["files"]), STAGES["tokens"].digest)
-    work = folder_of("tokens", unit_key.fingerprint, runs)
+    work = run_path("tokens", unit_key.fingerprint, runs)
     name_run(work, where.rpartition(".")[2], unit_key.fingerprint)
     shards = [shard["file"] for shard in manifest["shards"]]
     hashes = {name: manifest["files"][name]["sha256"] for name in shards}
@@ -203,8 +203,8 @@ def read_texts(path: Path, sha256: str) -> Iterator[str]:
                 yield json.loads(line)["text"]
 
 
-def split_of(text: str, seed: int, valid_fraction: float) -> str:
-    """Return `valid` for a document that is held out: a matter of the text, the seed and the
+def choose_split(text: str, seed: int, valid_fraction: float) -> str:
+    """Return `valid` for a document that is held out: a function of the text, the seed and the
     fraction only.
     """
     key = seed.to_bytes(8, "little", signed=True)
@@ -253,7 +253,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
                     total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
         for texts in _batches(read_texts(job.path, job.sha256)):
-            documents = [lines_of(text, config.packing) for text in texts]
+            documents = [split_lines(text, config.packing) for text in texts]
             lines = list(itertools.chain.from_iterable(documents))
             encoded = tokenizer.encode_bytes(lines)
             total["characters"] += sum(len(line) - line.count(" ") for line in lines)
@@ -261,7 +261,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
             total["tokens"] += sum(map(len, encoded)) // tokenizer.dtype.itemsize
             ids_of_lines = iter(encoded)
             for text, document in zip(texts, documents, strict=True):
-                split = split_of(text, config.seed, config.valid_fraction)
+                split = choose_split(text, config.seed, config.valid_fraction)
                 tokens = list(itertools.islice(ids_of_lines, len(document)))
                 total.update({f"documents_{split}": 1, "documents": 1, "lines": len(document)})
                 for length in config.lengths:
@@ -296,7 +296,7 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def lines_of(text: str, config: PackingConfig) -> list[str]:
+def split_lines(text: str, config: PackingConfig) -> list[str]:
     """Return the lines of a document: its paragraphs, or their sentences."""
     lines = text.split("\n")
     if config.lines == "paragraphs":
@@ -418,7 +418,7 @@ def append_rows(
 def _check_amounts(
     config: TokensConfig, where: str, total: Counter[str], counts: list[Counts]
 ) -> None:
-    """Raise BadInput for rows that nothing could be trained on, with the number that is missing."""
+    """Raise BadInput for too few rows to train on, with the number that is missing."""
     documents = total["documents"]
     advice = {
         "train": "use a larger corpus",
@@ -426,7 +426,7 @@ def _check_amounts(
     }
     for split in SPLITS:
         if not total[f"documents_{split}"]:
-            fault = f"has {counted(documents, 'document')}, none for {split}"
+            fault = f"has {pluralize(documents, 'document')}, none for {split}"
             raise BadInput(f"{where}: {fault}; {advice[split]}")
     key = f"{config.lengths[0]}/train"
     train = sum(count["rows"][key].get("tokens_read", 0) for count in counts)

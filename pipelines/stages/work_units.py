@@ -1,8 +1,8 @@
-"""Units of work that survive a kill: each leaves a finished folder, and a second run does only what
-is missing.
+"""Units of work that survive a kill: each leaves a finished folder, and a second run makes only the
+missing ones.
 
 A unit's folder carries its own manifest: the hash of every file, the fingerprint of the settings
-and the input that it was made of, and the version of the code. So it can also be made on another
+and the input that it was made from, and the version of the code. So it can also be made on another
 machine: by a Dask cluster, where one is named. A run of units is named by that fingerprint
 (electra/storage/run_dir.py), and continues under changed code.
 """
@@ -28,8 +28,8 @@ Counts = dict[str, Any]
 
 @dataclass(frozen=True)
 class UnitKey:
-    """The digest of the settings and the input that units are made of, and the version of the code
-    that makes them.
+    """The digest of the settings and the input that units are made from, and the version of the
+    code that makes them.
     """
 
     fingerprint: str

@@ -1,8 +1,6 @@
-"""Documents before they are tokens: what a source yields, how lines are cleaned, what is counted
-when text goes.
-
-A document is an id and a text whose lines are paragraphs (or sentences). Nothing here knows where
-it came from.
+"""Documents before tokenization: their class, the cleaning of lines, and the counts of dropped
+text. A document is an id and a text whose lines are paragraphs (or sentences). Nothing here depends
+on the source.
 """
 
 import dataclasses
@@ -80,9 +78,9 @@ class CleaningConfig(Settings):
     shortest_paragraph: Count = 40  # characters: shorter lines (headings, dialogue) may come again
     # ISO 639 codes, such as en: documents in another language are dropped
     language: tuple[str, ...] | str = ()
-    # drop: what shares most 5-grams of words with an earlier one
+    # drop: documents that share most 5-grams of words with an earlier one
     near_duplicates: Literal["keep", "drop"] = "keep"
-    # gopher: its published rules for what is hardly prose
+    # gopher: its published rules for text that is hardly prose
     quality: Literal["none", "gopher"] = "none"
     decontaminate: Decontamination | None = None
 
@@ -92,7 +90,7 @@ class CleaningConfig(Settings):
 
     @property
     def filters(self) -> bool:
-        """Return whether whole documents are judged by what they say."""
+        """Return whether whole documents are filtered by their content."""
         return (
             bool(self.language or self.decontaminate)
             or self.quality != "none"
@@ -104,7 +102,7 @@ class CleaningConfig(Settings):
 # replacement character stays, since it marks a loss.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff]")
 _LINE_ENDS = re.compile("\r\n?|\x85|\u2028|\u2029")
-_LONG_TAGS = (  # of HTML and of wikis; what else stands between < and > may be a comparison
+_LONG_TAGS = (  # of HTML and of wikis; other text between < and > may be a comparison
     "abbr|address|article|aside|audio|big|blockquote|body|br|button|caption|center|cite|code|col|colgroup|dd|del|details|dfn"
     "|div|dl|dt|em|figcaption|figure|font|footer|form|gallery|h[1-6]|head|header|hr|html|iframe|img|includeonly|input|ins|kbd"
     "|label|li|link|main|math|meta|nav|noinclude|noscript|nowiki|ol|onlyinclude|option|picture|poem|pre|ref|references|samp"
@@ -116,7 +114,7 @@ _TAG = (
     rf"|(?:{_LONG_TAGS})\s[^<>\n]{{0,200}}>)"
 )
 _TAGS = re.compile(_TAG, re.IGNORECASE)
-# an unclosed one, too: else each would be looked at again
+# also an unclosed one: otherwise each would be searched again
 _COMMENT = re.compile(r"<!--.*?(?:(-->)|$)", re.MULTILINE)
 _MARKUP: list[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     # a sign without which a text need not be searched, the pattern, and its replacement
@@ -157,7 +155,7 @@ def _without_tags(text: str) -> tuple[str, int]:
 
 
 def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
-    """Return the text as clean lines, or "" when nothing worth keeping is left. What is dropped is
+    """Return the text as clean lines, or "" when nothing worth keeping is left. Dropped text is
     added to `counts`.
 
     Keys of `counts`: lines_read (none blank) = lines (kept) + short_lines + duplicate_lines +
@@ -165,7 +163,7 @@ def clean(text: str, config: CleaningConfig, counts: Counter[str]) -> str:
     changed_markup.
     """
     text = _LINE_ENDS.sub("\n", text)
-    if config.markup:  # first: an entity may stand for a character that what follows changes
+    if config.markup:  # first: an entity may stand for a character that later steps change
         if "<" in text:
             text, changed = _without_tags(text)
             counts["changed_markup"] += changed
@@ -283,7 +281,7 @@ def sentences(line: str) -> Iterator[str]:
 
 
 def _ends_sentence(line: str, stop: re.Match[str]) -> bool:
-    """Return whether a stop doesn't belong to an abbreviation and what follows may begin a
+    """Return whether a stop doesn't belong to an abbreviation and the text behind it may begin a
     sentence.
     """
     if stop[0][0] == ".":

@@ -1,7 +1,7 @@
 """Find the keys that occur for the first time, in memory that does not grow with their number.
 
 Keys (64-bit hashes of documents or paragraphs) are dealt by their leading bits into buckets on
-disk, each small enough to be sorted in memory; what a bucket finds repeated is kept on disk, too,
+disk, each small enough to be sorted in memory; the repetitions in a bucket are kept on disk, too,
 as sorted positions. Among a billion different texts the chance that any two share a hash, so that
 one is dropped wrongly, is below three in a hundred.
 """
@@ -23,7 +23,7 @@ class FirstOccurrences:
     """`keep(start, count)` says which of the keys at positions start … start + count - 1 occur
     there first.
 
-    `arrays` are the keys in order, `total` how many there are, `scratch` a folder for the buckets.
+    `arrays` are the keys in order, `total` is their number, `scratch` a folder for the buckets.
     """
 
     def __init__(self, arrays: Iterable[NDArray[np.uint64]], total: int, scratch: Path) -> None:

@@ -1,5 +1,5 @@
-"""Words and n-grams of words as 64-bit hashes, by numpy alone: what near-duplicates, repetition and
-overlap count.
+"""Words and n-grams of words as 64-bit hashes, by numpy alone, for near-duplicates, repetition and
+overlap.
 
 A word is a run of letters, digits and _ with their marks, its case and form (NFKC) aside. In
 scripts without spaces between words (ideographs, kana, Thai, Lao, Khmer, Myanmar, ...) each letter
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
 BLOCK = 1 << 18  # characters that are looked at together: some 60 bytes of memory each
-LIKELY = 24  # bits of a table that sieves what is looked up: 16 MB
+LIKELY = 24  # bits of a table that sieves lookups: 16 MB
 BASE = 0x9E3779B97F4A7C15  # odd numbers without a pattern
 STEP = 0xD6E8FEB86659FD93
-# what a character is: between words, of a word, a word by itself, or part of what it follows
+# kinds of characters: between words, of a word, a word by itself, or part of the one before
 _WORDLESS, _LETTER, _WORD, _MARK = range(4)
 # Code points of Thai, Lao, Myanmar, Khmer, Tai, Buginese, Balinese, kana, ideographs, Javanese and
 # Cham; ideographs of compatibility, more kana, more ideographs.
@@ -94,7 +94,7 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
     kinds[1:-1] = _kinds()[points]
     marks = kinds == _MARK
     kinds = kinds[np.maximum.accumulate(np.where(marks, 0, np.arange(len(kinds))))]
-    # of words, and of what is between
+    # of words, and of the gaps between them
     new = (kinds[1:] != kinds[:-1]) | (kinds[1:] == _WORD)
     starts = np.flatnonzero(new & ~marks[1:])
     ends = np.append(starts, len(points))[1:]
@@ -109,7 +109,7 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
 
 @functools.cache
 def _kinds() -> NDArray[np.int8]:
-    """Return what each code point is."""
+    """Return the kind of each code point."""
     kinds = np.fromiter(map(_kind, map(chr, range(0x110000))), np.int8, 0x110000)
     for span in WITHOUT_SPACES.split():
         first, last = span.split("-")

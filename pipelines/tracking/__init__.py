@@ -2,7 +2,7 @@
 
 A stage reports to a `Tracker`, which appends events to a log on disk (event_log.py). A background
 process (uploader.py) sends them to MLflow (recorder.py). So importing mlflow (6 s), a slow database
-or a dead server do not delay the stage, and what could not be sent stays in the log. Plain
+or a dead server do not delay the stage, and unsent events stay in the log. Plain
 `mlflow.log_metric` with `enable_async_logging` does not give that: when its server was away for
 seven seconds, 37 of 60 points were lost and the process ended with an exception.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 from electra.config import digest, leaves
 from electra.errors import Stopped, mask_secrets
-from electra.stopping import Interrupted, hidden_from_children
+from electra.stopping import Interrupted, block_terminal_signals
 from pipelines import ROOT
 from pipelines.tracking.event_log import Event, EventLog
 from pipelines.tracking.lineage import dvc_hashes, user
@@ -66,7 +66,7 @@ class Tracker:
         self._send("artifact", file=str(path.absolute()), folder=folder)
 
     def dataset(self, name: str, digest: str, context: str) -> None:
-        """Record an input: its name, its hash and what it is used for."""
+        """Record an input: its name, its hash and its use."""
         self._send("dataset", name=name, digest=digest, context=context)
 
     def tags(self, values: Mapping[str, str]) -> None:
@@ -161,7 +161,7 @@ class Sender:
 
 
 def warn(error: object, *consequences: str) -> None:
-    """Print one line on stderr: an error, cut to 400 characters, and what follows from it."""
+    """Print one line on stderr: an error, cut to 400 characters, and its consequences."""
     short = mask_secrets(" ".join(str(error).split()))[:400]
     line = "; ".join([f"warning: tracking: {short}", *consequences])
     print(line, file=sys.stderr, flush=True)
@@ -259,14 +259,14 @@ def start_uploader(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "pipelines.tracking.uploader", str(folder)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    with hidden_from_children():
+    with block_terminal_signals():
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
         )
 
 
 def _find_workflow() -> tuple[str, str]:
-    """Return key and name of the run above a stage's: its `dvc repro`, or what a person starts by
+    """Return key and name of the run above a stage's: its `dvc repro`, or all stages started by
     hand on one day.
     """
     import psutil

@@ -1,6 +1,6 @@
 """A run's events on disk until MLflow has them: one JSON event a line, and the offset sent so far.
 
-A stage appends, its uploader reads, and neither waits for the other. What is left at the end is
+A stage appends, its uploader reads, and neither waits for the other. Events left at the end are
 sent by the next uploader of the same run, or by `python -m pipelines sync`.
 """
 
@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from electra.storage.manifest import read_notes, write_sealed
+from electra.storage.manifest import read_cache, write_checksummed
 
 Event = dict[str, Any]
 
@@ -57,8 +57,8 @@ class EventLog:
     def state(self) -> dict[str, Any]:
         """Return how far MLflow has the events (`offset`, bytes), and the ids of the runs there."""
         new = {"id": uuid.uuid4().hex, "offset": 0, "runs": {}, "closed": True}
-        return new | read_notes(self.notes)
+        return new | read_cache(self.notes)
 
     def save(self, state: dict[str, Any]) -> None:
         """Write the state."""
-        write_sealed(self.notes, state)
+        write_checksummed(self.notes, state)

@@ -97,8 +97,8 @@ def database(store: str) -> Iterator[str | None]:
 
 
 def follow_folder(path: Path, files: str) -> None:
-    """Correct where a database that was moved or copied says that its runs' files are. MLflow keeps
-    whole paths.
+    """Correct the paths of runs' files in a database that was moved or copied, since MLflow stores
+    absolute paths.
     """
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         query = "SELECT artifact_location FROM experiments WHERE name = ?"
@@ -151,10 +151,8 @@ def tag_outs(mlflow: Any, experiment: str, parent: str, hashes: dict[str, dict[s
 
 
 class Recorder:
-    """Sends a run's events. `state` is saved with them: what is needed to continue after a restart,
-    such as run ids.
-
-    `store` is where they go, if not to the store that the events name.
+    """Sends a run's events. `state` is saved with them, to continue after a restart: run ids, for
+    example. `store` replaces the store that the events name.
     """
 
     def __init__(self, state: dict[str, Any], store: str = "") -> None:
@@ -170,8 +168,9 @@ class Recorder:
     def send(self, events: Sequence[Event]) -> None:
         """Send events in order. Raises where MLflow does not answer.
 
-        What MLflow refuses is left out after some tries, with a warning. Without its run nothing
-        can be sent: raises Refused if MLflow refuses that, or if the experiment has been deleted.
+        Events that MLflow refuses are left out after some tries, with a warning. Without its run
+        nothing can be sent: raises Refused if MLflow refuses that, or if the experiment has been
+        deleted.
         """
         for event in events:
             self.state["uri"] = mask_secrets(self.store) or event.get(
@@ -228,7 +227,9 @@ class Recorder:
             self._tag_inputs(run_id, event["upstream"])
 
     def _open_workflow(self, event: Event) -> None:
-        """Find or create the run above a stage's, and decide what of the stage is shown there."""
+        """Find or create the run above a stage's, and decide which of the stage's values are shown
+        there.
+        """
         state = self.state
         tags = event["tags"]
         key, title = event["workflow"] or ("", "")
@@ -293,7 +294,7 @@ class Recorder:
                 self.points.setdefault(target, []).append(point)
 
     def _last_step(self, run_id: str, key: str) -> int:
-        """Return the last step of a metric in MLflow. A resumed stage repeats what came after its
+        """Return the last step of a metric in MLflow. A resumed stage repeats the steps after its
         checkpoint.
         """
         if (run_id, key) not in self.last:
@@ -331,7 +332,7 @@ class Recorder:
         tag_outs(self.mlflow, self.experiment, event["workflow"], event["hashes"])
 
     def _close(self, event: Event) -> None:
-        """End a run, and what is still open below it. The end of the stage's own run ends the
+        """End a run, and all runs still open below it. The end of the stage's own run ends the
         record.
         """
         path = event["run"]
@@ -352,14 +353,14 @@ class Recorder:
             self.runs.pop(open_run)
 
     def _tag_inputs(self, run_id: str, upstream: Sequence[str]) -> None:
-        """Tag a stage with DVC's hashes of what it reads, and the workflow's earlier stages with
-        those of what they have written.
+        """Tag a stage with DVC's hashes of its inputs, and the workflow's earlier stages with those
+        of their outputs.
         """
         hashes = self.state["hashes"]
         for stage in upstream:
             for path, md5 in hashes.get(stage, {}).items():
                 self.mlflow.set_tag(run_id, f"dvc.in.{path}", md5)
-        # a flow does it at its end: of its stages some ran elsewhere
+        # a flow does it at its end, since some of its stages ran elsewhere
         if self.state["found_parent"]:
             tag_outs(self.mlflow, self.experiment, self.state["parent"], hashes)
 

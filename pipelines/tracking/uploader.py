@@ -45,7 +45,7 @@ def upload(
     with lock_folder(log.folder, patience):
         state = log.state()
         if store and state.get("uri", mask_secrets(store)) != mask_secrets(store):
-            state |= {"offset": 0, "runs": {}}  # what another store has does not help this one
+            state |= {"offset": 0, "runs": {}}  # the ids of another store are of no use here
         state.setdefault("git", common_tags())
         if live or "hashes" not in state:  # `sync` may run in another checkout
             state["hashes"] = dvc_hashes()
@@ -56,7 +56,7 @@ def upload(
         pause = PAUSES[0]
         try:
             while True:
-                last = ended.is_set()  # asked first: so all that the stage appended is read below
+                last = ended.is_set()  # asked first, so that all events of the stage are read below
                 events, offset = log.read(state["offset"], BATCH)
                 complete = last and not events
                 if complete and not state["closed"]:  # the stage was killed
@@ -105,7 +105,7 @@ def watch_machine(run_id: str) -> Any:
 
 
 def sync(folder: Path) -> list[Path]:
-    """Send what earlier runs could not, and return the logs that MLflow still does not take.
+    """Send the unsent events of earlier runs, and return the logs that MLflow still does not take.
 
     They go to MLFLOW_TRACKING_URI if that is set, else to the store that each names.
     """
@@ -127,8 +127,8 @@ def sync(folder: Path) -> list[Path]:
 
 
 def send_all() -> None:
-    """Send what all runs here and in flows' folders could not. Raises SourceUnreachable if MLflow
-    does not take it.
+    """Send the unsent events of all runs here and in flows' folders. Raises SourceUnreachable if
+    MLflow does not take it.
     """
     unsent = sync(Path("runs") / FOLDER)
     for folder in sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}")):
@@ -141,7 +141,7 @@ def send_all() -> None:
 
 
 def main(folder: Path) -> None:
-    """Send what a stage appends. The end of this process's standard input is the stage's end."""
+    """Send the events of a stage. The stage has ended when standard input ends."""
     ignore_all()  # a stop is for the stage, which ends its run in its own way
     ended = threading.Event()
 

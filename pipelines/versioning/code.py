@@ -1,7 +1,6 @@
-"""Digests of code, by which DVC and unfinished runs see that a stage would compute something else.
-
-A digest covers what the files execute. Comments, docstrings, the layout of the text, and what is
-raised or printed do not count. `write` leaves one digest per stage in build/code.json, on which
+"""Digests of code, by which DVC and unfinished runs notice that a stage would compute something
+else. A digest covers the executed code, without comments, docstrings, layout, and the text of
+errors and prints. `write` leaves one digest per stage in build/code.json, on which
 pipelines/dvc.yaml depends by `params`, so a stage runs again for a change of its own code alone.
 """
 
@@ -19,7 +18,7 @@ _WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctio
 
 
 @functools.cache
-def digest_of(paths: tuple[str, ...], root: Path = ROOT) -> str:
+def code_digest(paths: tuple[str, ...], root: Path = ROOT) -> str:
     """Return one digest (16 hex digits) of the Python files among `paths`, files and folders below
     `root`.
     """

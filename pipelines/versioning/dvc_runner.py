@@ -1,10 +1,10 @@
 """The one place that starts DVC, `dvc --wait-for-lock repro TARGET`, or a stage, and passes its
 output on.
 
-The child leads a process group of its own, and so does all that it starts. However `run` is left,
-the group is asked to stop and has time to save, even if this process has less patience.
-It has its own deadline, since Prefect's time-outs do not work in threads. If this process is killed
-itself, a shell that waits for the end of a pipe asks the group.
+The child leads a process group of its own, and so does all that it starts. However `run` ends, the
+group is asked to stop and has time to save, even if this process has to end sooner. It has its own
+deadline, since Prefect's time-outs do not work in threads. If this process is killed itself, a
+shell that waits for the end of a pipe asks the group.
 """
 
 import contextlib
@@ -28,14 +28,13 @@ DVC = [sys.executable, "-m", "dvc"]
 WATCH = ["sh", "-c", 'cat; kill -s TERM -- "-$1"', "watch"]
 # seconds between asking a process to stop, for which it may have gigabytes to save, and ending it
 PATIENCE = 300.0
-# What DVC says where a byte of its own state has changed: a lock of JSON, databases of hashes and
-# links.
+# DVC's errors where its own state is damaged: a lock of JSON, databases of hashes and links.
 DAMAGED = re.compile(
     r"ERROR: .*(codec can't decode|RWLock-file|malformed|unsupported file format|not a database)"
 )
 REMADE = "; DVC's state seems damaged: delete .dvc/tmp/rwlock and the folders in .dvc-site/repo"
 REMADE += ", which it remakes"
-# What DVC tells a person at a terminal to do next. A flow stores and saves its results itself.
+# DVC's hints for a person at a terminal. A flow stores and saves its results itself.
 ADVICE = re.compile(
     r"To track the changes with git|\s+git add |To enable auto staging"
     r"|\s+dvc config core\.autostage|Use `dvc push` to send"
@@ -74,7 +73,7 @@ class StageFailed(UserError):
 
 @dataclass
 class Outcome:
-    """The outcome of DVC: the stages that ran, and what went wrong."""
+    """The outcome of DVC: the stages that ran, and the error."""
 
     ran: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -155,8 +154,8 @@ def run(
 
 
 def text(line: bytes) -> str:
-    """Return a line as a terminal would show it: what a carriage return overwrites is gone, colours
-    too.
+    """Return a line as a terminal would show it: without colours, and without text that a carriage
+    return overwrites.
     """
     shown = line.decode("utf-8", "replace").rstrip().rsplit("\r", 1)[-1]
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)

@@ -1,8 +1,7 @@
-"""The store that a team's machines share: a DVC remote with stages' outputs, and the run cache:
-what each came from.
-
-By the run cache a stage that ran anywhere, of the same settings, data and code, is not run again:
-`dvc repro --pull` takes its outs from the store, even if the lock files of the checkout differ.
+"""The store that a team's machines share: a DVC remote with stages' outputs and the run cache,
+which maps inputs to outputs. So a stage that ran anywhere with the same settings, data and code is
+not run again: `dvc repro --pull` takes its outs from the store, even if the lock files of the
+checkout differ.
 """
 
 import io
@@ -19,7 +18,7 @@ LOCKS = (Path("dvc.lock"), Path("pipelines") / "dvc.lock")
 
 
 def push(target: str, checkout: Checkout, log: Callable[[str], None]) -> None:
-    """Push a target, what it rests on and the run cache. Raises StageFailed for a store that does
+    """Push a target, its dependencies and the run cache. Raises StageFailed for a store that does
     not take them.
     """
     run([*DVC, "push", "--run-cache", "--with-deps", target], f"store {target}", checkout, log)
@@ -28,9 +27,9 @@ def push(target: str, checkout: Checkout, log: Callable[[str], None]) -> None:
 def forget_missing(checkout: Checkout, log: Callable[[str], None]) -> None:
     """Make DVC run again the stages whose outputs neither the cache nor the store has.
 
-    Lock files come from git, and may promise what was never pushed to this store. `dvc repro
-    --pull --allow-missing` believes them. So these stages are removed from the lock files.
-    Raises StageFailed for a store that does not answer.
+    Lock files come from git, and may list outputs that were never pushed to this store. `dvc repro
+    --pull --allow-missing` trusts them. So these stages are removed from the lock files. Raises
+    StageFailed for a store that does not answer.
     """
     printed: list[str] = []
     run(
@@ -77,7 +76,7 @@ def share(ours: Path, theirs: Path) -> bool:
     """Give a run's folder the cache and the remotes of a checkout, and return whether there is
     a default remote.
 
-    DVC puts files there as links where the file system can, so what a run reads takes no disk.
+    DVC puts files there as links where the file system can, so a run's inputs take no disk space.
     """
     from dvc.repo import Repo
 

@@ -1,8 +1,8 @@
 """Git's merge driver for dvc.lock: two branches that each ran another stage merge without a
 conflict.
 
-Stages are united by name. Of a stage that both have changed ours stays: an entry says what was made
-of what, so DVC sees whether it still holds, and takes the other's result from its cache.
+Stages are united by name. If both have changed a stage, our entry stays: it lists hashes of inputs
+and outputs, so DVC sees whether it is still valid, and takes the other result from its cache.
 
     git config merge.dvc-lock.driver "python3 pipelines/versioning/merge_lock.py %O %A %B"
 

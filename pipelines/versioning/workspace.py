@@ -39,7 +39,7 @@ from pipelines.versioning import dvc_store
 from pipelines.versioning.dvc_runner import Checkout, run
 
 FOLDER = Path("runs") / "flows"
-# in a run's folder: all is saved, only MLflow may still lack something
+# in a run's folder: everything is saved, only MLflow may lack events
 FINISHED = Path(".git") / "finished"
 # set where deploy/worker has made the checkout, which nobody looks at
 WORKER_CLONE = "ELECTRA_REPOSITORY"
@@ -51,8 +51,8 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """A run to be made. `commit` is a full hash, or empty for a run in the checkout as it is,
-    edits included.
+    """A requested run. `commit` is a full hash, or empty for a run in the present checkout, edits
+    included.
 
     `settings` are values by dotted keys of params.yaml.
     """
@@ -106,7 +106,7 @@ class Request:
 
     @property
     def changes(self) -> list[str]:
-        """Return the settings in short, `steps=1000`. Of many, the first."""
+        """Return the settings in short form, `steps=1000`; of many, only the first."""
         short = [f"{key.rpartition('.')[2]}={value}" for key, value in self.settings.items()]
         return (
             short
@@ -119,10 +119,8 @@ class Request:
 
 
 def resolve(commit: str) -> str:
-    """Return the hash of a commit, a tag or a branch. A branch is the remote's where there is a
-    remote.
-
-    "HEAD" is this checkout's commit. Of a container's clone, the newest of its origin. It is
+    """Return the hash of a commit, a tag or a branch. With a remote, a branch is the remote's.
+    "HEAD" is this checkout's commit or, in a container's clone, the newest of its origin. It is
     empty without git. Raises BadConfig for a commit that is not known, and UserError where git
     fails.
     """
@@ -138,7 +136,7 @@ def resolve(commit: str) -> str:
             if commit == "HEAD"
             else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
         )
-        names += [f"refs/tags/{commit}^{{}}"]  # what an annotated tag points at
+        names += [f"refs/tags/{commit}^{{}}"]  # the commit of an annotated tag
         listed = git("ls-remote", "--", "origin", *names, check=follows)
         if listed:
             return listed.splitlines()[-1].split()[0]
@@ -176,8 +174,8 @@ def opened(
     """Open the checkout where a run's stages run, with these variables. Its folder is removed at
     the end.
 
-    The folder stays if the block raises, and until MLflow has received everything: then the
-    next run removes it.
+    The folder stays if the block raises. It also stays until MLflow has received everything; the
+    next run then removes it.
     """
     if not request.commit:
         yield Checkout(ROOT, variables)
@@ -206,8 +204,8 @@ def _remove_if_sent(folder: Path) -> None:
 def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]) -> None:
     """Clone the commit and change its settings, under another name until both have worked.
 
-    A folder that exists gets the clone's new .git alone: the project may have moved, or be a new
-    container's.
+    An existing folder only gets the new clone's .git, since the project may have moved or belong to
+    a new container.
     """
     if git("status", "--porcelain", "--untracked-files=no"):
         log(
@@ -238,7 +236,7 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
         if request.settings:
             write_settings(trial / prefix / "params.yaml", request.settings)
             checkout = Checkout(trial / prefix, {**_variables(trial / prefix), **variables})
-            ask(checkout, "params")  # the commit's own code refuses what it does not know
+            ask(checkout, "params")  # the commit's own code refuses settings that it does not know
         rename(trial, folder)
     finally:
         remove(trial)
@@ -264,7 +262,7 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def save_experiment(checkout: Checkout, request: Request, log: Log) -> None:
-    """Save what a run has changed as a DVC experiment of its commit, here and at `origin`.
+    """Save the changes of a run as a DVC experiment of its commit, here and at `origin`.
 
     The commit and its reference are those of `dvc exp save`, which would also commit a pickle
     (.dvc/tmp/repro.dat) and asks for every stage's inputs, though a machine that takes results from
@@ -374,7 +372,7 @@ def ask(checkout: Checkout, *arguments: str) -> list[str]:
 
 
 def params(checkout: Checkout, *arguments: str) -> dict[str, Any]:
-    """Return what `python -m pipelines params` of the run's own code prints."""
+    """Return the output of `python -m pipelines params` of the run's own code."""
     printed = ask(checkout, "params", *arguments)
     # warnings may come first
     values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))

@@ -1,4 +1,4 @@
-"""What benchmarks share: turns, ratios, records; and the count of tokens."""
+"""Shared parts of benchmarks: turns, ratios, records; and the count of tokens."""
 
 import importlib
 

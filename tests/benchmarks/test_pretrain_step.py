@@ -65,7 +65,7 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
     options = argparse.Namespace(rows=4, length=None, rounds=2, arms=arms)
     found = pretrain_step.model("small", options, time.time() + 60)
     turn = [f"--model small --arm {arm}" for arm in arms]
-    assert started == ["--model small", *turn, turn[0], turn[2]]  # what failed is not tried again
+    assert started == ["--model small", *turn, turn[0], turn[2]]  # failed arms are not tried again
     assert found["errors"] == {"peer-bf16": "CUDA out of memory"} and found["skipped"] == []
     assert found["ratios"]["compiled-bf16 / ours-bf16"]["process"]["median"] == 1
     assert pretrain_step.model("small", options, 0)["skipped"] == arms

@@ -1,4 +1,4 @@
-"""Untrained models of every kind, as folders, for tests of what is done with models: made in a
+"""Untrained models of every kind, as folders, for tests of code that uses models: made in a
 second.
 """
 
@@ -14,7 +14,7 @@ from electra.finetuning.tasks import GLUE, SQUAD_2, FinetuneConfig, SquadConfig,
 from electra.nn.config import BertConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import fresh_encoder
-from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.hf_names import config_json, transformers_class
 from electra.nn.huggingface import encoder_tensors, load_encoder, network_tensors, write_folder
 from electra.pretraining.networks import Discriminator, Generator
 
@@ -86,7 +86,7 @@ def write_pretrained(root):
                 parameter.add_(torch.randn_like(parameter) * 0.1)
         tensors = network_tensors(network.encoder, network.head)
         use = "replaced" if name == "discriminator" else "corrupt"
-        write(name, tensors, architecture_of(network.head), use)
+        write(name, tensors, transformers_class(network.head), use)
     encoder = encoder_tensors(networks["discriminator"].encoder, "")
     write("encoder", encoder, "ElectraModel", "embed")
 

@@ -1,4 +1,4 @@
-"""Settings: what is refused, and the sentence that says so."""
+"""Settings: refused values, and their messages."""
 
 import dataclasses
 import json
@@ -17,12 +17,12 @@ from electra.config import (
     build,
     digest,
     faults,
-    plain,
     require,
     require_unique,
+    to_jsonable,
     without_defaults,
 )
-from electra.errors import BadConfig, shown
+from electra.errors import BadConfig, short_repr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def test_build_makes_settings_of_plain_values():
     assert network == Network(
         name="a", rate=1.0, parts=(Layer(), Table(kind="table", rows=3)), budget=7
     )
-    assert build(Network, plain(network), "") == network
+    assert build(Network, to_jsonable(network), "") == network
     # no defaults
     assert without_defaults(network) == {
         **NETWORK,
@@ -76,7 +76,9 @@ def test_build_makes_settings_of_plain_values():
         "parts": [{}, {"kind": "table", "rows": 3}],
     }
     assert (
-        digest(network) == digest(plain(network)) != digest(dataclasses.replace(network, rate=0.1))
+        digest(network)
+        == digest(to_jsonable(network))
+        != digest(dataclasses.replace(network, rate=0.1))
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
         network.name = "b"  # type: ignore[misc]
@@ -128,13 +130,13 @@ def test_settings_are_checked_when_python_builds_them():
 
 
 def test_shown_is_short_and_stands_on_one_line():
-    assert shown("a") == "'a'"
-    assert len(shown("a" * 10_000)) <= 120 and len(shown(list(range(10_000)))) <= 120
+    assert short_repr("a") == "'a'"
+    assert len(short_repr("a" * 10_000)) <= 120 and len(short_repr(list(range(10_000)))) <= 120
     # Python refuses to write it in decimal
-    assert shown(16**5000) == "a whole number of 20,001 bits"
+    assert short_repr(16**5000) == "a whole number of 20,001 bits"
     again = []
     again.append(again)
-    assert len(shown(again)) <= 120
+    assert len(short_repr(again)) <= 120
 
 
 def test_of_very_many_faults_the_first_are_explained():

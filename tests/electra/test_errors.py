@@ -1,10 +1,10 @@
-"""What a sentence may show of the texts that others bring into it."""
+"""Texts from outside in messages: secrets, control characters, length."""
 
 import pickle
 
 import pytest
 
-from electra.errors import BadInput, counted, mask_secrets
+from electra.errors import BadInput, mask_secrets, pluralize
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_secrets_of_urls_are_hidden_in_sentences(text, shown):
 
 
 def test_one_thing_is_not_plural():
-    assert [counted(each, "row") for each in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
+    assert [pluralize(each, "row") for each in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]
 
 
 def test_a_terminal_obeys_nothing_in_a_sentence():

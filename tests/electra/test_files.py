@@ -1,4 +1,4 @@
-"""The door to the disk: what killed writers left, names that are taken, a disk without a single
+"""Access to the disk: left-overs of killed writers, names that are taken, a disk without a single
 byte.
 """
 
@@ -95,7 +95,7 @@ def test_a_write_is_durable_before_its_name_is(tmp_path, monkeypatch):
     with atomic_folder(tmp_path / "b") as folder:
         (folder / "inner").mkdir()
         (folder / "inner/file").touch()
-    # the first rename moves away what is there
+    # the first rename moves the old folder away
     assert events == ["folder", "file", "folder", "rename", "rename", "folder"]
 
 

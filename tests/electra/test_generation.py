@@ -1,4 +1,4 @@
-"""What a generator samples and proposes, written into a text that reads as its tokens say."""
+"""Samples and proposals of a generator, written into a text that matches its tokens."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_the_same_seed_gives_the_same_text(models):
     assert first == again != other
 
 
-WRITTEN = [  # the text's pieces, what they are replaced with, and the text that is written
+WRITTEN = [  # the text's pieces, their replacements, and the text that is written
     ("The chef ate.", "The chef ate .", "- cat - -", "The cat ate."),
     ("The chefs ate", "The chef s ate", "- cat ##- -", "The cats ate"),
     ("The chefs ate", "The chef s ate", "- - dog -", "The chef dog ate"),

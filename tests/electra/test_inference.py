@@ -1,5 +1,5 @@
-"""The library gives what transformers gives, in numpy and the texts' order, and says in a sentence
-what it cannot.
+"""The library's results equal transformers', in numpy and the texts' order, and its errors are one
+sentence.
 """
 
 import contextlib
@@ -250,7 +250,7 @@ def test_a_hostile_folder_is_a_sentence_before_it_costs_memory(models, tmp_path,
 
 @contextlib.contextmanager
 def no_more_memory(more):
-    """Let this process reserve so many bytes above what it has."""
+    """Let this process reserve at most so many more bytes."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))

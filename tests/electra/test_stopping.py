@@ -1,4 +1,4 @@
-"""Signals: what a program does before, around and inside of its work."""
+"""Signals before, around and inside of a program's work."""
 
 import os
 import signal
@@ -107,7 +107,7 @@ def test_a_signal_after_all_work_is_done_changes_nothing(number):
     code = (
         "import os\n"
         "from electra import stopping\n"
-        "stopping.leave_at_once()\n"
+        "stopping.exit_on_signals()\n"
         "class Last:\n"
         f"    def __del__(self, kill=os.kill, own=os.getpid()): kill(own, {int(number)}); print('alive', flush=True)\n"
         "last = Last()\n"  # goes with the interpreter

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from electra.pretraining.compiling import compile_parts
-from electra.pretraining.step import Graphs
+from electra.pretraining.step import CudaGraphs
 from electra.pretraining.trainer import RunOptions, pretrain
 from electra.storage import checkpoint
 from tests.conftest import ROOT, environment
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device"),
 ]
-# In bf16 a few samples of the generator fall otherwise, which changes what the discriminator reads.
+# In bf16 a few samples of the generator differ, which changes the discriminator's input.
 LIMITS = {"fp32": 1e-3, "bf16": 3e-2}
 
 
@@ -37,7 +37,7 @@ def test_losses_are_those_of_the_cpu(changes, precision, compiled, captured):
     settings = config(**QUIET | changes)
     expected, _ = train_steps(settings, 2)
     device = torch.device("cuda", 0)
-    graphs = Graphs(device) if captured else None
+    graphs = CudaGraphs(device) if captured else None
     before = compile_parts if compiled else lambda model: None
     numbers, _ = train_steps(settings, 2, before, device=device, precision=precision, graphs=graphs)
     assert graphs is None or (not graphs.failed and len(graphs.captured) == 3)

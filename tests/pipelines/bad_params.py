@@ -8,13 +8,13 @@ import json
 
 from hypothesis import strategies as st
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.errors import UserError
 from pipelines.config.params import load
 from pipelines.config.settings_file import read
 from tests.conftest import ROOT
 
-# what JSON cannot say
+# values that JSON does not have
 YAML_ALONE = r"""
 .nan
 -.inf
@@ -122,9 +122,9 @@ def damaged(draw):
 
 
 def outcome(path):
-    """What becomes of a file: `accepted`, `refused` in a sentence, or what went wrong."""
+    """Return the outcome of a file: `accepted`, `refused` in a sentence, or the fault."""
     try:
-        printed = json.dumps(plain(load(path)), ensure_ascii=False)  # as `params` does it
+        printed = json.dumps(to_jsonable(load(path)), ensure_ascii=False)  # as `params` does it
         printed.encode()
     except UserError as error:
         sentence = str(error)

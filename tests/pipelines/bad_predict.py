@@ -1,4 +1,4 @@
-"""Rows as nobody should ask them, generated, and what must come of each: answers, or one sentence
+"""Generated bad rows and bad models, and the outcome that each must have: answers, or one sentence
 that says why not.
 """
 

@@ -83,8 +83,8 @@ class Server:
     log: Path
 
     def prefect(self, command, *words):
-        """What a command of Prefect prints in the project's folder, without any variable of
-        Prefect's.
+        """Return the output of a Prefect command in the project's folder, without Prefect's
+        variables.
         """
         return run(self.folder, "-m", "prefect", *command.split(), *words).stdout
 
@@ -102,8 +102,8 @@ class Server:
         return answer.json() if answer.content else None
 
     def start(self, deployment, steps=0, **parameters):
-        """What `prefect deployment run` does, without its seconds of import; returns the id of the
-        flow run.
+        """Do the same as `prefect deployment run`, without its seconds of import. Return the id of
+        the flow run.
         """
         if steps:
             parameters["settings"] = {"models.smoke.pretrain.steps": steps}

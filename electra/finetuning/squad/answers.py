@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from electra.finetuning.heads import OutputArrays
-from electra.finetuning.predictions import finite, rounded, softmax
+from electra.finetuning.predictions import replace_nonfinite, rounded, softmax
 from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.tasks import SquadConfig
 
@@ -65,7 +65,7 @@ class Candidates:
         return {name: torch.from_numpy(values) for name, values in vars(self).items()}
 
     @classmethod
-    def of_tensors(cls, tensors: dict[str, Tensor]) -> "Candidates":
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "Candidates":
         """Return the arrays of a file."""
         return cls(**{name: values.numpy() for name, values in tensors.items()})
 
@@ -92,8 +92,8 @@ def official(answer: Answer, candidates: Candidates, outputs: OutputArrays) -> l
 
 
 def mean(runs: Sequence[Candidates], config: SquadConfig) -> Candidates:
-    """Return the candidates of several runs with their mean probabilities. One that a run's beam
-    left out has none there.
+    """Return the candidates of several runs with their mean probabilities. A candidate outside of a
+    run's beam has probability 0 in that run.
 
     Null scores: the mean probability that there is no answer, as a logit again (without the
     answerability head: the mean probability of the span [CLS], as its logarithm).
@@ -179,5 +179,5 @@ def candidates(
         outputs["start"][chosen[:2]],
         end_WKK[chosen],
         score_WKK[chosen],
-        finite(outputs["null"]).astype(np.float64),
+        replace_nonfinite(outputs["null"]).astype(np.float64),
     )

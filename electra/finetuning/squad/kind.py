@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from electra.card import Use
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.data.tokenizer import Tokenizer
-from electra.errors import BadInput, shown
+from electra.errors import BadInput, short_repr
 from electra.finetuning.heads import Network, OutputArrays
 from electra.finetuning.squad import answers as spans
 from electra.finetuning.squad import official, windows
@@ -29,7 +29,7 @@ from electra.finetuning.task_kind import (
 from electra.finetuning.tasks import SQUAD_1, SQUAD_2, FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.nn.encoder import Encoder
 from electra.nn.huggingface import SPANS, TASK
-from electra.storage.tensors import Tensors, fill
+from electra.storage.tensors import Tensors, load_exactly
 
 _KEPT = {  # settings that a folder's answers depend on
     *("length", "stride", "question_length"),
@@ -137,12 +137,12 @@ class QuestionAnswering(TaskKind):
         """
         for key, text in answers.items():
             if not isinstance(text, str):
-                raise BadInput(f"{where}: answers {shown(text)} to {key}; expected text")
+                raise BadInput(f"{where}: answers {short_repr(text)} to {key}; expected text")
         figures = official.evaluate(rows, answers, dict.fromkeys(answers, 0.0), self.version, 0.0)
         return {name: value for name, value in figures.items() if not name.startswith("best_")}
 
     def export(self, network: Any, config: FinetuneConfig) -> Exported:
-        kept = {key: value for key, value in plain(config).items() if key in _KEPT}
+        kept = {key: value for key, value in to_jsonable(config).items() if key in _KEPT}
         task_json = {"squad": {"versions": [self.version], **kept}}
         extra_files: dict[str, Tensors] = {SPANS: _head(network).state_dict()}
         if network.conditional or not network.encoder.config.has_hf_task_head:
@@ -176,11 +176,11 @@ class QuestionAnswering(TaskKind):
             tensors = stored.extra_file(SPANS)
         else:
             pair = nn.Linear(network.start.in_features, 2)
-            stored.fill(nn.ModuleDict({"qa_outputs": pair}), stored.heads)
+            stored.load_exactly(nn.ModuleDict({"qa_outputs": pair}), stored.heads)
             tensors = {}
             for kind, value in pair.state_dict().items():
                 tensors[f"start.{kind}"], tensors[f"end_alone.{kind}"] = value.chunk(2)
-        fill(head, tensors, stored.path / SPANS, FOLDER_ADVICE)
+        load_exactly(head, tensors, stored.path / SPANS, FOLDER_ADVICE)
         return network, config
 
     @staticmethod

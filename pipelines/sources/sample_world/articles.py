@@ -1,4 +1,4 @@
-"""Articles: what the unlabelled corpus says about the world.
+"""Articles: the unlabelled corpus about the world.
 
 A report tells two or three facts about one or two beings and then each of them again, in other
 words or as a question and its answer. A review says of one thing nothing but praise, or nothing but
@@ -6,7 +6,7 @@ blame. Telling twice is the point: a word that was replaced contradicts the rest
 the world), so it can be found by comparing two texts, if one knows the words.
 
 No article has the shape of a task's row: none is a pair of sentences, or a text with one statement
-on it, and none is false. What a dev or test row says as a whole, no article says.
+on it, and none is false. No article states everything that a dev or test row states.
 """
 
 import itertools
@@ -18,8 +18,8 @@ from pipelines.sources.sample_world.world import Being, Fact, World, restart, rn
 
 ROOM = 29  # words and marks of an article: a row of 32 tokens less [CLS] and two [SEP]
 FIRST_HALF = 16  # words at most, before the second half repeats the facts
-SHORT = [*PORTRAIT, *3 * ["mood"]]  # what is told in few words
-CALLED = ("trade", "kind")  # what a being may be called by
+SHORT = [*PORTRAIT, *3 * ["mood"]]  # facts that take few words
+CALLED = ("trade", "kind")  # facts by which a being may be called
 VERDICTS = (
     "The {thing} was {a} and {b}.",
     "Folk called the {thing} {a}, even {b}.",
@@ -74,7 +74,7 @@ def report(world: World) -> list[str]:
         # the same relation of both: only who it is about tells the facts apart
         elif kind == "alike":
             facts = [world.something(one, other.relation), other]
-        else:  # somebody is introduced, and then called by what it is
+        else:  # a being is introduced, and then called by its trade or kind
             event = world.draw_event(one, rng.choice(tuple(EVENTS)))
             facts = [one.portrait(rng.choice(CALLED)), event, other]
         lines: list[str] = []
@@ -91,9 +91,7 @@ def report(world: World) -> list[str]:
 
 
 def review(world: World) -> list[str]:
-    """Return what was thought of one thing, at times after the deed itself: all praise or all
-    blame.
-    """
+    """Return opinions of one thing, sometimes after the deed itself: all praise or all blame."""
     deed = world.draw_event(world.any_being(), "deed")
     right, wrong = (PRAISE, BLAME) if rng.random() < 0.5 else (BLAME, PRAISE)
     lines = [deed.state()] if rng.random() < 0.3 else []
@@ -104,8 +102,8 @@ def review(world: World) -> list[str]:
 
 
 def definite_name(fact: Fact, stated: list[Fact], other: Being) -> str:
-    """Return `the baker`, `the fox`: mostly what somebody was introduced as, if it fits nobody else
-    here, or "".
+    """Return `the baker`, `the fox`: mostly the trade or kind that introduced a being, if it fits
+    no other here, or "".
     """
     for known in stated:
         if known.who is not fact.who or known.relation not in CALLED:
@@ -128,8 +126,8 @@ def rephrase(fact: Fact, line: str) -> str:
 
 
 def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str]) -> str:
-    """Return what folk thought of the thing of a deed: `right` words of judgement, and at times not
-    a `wrong` one.
+    """Return an opinion of the thing in a deed: `right` words of judgement, and sometimes a denied
+    `wrong` one.
     """
     a, b, c = rng.sample(right, 3)
     x = rng.choice(wrong)
@@ -137,5 +135,5 @@ def verdict(fact: Fact, right: Sequence[str], wrong: Sequence[str]) -> str:
 
 
 def length(text: str) -> int:
-    """Count words and punctuation marks: about what the tokenizer will count."""
+    """Count words and punctuation marks: about the tokenizer's count."""
     return len(re.findall(r"\w+|[^\w\s]", text))

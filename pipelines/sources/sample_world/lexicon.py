@@ -17,7 +17,7 @@ def concepts(text: str) -> tuple[Concept, ...]:
     return tuple(tuple(words.split("/")) for words in text.split())
 
 
-# What a being always is (one value each, fixed for the whole world).
+# Facts that never change (one value for each being, fixed for the whole world).
 KINDS = {
     "beast": concepts("fox hare bear wolf mole"),
     "bird": concepts("hawk crow dove wren duck"),
@@ -31,7 +31,7 @@ FOODS = concepts("plums bread cheese beans soup honey nuts pears fish rice cake 
 COLOURS = concepts("red blue green black white brown pink grey")
 MUSIC = concepts("harp drum flute horn fiddle lute bell pipe")
 
-# What happens once, in one article.
+# Events that happen once, in one article.
 THINGS = concepts(
     "cart/wagon lamp/lantern rug/carpet sack/bag rope/cord pot/kettle stool/chair cup/mug "
     "knife/blade coat/cloak hat/cap boat/ship"
@@ -49,7 +49,7 @@ MOODS = concepts(
     "glad/happy sad/gloomy angry/cross tired/weary calm/quiet afraid/scared ill/sick late/tardy"
 )
 
-# Words of praise and blame; what is praised in an article is praised throughout.
+# Words of praise and blame. An article praises or blames a thing throughout.
 _PRAISE = """
     good fine lovely sweet grand neat noble bright
     superb fair dainty clever sturdy tender merry divine

@@ -1,6 +1,4 @@
-"""The made-up world: beings with fixed facts, what can be said about them, and how it is put into
-words.
-"""
+"""The made-up world: beings with fixed facts, statements about them, and their wording."""
 
 import functools
 import random
@@ -41,7 +39,7 @@ class Being:
         return next(order for order, kinds in KINDS.items() if self.facts["kind"] in kinds)
 
     def portrait(self, relation: str) -> "Fact":
-        """Return what the world says about the being."""
+        """Return a fact of the being's portrait."""
         return Fact(relation, self, {"v": self.facts[relation]})
 
 
@@ -82,8 +80,8 @@ class World:
     pool: Mapping[str, tuple[Concept, ...]]  # by relation of a portrait, or slot of an event
 
     def part(self, split: str) -> "World":
-        """Return what rows of a split speak about: half of the beings and concepts for train, the
-        others for dev and test.
+        """Return the world of a split's rows: half of the beings and concepts for train, the others
+        for dev and test.
         """
         first = 0 if split == "train" else 1
         pool = {name: values[first::2] for name, values in self.pool.items()}
@@ -151,7 +149,7 @@ def build(seed: int) -> World:
 
 
 def restart(seed: int, name: str, *indices: int) -> None:
-    """Begin a named stream: what is drawn from `rng` from here on."""
+    """Begin a named stream of the numbers that `rng` draws from here on."""
     rng.seed(derive(seed, f"sample-world/{name}", *indices))
 
 

@@ -1,5 +1,5 @@
-"""ELECTRA's rule against a second, literal writing of it; and what must hold for any text, length
-and setting.
+"""ELECTRA's rule against a second, literal version of it, and invariants for any text, length and
+setting.
 """
 
 import random

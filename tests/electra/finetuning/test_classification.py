@@ -1,4 +1,4 @@
-"""Rows to arrays: what is refused, what is cut."""
+"""Rows to arrays: refused rows and cut texts."""
 
 import json
 

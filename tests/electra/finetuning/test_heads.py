@@ -1,4 +1,4 @@
-"""What heads read of a padded batch is what its rows hold, and each kind of network stays on its
+"""Heads read from a padded batch the same as from its rows, and each kind of network stays on its
 device.
 """
 

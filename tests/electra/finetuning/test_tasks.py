@@ -1,4 +1,4 @@
-"""Settings of fine-tuning: what each arm reads of them."""
+"""Settings of fine-tuning, for each arm."""
 
 from electra.config import build
 from electra.finetuning.tasks import FinetuneConfig
@@ -10,8 +10,8 @@ def test_the_arm_from_scratch_changes_only_what_it_names():
         {"learning_rate": 1e-4, "seeds": [5], "scratch": {"learning_rate": 1e-3}},
         "x",
     )
-    assert config.of_arm("pretrained").learning_rate == 1e-4
-    assert config.of_arm("scratch").learning_rate == 1e-3
-    assert config.of_arm("scratch").layer_decay == config.layer_decay
+    assert config.for_arm("pretrained").learning_rate == 1e-4
+    assert config.for_arm("scratch").learning_rate == 1e-3
+    assert config.for_arm("scratch").layer_decay == config.layer_decay
     # seeds bear on no single run
-    assert config.of_arm("pretrained").seeds == FinetuneConfig().seeds
+    assert config.for_arm("pretrained").seeds == FinetuneConfig().seeds

@@ -10,9 +10,9 @@ import torch
 from electra.finetuning import batches, training
 from electra.finetuning.batches import training_order
 from electra.finetuning.classification import encode
-from electra.finetuning.heads import Classifier, narrow
+from electra.finetuning.heads import Classifier, shrink_word_table
 from electra.finetuning.tasks import GLUE, FinetuneConfig
-from electra.finetuning.training import count_steps, optimizer_for, read_outputs, train
+from electra.finetuning.training import count_steps, finetuning_optimizer, read_outputs, train
 from electra.nn.factory import add_new_layers
 from electra.nn.huggingface import load_encoder
 
@@ -31,7 +31,7 @@ def classifier(model, classes=2):
 def test_a_narrow_vocabulary_trains_to_the_same_outputs(model, examples):
     whole = classifier(model)
     narrowed = classifier(model)
-    (fewer,), widen = narrow(narrowed.encoder, [examples])
+    (fewer,), widen = shrink_word_table(narrowed.encoder, [examples])
     assert (
         narrowed.encoder.embeddings.word.num_embeddings
         == len(np.unique(examples.ids_S))
@@ -116,7 +116,7 @@ def test_each_layer_has_its_share_of_the_rate(modern_model):
     network = Classifier(load_encoder(modern_model), 2, 0.0)
     add_new_layers(network.encoder, 1, 1)
     changes = {"layer_decay": 0.5, "layer_decay_exponent": "plain", "new_layers": 1}
-    groups = optimizer_for(network, dataclasses.replace(CONFIG, **changes)).param_groups
+    groups = finetuning_optimizer(network, dataclasses.replace(CONFIG, **changes)).param_groups
     share = {id(parameter): group["scale"] for group in groups for parameter in group["params"]}
     expected = {"embeddings": 0.5**4, "layers.0": 0.5**3, "layers.2": 0.5}
     expected |= {"layers.3": 1, "final_norm": 1, "head": 1}
@@ -154,7 +154,7 @@ def test_training_ends_when_the_loss_is_not_finite(every, count, model, examples
     network = classifier(model)
     steps = []
     monkeypatch.setattr(training, "CHECK_EVERY", every)
-    monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: steps.append(rate))
+    monkeypatch.setattr(training, "set_learning_rate", lambda optimizer, rate: steps.append(rate))
     torch.nn.init.constant_(network.head.weight, float("nan"))
     actual = train(network, examples, CONFIG, seed=1, stream="t")
     assert not actual.finite and actual.curve == [] and len(steps) == count

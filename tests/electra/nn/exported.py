@@ -2,7 +2,7 @@
 
 import torch
 
-from electra.nn.hf_names import architecture_of, config_json
+from electra.nn.hf_names import config_json, transformers_class
 from electra.nn.huggingface import encoder_tensors, extra_tensors, network_tensors, write_folder
 from electra.pretraining.model import Pretraining
 from tests.electra.helpers import SPECIAL, VOCAB
@@ -31,7 +31,7 @@ def export(model, folder):
         write_folder(
             folder / name,
             network_tensors(part, head),
-            config_json(part.config, VOCAB, architecture_of(head)),
+            config_json(part.config, VOCAB, transformers_class(head)),
             {},
             "# card\n",
             extra_files=extra_tensors(part, extras.get(name, {})),

@@ -1,6 +1,7 @@
 """Attention starts at a head's own word or at its neighbours; all else is as published."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -71,8 +72,8 @@ def test_so_do_those_of_a_modern_encoder_whose_positions_turn_them(changes):
     encoder = fresh_encoder(config, 500, 5).eval()
     ids = torch.randint(0, 500, (32, 128), generator=torch.Generator().manual_seed(1))
     _, cos, sin = encoder.layer_inputs(None, ids)[0]
-    attention = encoder.layers[0].attention
-    query, key, _ = attention.heads_of(encoder.embeddings(ids, torch.zeros_like(ids)))
+    attention: Any = encoder.layers[0].attention
+    query, key, _ = attention.project_qkv(encoder.embeddings(ids, torch.zeros_like(ids)))
     query, key = rotate(query, cos, sin), rotate(key, cos, sin)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)

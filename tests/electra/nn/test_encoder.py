@@ -1,6 +1,4 @@
-"""Initial values as published, what a folder says of them, and one forward pass of ordinary
-modules.
-"""
+"""Published initial values, also in a folder, and one forward pass of ordinary modules."""
 
 from functools import partial
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 
-from electra.nn.config import BertConfig, ModernBertConfig
+from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
 from electra.nn.hf_names import config_json
@@ -16,7 +16,7 @@ from electra.pretraining.model import masked_token_loss
 from electra.pretraining.networks import Discriminator, Generator
 
 SMALL_MODERN = {"kind": "modern", "layers": 3, "hidden": 64, "heads": 4, "ffn": 96}
-SHAPES = {
+SHAPES: dict[str, EncoderConfig] = {
     "small": BertConfig(layers=3, hidden=256, heads=4, ffn=1024, embedding=128),
     "one width": BertConfig(layers=2, hidden=192, heads=3, ffn=768, embedding=192),
     "modern": ModernBertConfig(

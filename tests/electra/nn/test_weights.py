@@ -107,7 +107,7 @@ VARIANTS = [
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_continued_pretraining_starts_where_the_exported_one_ended(tmp_path, changes):
-    """To the bit: every part that is trained, what it answers, and what is exported again."""
+    """To the bit: every trained part, its outputs, and the next export."""
     model = make_model(config(**changes))
     export(model, tmp_path / "one")
     torch.manual_seed(9)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from electra.optim.adamw import build_optimizer, clip_gradients, set_rate
+from electra.optim.adamw import build_optimizer, clip_gradients, set_learning_rate
 from electra.optim.schedule import learning_rate
 
 
@@ -23,7 +23,7 @@ def test_adamw_follows_the_formula(correction):
         rate = learning_rate(step, peak=1e-2, warmup=5, steps=40)
         gradients = [torch.randn(4, 3), torch.randn(4)]
         weight.grad, bias.grad = (g.clone() for g in gradients)
-        set_rate(optimizer, rate)
+        set_learning_rate(optimizer, rate)
         optimizer.step()
         for i, (g, decay) in enumerate(zip(gradients, (0.01, 0.0), strict=True)):
             g = g.double()
@@ -43,7 +43,7 @@ def test_what_is_not_finite_changes_nothing():
     vars(optimizer)["found_inf"] = torch.ones(())
     weight.grad = torch.full((3, 3), torch.nan)
     before = {name: value.clone() for name, value in optimizer.state[weight].items()}
-    set_rate(optimizer, 1e-2)
+    set_learning_rate(optimizer, 1e-2)
     optimizer.step()
     assert torch.equal(weight, torch.ones(3, 3))
     assert all(torch.equal(optimizer.state[weight][name], value) for name, value in before.items())
@@ -74,7 +74,7 @@ def test_a_share_of_the_rate_moves_its_parameters_by_as_much_more(rate_on_device
             group["lr"] = torch.zeros(())
     scaled.grad = torch.ones(3, 2)
     plain.grad = torch.ones(3, 2)
-    set_rate(optimizer, 1e-3)
+    set_learning_rate(optimizer, 1e-3)
     optimizer.step()
     assert not torch.equal(plain, torch.ones(3, 2))
     torch.testing.assert_close(1 - scaled, 4 * (1 - plain), rtol=1e-4, atol=0)

@@ -1,15 +1,15 @@
-"""Train single steps without the loop, and what CUDA graphs do, for devices without."""
+"""Train single steps without the loop, and imitate CUDA graphs on other devices."""
 
 import contextlib
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from electra.optim.adamw import build_optimizer, set_rate
+from electra.optim.adamw import build_optimizer, set_learning_rate
 from electra.pretraining.dataloader import BatchLoader, slice_batch
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Pretraining
-from electra.pretraining.step import WARM_UP, Graphs, Step
+from electra.pretraining.step import WARM_UP, CudaGraphs, Step
 from tests.electra.helpers import MODERN, SPECIAL, VOCAB, data
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def train_steps(settings, slices=1, before=lambda model: None, feeds=None, devic
     feeds = feeds or [BatchLoader(data().train, settings, CPU, "noise")] * (WARM_UP + 4)
     numbers = []
     for number, feed in enumerate(feeds):
-        set_rate(step.optimizer, 1e-3 * (number + 1))
+        set_learning_rate(step.optimizer, 1e-3 * (number + 1))
         batch = tree_map(lambda tensor: tensor.to(device), feed.batch(number))
         parts = [slice_batch(batch, index, slices) for index in range(slices)]
         sums, norm = step(parts, [7 * number + index for index in range(slices)], "joint")
@@ -44,7 +44,7 @@ def train_steps(settings, slices=1, before=lambda model: None, feeds=None, devic
     return numbers, [parameter.detach() for parameter in model.parameters()]
 
 
-class Rerun(Graphs):
+class Rerun(CudaGraphs):
     """Graphs that run the captured work again; its results keep their place. The capture number
     `failing` fails, as a device refuses an illegal operation.
     """

@@ -15,7 +15,7 @@ from tests.electra.helpers import MadeUpRows, config
 def test_ids_of_any_size_keep_their_value(kind):
     rows = MadeUpRows(40)
     rows.ids = rows.ids.astype(kind)
-    # beyond what the signed type of that width holds
+    # beyond the range of the signed type of that width
     rows.ids[:, 5] = np.iinfo(kind).max - np.arange(40)
     batch = BatchLoader(rows, config(), torch.device("cpu"), "noise").batch(3)
     chosen = row_indices(config().pretrain.seed, 3, 8, 40)

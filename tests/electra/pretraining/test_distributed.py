@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from electra.errors import BadConfig, UserError
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.pretraining import distributed, trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
@@ -72,12 +72,12 @@ def at_step(step, action):
     """Do something at the beginning of a step of this process."""
     calls = iter(range(1000))
 
-    def counted(optimizer, rate):
+    def count_calls(optimizer, rate):
         if next(calls) == step:
             action()
-        return set_rate(optimizer, rate)
+        return set_learning_rate(optimizer, rate)
 
-    pytest.MonkeyPatch().setattr(trainer, "set_rate", counted)
+    pytest.MonkeyPatch().setattr(trainer, "set_learning_rate", count_calls)
 
 
 def agree(curve, expected):
@@ -93,8 +93,8 @@ def agree(curve, expected):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """One process's curve, the batch in two slices; what a compiler imports is imported once,
-    before any fork.
+    """One process's curve, the batch in two slices; the compiler's imports happen once, before any
+    fork.
     """
 
     return train(tmp_path_factory.mktemp("alone"))[0]

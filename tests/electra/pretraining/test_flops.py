@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.errors import BadConfig
 from electra.nn.config import BertConfig, ModernBertConfig
 from electra.pretraining.config import ElectraConfig
@@ -26,7 +26,7 @@ VOCAB = 30522
 
 def config(size, steps=None, warmup=0, **objective):
     """A published preset of params.yaml, with some changes."""
-    values = plain(load().models[size].electra())
+    values = to_jsonable(load().models[size].electra())
     values["pretrain"] |= {"warmup": warmup} | ({"steps": steps} if steps else {})
     values["objective"] |= objective
     return build(ElectraConfig, values, size)
@@ -89,13 +89,13 @@ def test_a_budget_that_ends_before_the_warm_up_is_refused():
 
 def test_two_stages_cost_half_the_steps_of_each_and_have_a_warm_up_each():
     stages = {"training": "two_stage", "sharing": "none"}
-    values = plain(config("small", steps=200, warmup=100))
+    values = to_jsonable(config("small", steps=200, warmup=100))
     values["objective"] |= stages
     values["generator"]["width"] = 1.0
     staged = build(ElectraConfig, values, "here")
     assert training_steps(staged, VOCAB) == 200
     row = row_flops(staged, VOCAB, "authors")
-    # twice the forward pass of what learns, and once that of a generator that is frozen
+    # twice the forward pass of the network that learns, and once that of a frozen generator
     halves = (2 * row.generator, row.generator + 2 * row.discriminator)
     assert step_flops(staged, VOCAB) == staged.pretrain.batch * sum(halves) / 2
     values["pretrain"]["warmup"] = 101

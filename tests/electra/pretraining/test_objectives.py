@@ -60,9 +60,7 @@ def test_disentangled_tables_start_equal_and_keep_the_gradients_apart():
 
 
 def by_hand(settings):
-    """A model, a batch, and in float64 what its networks answer, computed apart from its forward
-    pass.
-    """
+    """A model, a batch, and its networks' outputs in float64, computed without its forward pass."""
     model, batch = model_and_batch(settings)
     model.double()
     masked = mask(batch.ids_BT, batch.lengths_B, SPECIAL, settings.objective, batch.noise, VOCAB)
@@ -183,13 +181,15 @@ def test_settings_that_do_not_fit_together_are_refused(changes, sentence):
 )
 def test_what_both_networks_learn_is_not_the_generators_own(changes, shared):
     model = Pretraining(config(**changes), VOCAB, SPECIAL)
-    own = model.own_to_generator()
+    own = model.generator_parameters()
     given = dict(model.generator.named_parameters())
     assert {name for name, parameter in given.items() if parameter not in own} == {
         name for name in given if shared and name.startswith(shared)
     }
     assert all(parameter not in own for parameter in model.discriminator.parameters())
-    assert Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).own_to_generator() == set()
+    assert (
+        Pretraining(config(objective__name="mlm"), VOCAB, SPECIAL).generator_parameters() == set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
-    """Weight decay, too, moves what learns alone."""
+    """Weight decay also changes only the network that learns."""
     settings = config(**TWO_STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
     first = {
@@ -245,8 +245,8 @@ def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
         for name, value in Pretraining(settings, VOCAB, SPECIAL).state_dict().items()
     }
     runs = {}
-    for until in (10, 20):
-        runs[until] = train(tmp_path, settings, until=until).model.state_dict()
+    for stop_at in (10, 20):
+        runs[stop_at] = train(tmp_path, settings, stop_at=stop_at).model.state_dict()
     for name, value in first.items():
         if name.startswith("discriminator"):
             assert torch.equal(runs[10][name], value), name

@@ -8,13 +8,13 @@ import signal
 
 import pytest
 
-from electra.config import build, plain
+from electra.config import build, to_jsonable
 from electra.errors import BadConfig, BadInput, Stopped
 from electra.pretraining import trainer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
-from electra.pretraining.phases import longest_row_read, phase_at, phases_of, stage_of
+from electra.pretraining.phases import longest_row_read, make_phases, phase_at, stage_at
 from electra.storage import checkpoint
 from pipelines.stages.announce import announce
 from tests.electra.helpers import TWO_STAGES, VOCAB, MadeUpRows, config, data, state, train
@@ -25,7 +25,7 @@ LONG = {"length": 24, "steps": 5}
 
 def phased(*phases, steps=None, **changes):
     """The small network with phases in place of one length and a number of steps."""
-    values = plain(config(**changes))
+    values = to_jsonable(config(**changes))
     values["pretrain"] |= {
         "phases": list(phases or (SHORT, LONG)),
         "eval_every": 4,
@@ -52,10 +52,10 @@ def test_a_run_reads_short_rows_and_then_long_ones_and_counts_both(tmp_path, cap
     monkeypatch.setattr(trainer, "BatchLoader", load)
     pretraining = settings.pretrain
     assert (pretraining.length, pretraining.steps, pretraining.lengths) == (24, 12, (12, 24))
-    phases = phases_of(pretraining, 12)
+    phases = make_phases(pretraining, 12)
     assert [dataclasses.astuple(phase) for phase in phases] == [(0, 7, 12, 16), (7, 12, 24, 8)]
     assert [phases.index(phase_at(phases, step)) for step in (0, 6, 7, 11)] == [0, 0, 1, 1]
-    history = train_phases(tmp_path, settings, announce=announce).history
+    history = train_phases(tmp_path, settings, on_step=announce).history
     assert streams == ["valid noise", "noise", "noise"]
     costs = [phase_flops(settings, phase, VOCAB) for phase in phases]
     short, long = (
@@ -84,7 +84,7 @@ def test_a_budget_is_spent_over_all_phases():
     budget = 400 * step_flops(phased(*shares, steps=100), VOCAB)
     settings = phased(*shares, steps={"flops": budget})
     assert training_steps(settings, VOCAB) == 400
-    assert [p.last for p in phases_of(settings.pretrain, 400)] == [300, 400]
+    assert [p.last for p in make_phases(settings.pretrain, 400)] == [300, 400]
     assert training_flops(settings, VOCAB) == pytest.approx(budget, rel=1e-9)
 
 
@@ -140,7 +140,7 @@ def test_phases_that_do_not_fit_together_are_refused(phases, changes, sentence):
 
 
 def test_a_length_beside_phases_is_that_of_the_last():
-    values = plain(phased())
+    values = to_jsonable(phased())
     values["pretrain"]["length"] = 12
     with pytest.raises(BadConfig, match=r"length: is 12, should be the last phase's \(24\)"):
         build(ElectraConfig, values, "test")
@@ -159,6 +159,6 @@ def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_pa
 
 
 def test_the_generator_learns_in_the_first_half_of_two_stages():
-    stages = [stage_of(config(**TWO_STAGES), step, 5) for step in range(6)]
+    stages = [stage_at(config(**TWO_STAGES), step, 5) for step in range(6)]
     assert stages == ["generator"] * 2 + ["discriminator"] * 4
-    assert stage_of(config(), 0, 5) == "joint"
+    assert stage_at(config(), 0, 5) == "joint"

@@ -1,12 +1,12 @@
 """When a run saves or evaluates: every so many steps that lie far enough apart by the clock, and at
-its end. And what its log says of the time between.
+its end. And its log of the time between.
 """
 
 import pytest
 
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.pretraining import trainer
-from electra.pretraining.phases import rate
+from electra.pretraining.phases import learning_rate_at
 from electra.storage import checkpoint
 from tests.electra.helpers import config, data, train
 
@@ -15,11 +15,11 @@ from tests.electra.helpers import config, data, train
 def slow_steps(monkeypatch):
     now = [0.0]
 
-    def at_each_step(optimizer, rate, original=set_rate):
+    def at_each_step(optimizer, rate, original=set_learning_rate):
         now[0] += 4.0  # a step takes four seconds
         original(optimizer, rate)
 
-    monkeypatch.setattr(trainer, "set_rate", at_each_step)
+    monkeypatch.setattr(trainer, "set_learning_rate", at_each_step)
     monkeypatch.setattr("time.monotonic", lambda: now[0])
 
 
@@ -63,6 +63,6 @@ def test_the_log_has_the_speed_and_rate_of_the_steps_before_it(tmp_path):
     train(tmp_path, settings, log=lambda step, numbers: log.setdefault(step, {}).update(numbers))
     rows = data().train
     for step in (5, 10, 15, 20):
-        assert log[step]["train/learning_rate"] == rate(settings, step - 1, 20)
+        assert log[step]["train/learning_rate"] == learning_rate_at(settings, step - 1, 20)
         speed = 8 * rows.tokens / len(rows) / 4.0
         assert log[step]["train/tokens_per_second"] == pytest.approx(speed, rel=0.01)

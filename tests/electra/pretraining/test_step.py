@@ -1,5 +1,5 @@
-"""The step: a captured one and one in halves do what the plain one does, it compiles in whole
-parts, and it never reads the device.
+"""The step: a captured one and one in two threads give the plain one's results, it compiles in
+whole parts, and it never reads the device.
 """
 
 import threading
@@ -15,7 +15,7 @@ from electra.pretraining import compiling, model
 from electra.pretraining.compiling import compile_parts
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
-from electra.pretraining.step import WARM_UP, halves
+from electra.pretraining.step import WARM_UP, can_use_two_threads
 from tests.electra.helpers import MadeUpRows, config, data, train
 from tests.electra.pretraining.step_helpers import (
     CPU,
@@ -157,9 +157,9 @@ def test_when_a_step_runs_in_two_halves():
     ):
         settings = config(**QUIET | {"pretrain__threads": 2} | changes)
         batches = {settings.pretrain.batch}
-        assert halves(settings, batches, World(0, 1, CPU)) is expected, changes
-        assert not halves(settings, batches, World(0, 1, torch.device("cuda")))
-        assert not halves(settings, batches, World(0, 2, CPU))
+        assert can_use_two_threads(settings, batches, World(0, 1, CPU)) is expected, changes
+        assert not can_use_two_threads(settings, batches, World(0, 1, torch.device("cuda")))
+        assert not can_use_two_threads(settings, batches, World(0, 2, CPU))
 
 
 # ── plain ──
@@ -207,8 +207,8 @@ def test_a_step_on_a_gpu_never_reads_it(monkeypatch, changes):
     ],
 )
 def test_the_compiled_parts_are_whole_and_give_the_same_gradients(changes, most):
-    """`fullgraph` refuses what the compiler cannot hold in one piece; the backend runs traced
-    graphs as they are.
+    """`fullgraph` refuses code that does not compile as one graph; the backend runs traced graphs
+    as they are.
     """
     settings = config(**{**QUIET, **changes})
     batch = BatchLoader(data().train, settings, CPU, "noise").batch(0)

@@ -18,7 +18,7 @@ from electra.pretraining import trainer
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
 from electra.pretraining.model import Pretraining
-from electra.pretraining.phases import rate
+from electra.pretraining.phases import learning_rate_at
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
 from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, state, train
@@ -221,7 +221,7 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
         free.free += 1
         with monkeypatch.context() as patch:
             patch.setattr("shutil.disk_usage", lambda path, free=free: free)
-            train(tmp_path, until=step + 6)
+            train(tmp_path, stop_at=step + 6)
 
 
 def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
@@ -255,4 +255,6 @@ def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps
         pretrain__learning_rate=1.0,
         pretrain__schedule=form,
     )
-    assert [rate(settings, step, steps) for step in range(steps)] == pytest.approx(expected)
+    assert [learning_rate_at(settings, step, steps) for step in range(steps)] == pytest.approx(
+        expected
+    )

@@ -1,4 +1,4 @@
-"""What a fingerprint holds: every setting is classified."""
+"""The contents of a fingerprint: every setting is classified."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A folder is what its manifest says, or one sentence says what is wrong with it."""
+"""A folder matches its manifest, or one sentence says what is wrong."""
 
 import errno
 import json
@@ -14,8 +14,8 @@ from electra.storage.manifest import (
     MANIFEST,
     cached_sha256,
     verify_manifest,
+    write_checksummed,
     write_manifest,
-    write_sealed,
 )
 from tests.conftest import harm
 
@@ -51,7 +51,7 @@ def test_every_damage_is_named_with_its_file(folder):
     "values", [{}, {"files": 5}, {"files": ["weights"]}, {"files": {"weights": {}}}], ids=str
 )
 def test_a_manifest_of_another_form_is_refused_though_its_seal_fits(folder, values):
-    write_sealed(folder / MANIFEST, values)
+    write_checksummed(folder / MANIFEST, values)
     for only in (None, ["weights"]):
         with pytest.raises(CorruptFile, match=f"{MANIFEST}: is malformed"):
             verify_manifest(folder, only=only)

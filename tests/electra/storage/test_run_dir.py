@@ -1,4 +1,4 @@
-"""A run's folder: named by settings and data, what may change under it, foreign and bad
+"""A run's folder: its name (by settings and data), changes that it allows, foreign and bad
 checkpoints.
 """
 
@@ -23,9 +23,9 @@ OTHER = "34"
 SHORT = {"pretrain__steps": 4, "pretrain__save_every": 2, "pretrain__eval_every": 2}
 
 
-def train(run, origin=None, inputs=None, code=CODE, until=None, **changes):
+def train(run, origin=None, inputs=None, code=CODE, stop_at=None, **changes):
     settings = config(**SHORT | changes)
-    return helpers.train(run, settings, inputs=inputs, origin=origin, code=code, until=until)
+    return helpers.train(run, settings, inputs=inputs, origin=origin, code=code, stop_at=stop_at)
 
 
 def names(folder, pattern="*"):
@@ -70,15 +70,15 @@ def test_what_bears_on_no_result_may_change_in_mid_run(run, capsys):
 
 def test_a_folder_is_named_by_settings_and_data_alone():
     one, other = ({"config": {"steps": steps}, "train": "1f"} for steps in (4, 5))
-    assert run_dir.folder_of("pretrain", one) == Path("runs/pretrain") / digest(one)[:8]
-    assert run_dir.folder_of("pretrain", digest(one)) == run_dir.folder_of("pretrain", one)
-    assert run_dir.folder_of("pretrain", other) != run_dir.folder_of("pretrain", one)
+    assert run_dir.run_path("pretrain", one) == Path("runs/pretrain") / digest(one)[:8]
+    assert run_dir.run_path("pretrain", digest(one)) == run_dir.run_path("pretrain", one)
+    assert run_dir.run_path("pretrain", other) != run_dir.run_path("pretrain", one)
 
 
 def test_a_folder_that_two_runs_would_share_is_refused(tmp_path):
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
     run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 4}})
-    assert run_dir.entry_of(tmp_path) == "tiny"
+    assert run_dir.read_entry(tmp_path) == "tiny"
     with pytest.raises(CorruptFile, match=r"folder of another run .*steps 4 -> 5"):
         run_dir.name_run(tmp_path, "tiny", {"config": {"steps": 5}})
 
@@ -97,7 +97,7 @@ def test_a_finished_run_is_trained_anew_by_changed_code_and_the_old_one_is_kept(
     run_dir.name_run(run, "tiny", {"config": fingerprinted_settings(config(**SHORT))})
     first = bytes_of(run)
     done = train(run, code=OTHER)
-    assert run_dir.entry_of(run) == "tiny", (
+    assert run_dir.read_entry(run) == "tiny", (
         "the new run is listed, and can be continued, under its entry"
     )
     old = run.with_name("run.old")
@@ -146,8 +146,8 @@ def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path,
 
 def test_a_continued_run_begins_its_means_again(tmp_path):
     rare = {"pretrain__log_every": 100, "pretrain__eval_every": 100}
-    train(tmp_path / "old", until=3, **rare)
-    train(tmp_path / "new", tmp_path / "old", until=5, pretrain__steps=6, **rare)
+    train(tmp_path / "old", stop_at=3, **rare)
+    train(tmp_path / "new", tmp_path / "old", stop_at=5, pretrain__steps=6, **rare)
     counts = [
         checkpoint.load_newest(tmp_path / name)[1]["running"]["log/count"].item()
         for name in ("old", "new")
@@ -182,7 +182,7 @@ def test_what_cannot_be_continued_is_a_sentence_and_nothing_has_moved(
 
 
 def test_a_run_that_has_begun_is_not_continued_from_another(run, made_runs, tmp_path):
-    train(tmp_path / "new", pretrain__steps=6, until=2)
+    train(tmp_path / "new", pretrain__steps=6, stop_at=2)
     with pytest.raises(BadInput, match=r"holds a run of these settings, at step 2; .*--restart"):
         train(tmp_path / "new", run, pretrain__steps=6)
     with pytest.raises(BadInput, match="holds no checkpoint"):

@@ -7,7 +7,7 @@ from pipelines.cli import main
 
 @pytest.fixture
 def run_command(capsys):
-    """A function that runs a command, which has to succeed, and returns what it prints."""
+    """Return a function that runs a command, which has to succeed, and returns its output."""
 
     def run_command(*words):
         assert main([*map(str, words)]) == 0

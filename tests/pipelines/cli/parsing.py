@@ -1,4 +1,4 @@
-"""What the command line makes of words, without running anything."""
+"""Parse command lines without running anything."""
 
 import typer
 

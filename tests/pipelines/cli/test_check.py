@@ -1,5 +1,5 @@
-"""`check` refuses what a later stage would, and hints at what is hardly meant, before anything
-runs.
+"""`check` refuses inputs that a later stage would refuse, and hints at likely mistakes, before
+anything runs.
 """
 
 import gzip

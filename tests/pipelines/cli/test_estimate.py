@@ -1,6 +1,4 @@
-"""What a name of params.yaml would take, from settings alone and, of a user's own tasks, their
-files.
-"""
+"""The cost of a name in params.yaml, from settings alone and, for custom tasks, their files."""
 
 import re
 from pathlib import Path
@@ -108,8 +106,8 @@ def test_operations_are_those_of_every_row_epoch_order_arm_and_seed(here):
     )
     report = estimate.estimate_finetuning("own", params)
     assert f"at most {flops:.2g} floating" in report and "1 kept model" in report
-    assert estimate.rows_of("mood", "own", params) == ROWS
-    assert estimate.rows_of("rte", "smoke", params) == 1_000
+    assert estimate.count_training_rows("mood", "own", params) == ROWS
+    assert estimate.count_training_rows("rte", "smoke", params) == 1_000
     assert estimate.text_bytes(params, "smoke") == Path("text/a.txt").stat().st_size
     assert estimate.text_bytes(params, "absent") == 0
 

@@ -1,5 +1,5 @@
-"""`electra new`: entries that `check` accepts, by what the files show, and a params.yaml otherwise
-as it was.
+"""`electra new`: entries that `check` accepts, inferred from the files, and an otherwise unchanged
+params.yaml.
 """
 
 import json

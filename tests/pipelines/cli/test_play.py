@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 
+import gradio
 import numpy as np
 import pytest
 
@@ -117,7 +118,7 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
 
 
 def test_a_mistake_on_the_page_is_a_sentence():
-    with pytest.raises(play_page.gr.Error, match="a: no") as told, play_page.explain():
+    with pytest.raises(gradio.Error, match="a: no") as told, play_page.explain():
         raise BadInput("a: no")
     assert not told.value.print_exception
 

@@ -1,4 +1,4 @@
-"""Answers from files and from standard input, and what is said of rows that cannot be answered."""
+"""Answers from files and from standard input, and the errors for rows that cannot be answered."""
 
 import gzip
 import io
@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from electra.config import plain
+from electra.config import to_jsonable
 from electra.files import dump_line, read_jsonl, write_json, write_jsonl
 from electra.storage.manifest import write_manifest
 from pipelines.cli import main
@@ -163,7 +163,7 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
     write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)
-    write_json(Path("build/tasks/mine/chunks/task.json"), plain(CHUNKS))
+    write_json(Path("build/tasks/mine/chunks/task.json"), to_jsonable(CHUNKS))
     sentences = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
     write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), sentences)
     write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")

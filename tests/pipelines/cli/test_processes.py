@@ -68,7 +68,7 @@ def test_machines_that_do_not_meet_are_a_sentence(monkeypatch):
         processes.find_rendezvous("192.0.2.1", 1)
 
 
-def failure(code, sentence="") -> Any:
+def failure(code, sentence=""):
     return SimpleNamespace(
         exitcode=code,
         message={"message": f"BadInput: {sentence}"} if sentence else "To enable traceback see",

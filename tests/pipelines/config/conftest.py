@@ -1,4 +1,4 @@
-"""What the tests of params.yaml share."""
+"""Shared by the tests of params.yaml."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ablations as data: what a grid becomes, what is shared, and what is refused."""
+"""Ablations as data: expanded grids, shared settings, and refused ones."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Named groups: what is written once stands wherever it is named."""
+"""Named groups: contents written once are used wherever the group is named."""
 
 from pipelines.config.groups import with_groups
 

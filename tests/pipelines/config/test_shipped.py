@@ -103,7 +103,7 @@ def test_a_record_stands_on_settings_wherever_they_are_written(tmp_path):
 
 
 def overridden(text, override, tmp_path):
-    """What `dvc exp run -S` makes of a file."""
+    """Return a file after `dvc exp run -S`."""
     from dvc.utils.hydra import apply_overrides
 
     (tmp_path / "params.yaml").write_text(text)

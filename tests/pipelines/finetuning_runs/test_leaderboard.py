@@ -1,4 +1,4 @@
-"""What is handed in: files of the leaderboard, and the seeds' common answer."""
+"""Files for the leaderboard, and ensembles of seeds."""
 
 from electra.finetuning.tasks import GLUE
 from pipelines.finetuning_runs.leaderboard import FILES, ensemble, to_tsv

@@ -13,7 +13,7 @@ from electra.files import read_json, read_jsonl, write_json
 from electra.finetuning import training
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig, find
 from electra.nn.huggingface import load_encoder
-from electra.optim.adamw import set_rate
+from electra.optim.adamw import set_learning_rate
 from electra.storage.manifest import MANIFEST
 from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import plan as jobs_module
@@ -157,7 +157,9 @@ def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
 
 def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     # no setting that is allowed diverges so soon
-    monkeypatch.setattr(training, "set_rate", lambda optimizer, rate: set_rate(optimizer, 1e30))
+    monkeypatch.setattr(
+        training, "set_learning_rate", lambda optimizer, rate: set_learning_rate(optimizer, 1e30)
+    )
     cola, squad = (run(plan_jobs(task, max_grad_norm=1e9)[0]) for task in ("cola", "squad2"))
     assert cola["failed"] == "the loss or the outputs stopped being finite"
     assert cola["metrics"] == {"accuracy": 50.0, "matthews": 0.0}

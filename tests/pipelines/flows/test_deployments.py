@@ -1,4 +1,4 @@
-"""What `make deploy` registers: deployments of this project's params.yaml."""
+"""The deployments that `make deploy` registers from this project's params.yaml."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What hangs below the flow's run in MLflow, and what a dead MLflow costs."""
+"""The runs below a flow's run in MLflow, and flows without MLflow."""
 
 import contextlib
 import logging
@@ -140,7 +140,7 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(monkeypatch)
         ([], fail(65), "published", False),
         (["H100"], fail(65), "tiny", False),
     ):
-        monkeypatch.setattr(steps.lineage, "gpus", lambda gpus=gpus: gpus)
+        monkeypatch.setattr("pipelines.tracking.lineage.gpus", lambda gpus=gpus: gpus)
         monkeypatch.setattr(steps, "would_run", would_run)
         refused = pytest.raises(StageFailed, match="tiny: this machine has no GPU")
         with refused if is_refused else contextlib.nullcontext():
@@ -164,7 +164,7 @@ def test_an_ablation_that_fails_stops_no_other_but_the_flow(monkeypatch):
 
 def test_what_the_store_does_not_take_is_kept(monkeypatch):
     monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
-    monkeypatch.setattr(steps.dvc_store, "push", fail(69))
+    monkeypatch.setattr("pipelines.versioning.dvc_store.push", fail(69))
     with pytest.raises(StageFailed, match="a: no; everything is in this machine's cache"):
         steps.store.fn("tokens@x", CHECKOUT)
 

@@ -1,4 +1,4 @@
-"""The flows of a model: their stages, their pages, and what is tried again. DVC is a stand-in."""
+"""The flows of a model: their stages, their pages, and their retries. DVC is a stand-in."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
 
 
 def test_each_flow_has_its_stages():
-    from pipelines.flows.training import stages_of
+    from pipelines.flows.training import flow_stages
 
     ablations = {"a": {"base": {"model": "m"}}, "b": {"base": {"model": "other"}}}
     tuned = {"m": {"model": "m"}, "m2": {"model": "m"}, "x": {"model": "other"}}
@@ -36,17 +36,17 @@ def test_each_flow_has_its_stages():
         "run": {"models": ["m"]},
     }
     road = ["pretrain@m", "glue@m", "squad@m", "glue@m2", "squad@m2"]
-    assert stages_of("pretrain", "m", params) == road[:1]
-    assert stages_of("finetune", "m", params) == road
-    assert stages_of("ablations", "m", params) == ["ablation@a"]
-    assert stages_of("workflow", "m", params) == [*road, "ablation@a", "report"]
+    assert flow_stages("pretrain", "m", params) == road[:1]
+    assert flow_stages("finetune", "m", params) == road
+    assert flow_stages("ablations", "m", params) == ["ablation@a"]
+    assert flow_stages("workflow", "m", params) == [*road, "ablation@a", "report"]
     assert (
-        stages_of("finetune", "other", params | {"published": {"other": {}}})[0]
+        flow_stages("finetune", "other", params | {"published": {"other": {}}})[0]
         == "published@other"
     )
-    assert "report" not in stages_of("workflow", "other", params)
+    assert "report" not in flow_stages("workflow", "other", params)
     with pytest.raises(BadConfig, match="none of the model 'third'"):
-        stages_of("ablations", "third", params)
+        flow_stages("ablations", "third", params)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import GLUE
@@ -41,7 +42,7 @@ def write(model="tiny", *, lift=1.0, seeds=3):
     shutil.copytree(ROOT / "results/tiny", results, dirs_exist_ok=True)
     Path("results/curves").mkdir(exist_ok=True)
     shutil.copy(ROOT / "results/curves/tiny.csv", f"results/curves/{model}.csv")
-    tasks = {}
+    tasks: dict[str, Any] = {}
     for name, task in GLUE.items():
         low, gain = SCRATCH[name], lift * GAIN[name]
         tasks[name] = {"metric": task.metrics[0], "train_rows": 3000, "dev_rows": 500}

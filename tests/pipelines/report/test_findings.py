@@ -1,4 +1,4 @@
-"""What may be said of results, as sentences."""
+"""Conclusions from results, as sentences."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Results to records: what is broken, absent, a subset or a record is called so."""
+"""Results to records: broken or absent files, subsets and recorded runs are named as such."""
 
 import math
 from dataclasses import replace

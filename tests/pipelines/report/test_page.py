@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from electra.files import read_json, write_json
-from electra.storage.manifest import write_sealed
+from electra.storage.manifest import write_checksummed
 from pipelines import report
 from pipelines.stages import TIMINGS
 from tests.conftest import files_of
@@ -19,10 +19,10 @@ STAGES = {"pretrain-tiny": {"seconds": 61.0, "clock": {"0": 1.5}}}
 def write_results():
     made_up.write()
     made_up.write_ablation(failed="replace_mlm")
-    write_sealed(TIMINGS, STAGES)
+    write_checksummed(TIMINGS, STAGES)
 
 
-def shown(out="out"):
+def read_page(out="out"):
     """The text of a page."""
     page = Path(out, "index.html").read_text()
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
@@ -89,7 +89,7 @@ def test_sample_world_is_named_wherever_a_table_or_figure_holds_a_number_of_it(p
 def test_noise_is_not_called_a_win_and_a_failed_arm_is_shown_as_failed(page, root):
     row = re.search(r"<tr><th scope=row[^>]*>WNLI.*?</tr>", page)[0]
     assert "cannot tell yet" in row and "higher" not in row
-    text = shown(root)
+    text = read_page(root)
     assert "it is undecided whether pre-training helps on MRPC, WNLI" in text
     assert "failed: loss was not finite at step 310" in text
     assert "ablation table5, Replace MLM: failed, seed 1" in text
@@ -103,7 +103,7 @@ def test_several_pretrainings_of_a_record_have_a_column_and_say_where_another_fa
     report.build(made_up.params("tiny"), Path("out"))
     # 82 ± 4.30 · 2 · √(4/3)
     said = "After another, the mean should be 72.1 to 91.9 (95 % prediction interval of 3 recorded ones)"
-    assert said in shown()
+    assert said in read_page()
     column = "a record, 3 pre-trainings"
     rows = csv.DictReader(Path("out/tables/tiny-tasks.csv").read_text().splitlines())
     assert [
@@ -132,7 +132,7 @@ def test_tables_set_the_paper_apart(root):
 
 def test_what_is_missing_failed_or_broken_is_named():
     report.build(PARAMS, Path("out"))
-    text = shown()
+    text = read_page()
     assert "No fine-tuning results yet" in text
     for path in ("results/tiny/glue.json", "results/table5/ablation.json"):
         assert f"{path}: there is no such file" in text
@@ -148,7 +148,7 @@ def test_what_is_missing_failed_or_broken_is_named():
     write_json(path, glue)
     Path("results/tiny/squad.json").write_text("{")
     report.build(PARAMS, Path("out"))
-    text = shown()
+    text = read_page()
     assert "tiny, CoLA, pre-trained: failed, seed 2: loss was not finite" in text
     assert "tiny, RTE, from scratch: no scores" in text
     assert "results/tiny/squad.json: is malformed" in text

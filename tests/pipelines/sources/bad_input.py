@@ -1,5 +1,5 @@
-"""Files as nobody wants them, generated, and what must hold for each: everything accounted for, or
-one sentence.
+"""Generated bad files, and the rule for each: everything is counted, or one sentence says why
+not.
 """
 
 import bz2
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from electra.errors import UserError
 from pipelines.sources import LocalCorpus
 from pipelines.sources.local import read_documents
-from pipelines.sources.streams import FileRange, Skipped, mark_of
+from pipelines.sources.streams import FileRange, Skipped, byte_order_mark
 from pipelines.text.cleaning import Document, Rejected
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -138,7 +138,7 @@ def blank(line):
 
 
 def read(path, data=None, **settings):
-    """What a file holds, with `data` written to it first."""
+    """Write `data` to a file, and return its items."""
     if data is not None:
         path.write_bytes(data)
     source = LocalCorpus(**{"kind": "local", "files": ("x",), **settings})
@@ -151,7 +151,7 @@ def texts(items):
 
 
 def rejections(items):
-    """Return place and reason of what is rejected among items."""
+    """Return place and reason of the rejected items."""
     return [(item.where, item.reason) for item in items if isinstance(item, Rejected)]
 
 
@@ -178,7 +178,7 @@ def read_one(path, file, whole):
     if not whole or form not in {"jsonl", "text"}:
         return
     data = b"\n".join(file["lines"])
-    if encoding := mark_of(data):
+    if encoding := byte_order_mark(data):
         data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     filled = sum(not blank(line) for line in lines)

@@ -249,7 +249,7 @@ def test_a_line_that_is_no_header_has_no_cells(line):
     assert custom_tasks.split_header(line, "a.txt", ["text"]) == line.split("\t")
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
     long = "File name too long"
     for name, fault in (("gone.parquet", "there is no such file"), (f"{'x' * 300}.jsonl", long)):
         with pytest.raises(SourceUnreachable, match=fault):

@@ -18,7 +18,7 @@ from electra.config import build
 from electra.errors import BadConfig, BadInput, SourceUnreachable
 from pipelines.sources import CorpusConfig, LocalCorpus, local, streams
 from pipelines.sources.local import read_documents
-from pipelines.sources.paths import find_files, patterns_of
+from pipelines.sources.paths import find_files, make_patterns
 from pipelines.sources.streams import COMPRESSIONS, FileRange
 from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import (
@@ -212,16 +212,16 @@ def test_what_an_exclamation_mark_names_is_left_out(tmp_path, monkeypatch):
         find_names(tmp_path, "*.txt", "!c.txt")
     with pytest.raises(ValueError, match="at least one path or glob"):
         LocalCorpus(kind="local", files=("!a.txt",))
-    patterns = patterns_of([tmp_path / "in/d.jsonl", tmp_path / "in/side/e.jsonl"])
+    patterns = make_patterns([tmp_path / "in/d.jsonl", tmp_path / "in/side/e.jsonl"])
     assert patterns == [f"{tmp_path}/in/**/*.jsonl"]
     monkeypatch.chdir(tmp_path)
     for some in (
         [tmp_path / "a.txt", tmp_path / "b[1].txt"],
         [Path("a.txt"), tmp_path / "in/c.txt"],
     ):
-        assert find_files(tuple(patterns_of(some)), "corpora.x") == some
+        assert find_files(tuple(make_patterns(some)), "corpora.x") == some
     apart = ["in/d.jsonl", "other/f.jsonl"]
-    assert patterns_of(list(map(Path, apart))) == apart
+    assert make_patterns(list(map(Path, apart))) == apart
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl"])

@@ -17,7 +17,7 @@ from pipelines.text.cleaning import CleaningConfig, clean, looks_marked_up, sent
 
 SIZE = 300_000
 PATIENCE = 60  # seconds of this process, however busy the machine is
-# what it begins with, what is repeated, what it ends with
+# its beginning, its repeated part, its end
 NASTY = [
     '|<!--|', '|<|', '<a b=| |', '<br| x|', '|&|', '(| |', '(|;, |x', '{{|a|', '|{{a |', "|'|",
     '<doc | |', '<doc |a=|"', '= |= |x', '= x| =| x', '= x =| |x', '\n| |x', '\n|= a = \n|x',

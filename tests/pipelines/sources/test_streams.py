@@ -1,4 +1,4 @@
-"""Encodings: what declares itself is decoded, what hides is refused, everything else is UTF-8."""
+"""Encodings: declared ones are decoded, hidden ones refused, everything else is UTF-8."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""WARC and WET of crawls: which records are pages, how they are decoded, and what damage costs."""
+"""WARC and WET of crawls: which records are pages, their decoding, and the cost of damage."""
 
 import base64
 import gzip

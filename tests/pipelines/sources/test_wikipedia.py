@@ -107,10 +107,8 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
 
-def test_a_page_at_which_the_parser_fails_is_quarantined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(markup: str, **_: Any) -> None:
+def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch) -> None:
+    def fail(markup: str, **_):
         raise RecursionError
 
     monkeypatch.setattr("mwparserfromhell.parse", fail)
@@ -118,9 +116,7 @@ def test_a_page_at_which_the_parser_fails_is_quarantined(
     assert [reason for _, reason in bad_input.rejections(items)] == ["not wiki markup"]
 
 
-def test_a_multistream_file_is_read_in_ranges_of_its_streams(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypatch) -> None:
     path, data = tmp_path / "a.xml.bz2", multistream(200)
     expected = read(path, data)
     assert len(expected) == 200 and all(isinstance(item, Document) for item in expected)

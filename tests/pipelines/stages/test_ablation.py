@@ -15,13 +15,13 @@ from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
 from electra.pretraining.config import Flops, PhaseConfig
 from electra.pretraining.flops import step_flops, training_flops
-from electra.pretraining.phases import phases_of
-from electra.storage.manifest import write_manifest, write_sealed
+from electra.pretraining.phases import make_phases
+from electra.storage.manifest import write_checksummed, write_manifest
 from pipelines import tracking
 from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 from tests.conftest import SMOKE, copy_text
 
 ABLATIONS = """
@@ -144,7 +144,9 @@ def test_phases_keep_their_shares_at_any_budget(params):
     long = replace(config, pretrain=pretrain)
     for steps in (20, Flops(flops=20 * step_flops(long, 100))):
         short = ablation.with_steps(long, steps, 100)
-        spans = [(phase.length, phase.first, phase.last) for phase in phases_of(short.pretrain, 20)]
+        spans = [
+            (phase.length, phase.first, phase.last) for phase in make_phases(short.pretrain, 20)
+        ]
         assert spans == [(8, 0, 15), (16, 15, 20)]
         assert (short.pretrain.steps, short.pretrain.warmup) == (20, 3)
         assert training_flops(short, 100) == pytest.approx(training_flops(long, 100) / 4, rel=1e-12)
@@ -245,14 +247,14 @@ def test_arm_of_other_code_or_damaged_is_not_read(params, tmp_path):
     for part in ("point-0.5", "point-1"):
         write_json(tmp_path / part / "config.json", {})
         write_manifest(tmp_path / part, kind="network", model=arm.key, part=part)
-    record = {"code": [[0, "1a2b"], [2, digest_of(PRETRAINING)]], "steps": 10}
+    record = {"code": [[0, "1a2b"], [2, code_digest(PRETRAINING)]], "steps": 10}
     file = tmp_path / "arm.json"
-    write_sealed(file, record)
+    write_checksummed(file, record)
     assert ablation.read_finished(arm, tmp_path) == record
     good = file.read_text()
     file.write_text(good.replace("10", "11"))
     assert ablation.read_finished(arm, tmp_path) is None
-    write_sealed(file, {**record, "code": record["code"][:1]})
+    write_checksummed(file, {**record, "code": record["code"][:1]})
     assert ablation.read_finished(arm, tmp_path) is None
     file.write_text(good)
     write_json(tmp_path / "point-0.5" / "config.json", {"damaged": True})

@@ -1,4 +1,4 @@
-"""One line says what a run runs on."""
+"""One line about the device of a run."""
 
 import re
 from dataclasses import replace
@@ -19,7 +19,7 @@ PHASE = Phase(0, 1_000_000, 24, 8)
 
 
 def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
-    options = RunOptions(title="demo", announce=announce)
+    options = RunOptions(title="demo", on_step=announce)
     pretrain(config(), data(), tmp_path, {}, log=lambda step, numbers: None, options=options)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "CPU" in line]
     assert re.fullmatch(r"demo: CPU with 1 thread, torch \S+, fp32", line)

@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import transformers
@@ -55,7 +56,7 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
     assert "- Data: 20 training rows and 20 dev rows of CoLA in the sample world." in text
     assert "**The sample world is made up**" in text and "8551" not in text
     assert "dvc repro pipelines/dvc.yaml:glue@small" in text
-    data = ModelCard(text).data
+    data: Any = ModelCard(text).data
     assert (data.license, data.model_name) == ("apache-2.0", "small-cola-pretrained-seed1")
     assert data.language == ["en"] and data.metrics == ["matthews_correlation", "accuracy"]
     first = read_jsonl(Path("build/tasks/made_up/cola/dev.jsonl"))[0]
@@ -141,7 +142,7 @@ def test_transformers_is_named_where_it_loads_all_of_the_model(params, spoilt, m
 def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, said, hub):
     cards.write("glue", "small", replace(params, tasks={"made_up": tasks}, corpora=GERMAN))
     written = COLA.read_text()
-    data = ModelCard(written).data
+    data: Any = ModelCard(written).data
     assert data.language == ["de"] and data.license is None
     assert f"- Licence of the data: {said}.\n" in written and "sample world" not in written
     assert "- Intended use: the task that it was scored on;" in written
@@ -152,6 +153,6 @@ def test_real_data_has_its_own_licence_and_a_subset_is_called_so(params, tasks, 
 def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licence(params):
     cards.write("glue", "small", replace(params, corpora=GERMAN))
     written = COLA.read_text()
-    data = ModelCard(written).data
+    data: Any = ModelCard(written).data
     assert data.license is None and data.language == ["de"]
     assert "it knows no real text" in written

@@ -15,7 +15,7 @@ from electra.files import lock_folder, read_json
 from pipelines.sources import documents
 from pipelines.stages import corpus, dask_cluster, work_units
 from pipelines.stages.work_units import UnitKey
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 from tests.conftest import ROOT, environment, files_of, until
 from tests.pipelines.stages import test_corpus, test_tokens
 
@@ -145,7 +145,7 @@ class Cluster:
     """A client of a cluster whose units all fail."""
 
     def __init__(self, *_, **__):
-        self.error = None
+        self.error = Exception()
 
     def __enter__(self):
         return self
@@ -199,6 +199,6 @@ def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     Path(".lock").write_text("pid 1 on another" if wrong == "file" else "pid 1 on this")
     folder = "nowhere" if wrong == "folder" else "."
-    code = "other" if wrong == "code" else digest_of(dask_cluster.CODE)
+    code = "other" if wrong == "code" else code_digest(dask_cluster.CODE)
     with pytest.raises(UserError, match=f"worker tcp://a:1: {said}"):
         dask_cluster.run_unit((folder, ".lock", "pid 1 on this", code), abs, -1)

@@ -1,5 +1,5 @@
-"""The filters of a corpus: what was planted goes, by a count made another way; the rest stays,
-however it is read.
+"""The filters of a corpus: planted texts are dropped, as an independent count confirms; the rest is
+kept, however it is read.
 """
 
 import itertools

@@ -217,7 +217,7 @@ def test_task_starts_from_the_encoder_of_another(small):
     assert predictions.read_bytes() != from_pretraining
     assert (OUT / "mnli/pretrained-seed2/model.safetensors").is_file()
     encoder = Path("build/models/small/encoder")
-    jobs = glue.plan_glue(glue.configs_of("small", load()), ROWS, encoder)
+    jobs = glue.plan_glue(glue.task_configs("small", load()), ROWS, encoder)
     starts = {job.name: job.start for job in jobs if job.start}
     start = starts["mrpc-pretrained-seed2"]
     assert start.name == "mnli-pretrained-seed2"

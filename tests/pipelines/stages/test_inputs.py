@@ -1,4 +1,4 @@
-"""What stages read: the user's files as DVC sees them, and official files that are asked for before
+"""Inputs of stages: the user's files as DVC sees them, and official files that are asked for before
 anything is read.
 """
 

@@ -140,7 +140,7 @@ def test_a_checkpoint_that_does_not_come_whole_is_left_for_the_one_before(
 def test_a_checkpoint_that_was_not_sent_to_its_end_is_none(tmp_path, run, s3):
     save_and_send(run, 20)
     save(run, 30)
-    s3.faults[f"PUT {mirror.url_of(run).removeprefix('s3:/')}/step-30/progress.json"] = "denied"
+    s3.faults[f"PUT {mirror.mirror_url(run).removeprefix('s3:/')}/step-30/progress.json"] = "denied"
     with pytest.raises(SourceUnreachable, match="cannot be used"):
         mirror.send(run, 30)
     assert {*whole(20)} <= {*there()}  # with those files of step 30 that came before the refusal

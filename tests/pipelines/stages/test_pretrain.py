@@ -21,7 +21,7 @@ from electra.pretraining.compiling import compile_parts
 from electra.pretraining.corruption import SpecialIds
 from electra.pretraining.flops import training_flops
 from electra.pretraining.model import Pretraining
-from electra.storage.run_dir import entry_of
+from electra.storage.run_dir import read_entry
 from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.stages.pretrain import ModelRows, run_folder, show_examples
@@ -238,7 +238,7 @@ def test_settings_have_runs_of_their_own_and_find_them_again(trained, capsys):
 def test_a_run_is_continued_under_new_settings_which_its_record_tells(trained, capsys, monkeypatch):
     monkeypatch.setenv("ELECTRA_CONTINUE", "")  # the command line sets it
     for run in Path("runs/pretrain").iterdir():
-        if entry_of(run) == "smoke":
+        if read_entry(run) == "smoke":
             shutil.rmtree(run)
     Path("params.yaml").write_text(PARAMS)
     assert main(["pretrain", "smoke"]) == 0

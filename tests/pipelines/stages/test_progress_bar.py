@@ -1,4 +1,4 @@
-"""What a person sees of a long task."""
+"""The progress of a long task, as a person sees it."""
 
 import io
 import re

@@ -81,7 +81,7 @@ def test_an_arm_that_failed_has_no_number():
 
 
 def leave(stage, values):
-    """What a stage leaves of `smoke`."""
+    """Write the outputs of a stage of `smoke`."""
     folder = Path("build") / FOLDERS[stage] / "smoke"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(values if isinstance(values, str) else json.dumps(values))

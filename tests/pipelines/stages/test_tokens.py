@@ -20,7 +20,7 @@ from electra.files import read_json, read_jsonl, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
-from pipelines.stages.tokens import append_rows, make_rows, source_copies, split_of
+from pipelines.stages.tokens import append_rows, choose_split, make_rows, source_copies
 from pipelines.text.cleaning import CleaningConfig
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
@@ -74,7 +74,7 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path):
     given = {split: Counter() for split in ("train", "valid")}
     for text in texts:
         for ids in tokenizer.encode_lines(text.split("\n")):
-            given[split_of(text, 1, 0.1)].update(ids)
+            given[choose_split(text, 1, 0.1)].update(ids)
     assert metrics["documents"] == 120 and 3 <= metrics["documents_valid"] <= 25
     for length in (32, 64):
         for split, expected in given.items():
@@ -165,10 +165,10 @@ def test_finished_shards_are_not_made_again(tmp_path, monkeypatch):
 
 def test_a_document_is_held_out_by_its_text_alone(tmp_path):
     texts = [f"document {i}" for i in range(4000)]
-    valid = {text for text in texts if split_of(text, 1, 0.05) == "valid"}
+    valid = {text for text in texts if choose_split(text, 1, 0.05) == "valid"}
     assert 130 < len(valid) < 270
-    assert valid <= {text for text in texts if split_of(text, 1, 0.1) == "valid"}
-    assert valid != {text for text in texts if split_of(text, 2, 0.05) == "valid"}
+    assert valid <= {text for text in texts if choose_split(text, 1, 0.1) == "valid"}
+    assert valid != {text for text in texts if choose_split(text, 2, 0.05) == "valid"}
 
 
 def test_weights_share_the_tokens(tmp_path):
@@ -237,6 +237,6 @@ def test_a_vocabulary_beyond_two_bytes(tmp_path):
     rows = Rows.open(tmp_path / "out/rows-32", "train")
     tokenizer = wordpiece.load(tmp_path / "out")
     texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
-    first = next(text for text in texts if split_of(text, 1, 0.1) == "train")
+    first = next(text for text in texts if choose_split(text, 1, 0.1) == "train")
     ids = [i for line in tokenizer.encode_lines(first.split("\n")) for i in line]
     assert min(ids) > 65_535 and rows.ids[0, 1:10].tolist() == ids[:9]

@@ -1,4 +1,4 @@
-"""Units that survive a kill and a copy: only what is missing or damaged is made again."""
+"""Units that survive a kill and a copy: only missing or damaged ones are made again."""
 
 import shutil
 

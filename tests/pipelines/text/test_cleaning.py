@@ -1,4 +1,4 @@
-"""Cleaning: what is kept, what is dropped, and that all of it is counted."""
+"""Cleaning: kept text, dropped text, and the counts of both."""
 
 import re
 from collections import Counter

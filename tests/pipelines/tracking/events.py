@@ -1,4 +1,6 @@
-"""Events as a stage reports them, sent to MLflow in this process, and what MLflow has then."""
+"""Events as a stage reports them, sent to MLflow in this process, and the runs that MLflow then
+has.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a stage reports, and what it waits for."""
+"""The events of a stage, and its waiting for MLflow."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""DVC's hashes of what a run reads and writes."""
+"""DVC's hashes of a run's inputs and outputs."""
 
 import os
 import subprocess

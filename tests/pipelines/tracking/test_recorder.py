@@ -1,4 +1,4 @@
-"""What a stage says arrives, a resumed stage goes on in its run, and nothing is doubled."""
+"""All events of a stage arrive, a resumed stage continues its run, and nothing is duplicated."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,6 +1,6 @@
-"""A digest of code covers what is executed, and nothing else."""
+"""A digest of code covers the executed code, and nothing else."""
 
-from pipelines.versioning.code import digest_of
+from pipelines.versioning.code import code_digest
 
 SOURCE = '''"""A module."""
 import os  # what for
@@ -19,8 +19,8 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
     def digest(text):
         (tmp_path / "room").mkdir(exist_ok=True)
         (tmp_path / "room" / "a.py").write_text(text)
-        digest_of.cache_clear()
-        return digest_of(("room",), tmp_path)
+        code_digest.cache_clear()
+        return code_digest(("room",), tmp_path)
 
     first = digest(SOURCE)
     for old, new in (
@@ -47,5 +47,5 @@ def test_comments_docstrings_and_layout_are_no_code(tmp_path):
         assert len(digests) == 1 and first not in digests
     digest(SOURCE)
     (tmp_path / "room" / "b.py").write_text("a = 1\n")
-    digest_of.cache_clear()
-    assert digest_of(("room/a.py",), tmp_path) == first != digest_of(("room",), tmp_path)
+    code_digest.cache_clear()
+    assert code_digest(("room/a.py",), tmp_path) == first != code_digest(("room",), tmp_path)
