@@ -36,6 +36,7 @@ PAGES = (
     "docs/ablations.md",
     "docs/gpu.md",
     "docs/own-text.md",
+    "docs/continue.md",
     "docs/real-text.md",
     "docs/reliability.md",
     "docs/reproduce.md",
@@ -156,6 +157,32 @@ def own_text_run() -> str:
         f"end at AUC {min(auc):.2f} to {max(auc):.2f} and find "
         f"{100 * min(recall):.0f} to {100 * max(recall):.0f} % of the replaced tokens"
     )
+
+
+def continued() -> str:
+    """Return the table of a checkpoint before and after further pre-training on the user's own
+    text, with its lead over a fresh start on the same text.
+    """
+    run = record("own-text")
+    fresh_start = {"mean": run["mean"], **run["tasks"]}
+    rows = []
+    for name, arms in {**run["continued"]["tasks"], "mean": run["continued"]["mean"]}.items():
+        scores = (fresh_start[name]["pretrained"], arms["before"], arms["pretrained"])
+        gain = compare_scores(arms["pretrained"], fresh_start[name]["pretrained"])
+        assert gain is not None
+        means = (f"{statistics.fmean(points):.1f}" for points in scores)
+        lead = f"{gain.points:+.1f} ({gain.low:+.1f} to {gain.high:+.1f})"
+        rows.append(f"{name} | {' | '.join(means)} | {lead}".replace("-", "−"))
+    columns = "points on dev | fresh start | checkpoint | continued | continued − fresh start"
+    return table(columns, rows)
+
+
+def continued_run() -> str:
+    """Return the sizes of the pre-trainings that `continued` compares."""
+    run = record("own-text")
+    runs = (run["continued"]["base"], run["continued"]["pretrainings"][0], run["pretrainings"][0])
+    base, further, fresh = (f"{one['tokens'] / 1e6:.0f} million tokens" for one in runs)
+    return f"{base} of Wikipedia and books, continued with {further}; a fresh start reads {fresh}"
 
 
 def classical() -> str:
@@ -438,6 +465,8 @@ WRITERS = {
     "tiny": tiny_sentence,
     "own text": own_text,
     "own text run": own_text_run,
+    "continued": continued,
+    "continued run": continued_run,
     "classical": classical,
     "published start": published_start,
     "real text": real_text_sentence,
