@@ -135,8 +135,10 @@ class Model:
         def read(batch: PaddedBatch) -> dict[str, Tensor]:
             return {"value": pooled(self.encoder, batch, pooling)}
 
-        # without the ids: a million texts' would take gigabytes
-        return np.stack([vector for *_, vector in self._read(read, texts)])
+        vectors: list[NDArray[np.float32]] = []
+        for *_, vector in self._read(read, texts):
+            vectors.append(vector)  # without the ids: a million texts' would take gigabytes
+        return np.stack(vectors)
 
     def predict(self, rows: Iterable[str | Sequence[str] | Mapping[str, Any]]) -> list[Row]:
         """Return an answer to each row, in their order, as `electra predict` writes them (the table
