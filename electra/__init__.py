@@ -12,7 +12,7 @@ more than they use.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from electra.errors import UserError
