@@ -213,15 +213,15 @@ def measure(language: str) -> dict[str, Any]:
     params = load(ROOT / FILE, over=ROOT / "benchmarks/own_text.yaml")
     run_stages(params, corpus="own", tokens="own", tasks="own")
     results = train(params, MODELS)
+    results["mean"] = means(results["tasks"])
     if not language:
         run_stages(local_params(), pretrain=BASE)
-        base = facts(BASE)
-        run_stages(params, tokens="own_continued")
-        results["continued"] = {"base": base, **train(params, CONTINUED)}
-        run_stages(params, glue=BASE)
+        run_stages(params, tokens="own_continued", glue=BASE)
+        continued = train(params, CONTINUED)
         for task, arms in read_json(STAGES["glue"].results(BASE))["tasks"].items():
-            results["continued"]["tasks"][task]["before"] = arms["pretrained"]["scores"]
-        results["continued"]["mean"] = means(results["continued"]["tasks"])
+            continued["tasks"][task]["before"] = arms["pretrained"]["scores"]
+        continued["mean"] = means(continued["tasks"])
+        results["continued"] = {"base": facts(BASE), **continued}
     return results
 
 
@@ -238,9 +238,9 @@ def train(params: Params, names: Iterable[str]) -> dict[str, Any]:
             mean = statistics.fmean(arms["pretrained"]["scores"])
             tasks[task]["pretrained"].append(round(mean, 2))
             if "scratch" in arms:
-                tasks[task] |= {"scratch": arms["scratch"]["scores"]}
-                tasks[task] |= {"baselines": arms["baselines"]}
-    return {"pretrainings": pretrainings, "tasks": tasks, "mean": means(tasks)}
+                tasks[task]["scratch"] = arms["scratch"]["scores"]
+                tasks[task]["baselines"] = arms["baselines"]
+    return {"pretrainings": pretrainings, "tasks": tasks}
 
 
 def facts(name: str) -> dict[str, Any]:

@@ -143,8 +143,8 @@ def _temporary(path: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path, names: str = "**/.*") -> None:
-    """Remove the temporary folders of killed writers anywhere in a folder: those that
-    nobody holds.
+    """Remove the temporary folders of killed writers anywhere in a folder: those
+    whose lock is free.
     """
     for leftover in list(folder.glob(f"{names}.tmp-*")):
         with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:

@@ -224,8 +224,8 @@ def load(
 
     `device` is the GPU if there is one, else the CPU. `precision` bf16 halves the bits of matrix
     products. If the folder has a MANIFEST.json, its files are checked against it. Raises BadInput
-    if there is no such model, CorruptFile where its bytes have changed, BadDevice for a device that
-    does not exist.
+    if the folder has no such model, CorruptFile if its bytes have changed, and BadDevice if the
+    device does not exist.
     """
     path = Path(folder)
     place = _device(device)

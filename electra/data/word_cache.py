@@ -1,4 +1,5 @@
 """A bounded cache of the token ids of words, which makes tokenizing faster than the library alone.
+
 The ids are the library's. White space separates words for BERT's rules and for byte-level BPE, and
 a word's pieces depend on the word alone. So a chunk between two spaces always has the same ids, and
 text is mostly chunks that occurred before. On English articles this is 1.3 times as fast as the

@@ -77,10 +77,11 @@ def add_entries(
     start: str,
     encoding: str,
 ) -> str:
-    """Add the entries, and return the choices and the commands to run next. `encoder` is
-    pre-trained on the files of `text` ("": one that suits this machine), for at most `minutes`
-    here, as estimated (0: 20, on a GPU no limit). `start` is a folder of published weights to
-    continue from instead. `model` is fine-tuned on the files of `task` if there is no text.
+    """Add the entries, and return the choices and the commands to run next.
+
+    `encoder` is pre-trained on the files of `text` ("": one that suits this machine), for at most
+    `minutes` here, as estimated (0: 20, on a GPU no limit). `start` is a folder of published
+    weights to continue from instead. Without text, `model` is fine-tuned on the files of `task`.
     `columns` are those of `a`, `b` and `label`, "" where they are to be inferred. `encoding` is
     that of text files that are not UTF-8. Raises UserError and leaves params.yaml as it is where an
     entry would not be valid.

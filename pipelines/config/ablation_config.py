@@ -5,7 +5,7 @@ arms      written out, one by one
 grid      axes whose values are combined, all with all: `{axis: {value's name: settings}}`, or
           `{dotted.key: [values]}`
 common    settings of every arm, in the protocol
-label among the settings of an arm or of a value: its name in tables and figures
+label     among the settings of an arm or of a value: its name in tables and figures
 """
 
 import itertools

@@ -3,7 +3,7 @@ deploy/automations.
 
     <flow>/electra-<model>    every flow and model       tags flow:<flow>, model:<model>
     team/electra-<model>      with --team (`make lead`)
-    part/electra with --team: the parts of `team` for workers
+    part/electra              with --team: the parts of `team` for workers
 
 Existing deployments get this code's flow and queue, and keep what users have set: schedules,
 whether it is paused, parameters and tags. A tag `clone:<id>` names each clone of the project that

@@ -42,7 +42,7 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it is significant."""
+        """Whether the difference is significant."""
         return self.verdict != "cannot tell yet"
 
 

@@ -5,7 +5,7 @@
     results/{M,A}/{corpus,tokens,tasks}.json                    their data
     benchmarks/results/ablations/A.json                         the other ablations, as recorded
     benchmarks/results/M-marks.json                             several pre-trainings of a model
-    build/models/M/examples.json the generator's replacements
+    build/models/M/examples.json                                the generator's replacements
 
 Only results that `run` selects are read: the page depends on nothing that its DVC stage does not
 name.

@@ -94,7 +94,7 @@ def _encoding_of(piece: FileRange, encoding: str) -> str:
 def decoded(
     lines: Iterator[tuple[int, bytes | None]], name: object, encoding: str = "utf-8"
 ) -> Lines:
-    """Do the same for lines of bytes from any source."""
+    """Decode numbered lines of bytes from any source, and reject those that are not text."""
     for number, line in lines:
         where = f"{name}:{number}"
         if line is None:

@@ -2,7 +2,7 @@
 reader are errors.
 
 All streams of a compressed file are read, and whatever follows the last one must be padding. A file
-that expands to many times its size (a decompression bomb) an archive of other files, and anything
+that expands to many times its size (a decompression bomb), an archive of other files, and anything
 that isn't text are refused. Nothing is ever unpacked to disk. UTF-16 and UTF-32 become UTF-8 where
 a byte order mark announces them, and are refused where only their NULs do.
 """
@@ -154,8 +154,8 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
-    """Do the same for input that can be read only once: standard input, a pipe, or any other binary
-    stream.
+    """Yield the numbered lines of input that can be read only once: standard input, a pipe, or any
+    other binary stream.
     """
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)
     start = buffered.peek(LOOK)[:LOOK]

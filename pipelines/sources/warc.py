@@ -159,9 +159,8 @@ class _Records:
                 fault = "another Content-Length than its own"
             if not fault:
                 yield record
-            elif (
-                not self._place() and self._one_stream
-            ):  # there is no way back to records that it may have swallowed
+            elif not self._place() and self._one_stream:
+                # a stream cannot go back to the records that this one may have swallowed
                 yield fault, headers.get("warc-target-uri", "")[:EXCERPT]
                 strange = True
             else:

@@ -1,4 +1,4 @@
-"""One ablation: the arms of `ablations.A`, all pre-trained and fine-tuned alike except for their
+"""One ablation: pre-train and fine-tune the arms of `ablations.A`, which differ only in their
 named settings.
 
 Arms spend equal FLOPs (authors' convention) unless the ablation says otherwise, see the same rows

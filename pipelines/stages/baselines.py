@@ -3,7 +3,7 @@
 chance            a guess without looking: one class in so many, no correlation
 majority          the commonest training label (of scores their mean) for every row
 bag of words      logistic (for scores ridge) regression on tf-idf of words and of 2 to
-                  5 characters in a word, for each text apart: content without order or comparison
+                  5 characters in a word, for each text alone: content without order or comparison
 word overlap      boosted trees on hand-made features of a pair: shares of words and letters in
                   common, their order, names, numbers, negations, lengths
 replaced tokens   the pre-trained discriminator without fine-tuning: the AUC of its surest

@@ -118,9 +118,9 @@ def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
 
 
 def test_a_mistake_on_the_page_is_a_sentence():
-    with pytest.raises(gradio.Error, match="a: no") as told, play_page.explain():
+    with pytest.raises(gradio.Error, match="a: no") as caught, play_page.explain():
         raise BadInput("a: no")
-    assert not told.value.print_exception
+    assert not caught.value.print_exception
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811

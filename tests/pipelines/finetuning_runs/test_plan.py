@@ -46,7 +46,7 @@ def plan_jobs(task_rows, model, tmp_path):
     return plan_jobs
 
 
-def alike(one, other):
+def equal_weights(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
@@ -87,11 +87,13 @@ def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(pl
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
     kept = load_encoder(before[0].folder / MODEL)
-    assert alike(kept, job_module.build_encoder(after[0]))
+    assert equal_weights(kept, job_module.build_encoder(after[0]))
     pretrained, scratch = map(job_module.build_encoder, before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
-    assert alike(bare.layers, pretrained.layers[:2])
-    assert alike(pretrained.layers[2], scratch.layers[2]), "both begin with the same fresh layer"
+    assert equal_weights(bare.layers, pretrained.layers[:2])
+    assert equal_weights(pretrained.layers[2], scratch.layers[2]), (
+        "both begin with the same fresh layer"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

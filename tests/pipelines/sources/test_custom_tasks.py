@@ -250,8 +250,11 @@ def test_a_line_that_is_no_header_has_no_cells(line):
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path):
-    long = "File name too long"
-    for name, fault in (("gone.parquet", "there is no such file"), (f"{'x' * 300}.jsonl", long)):
+    faults = {
+        "gone.parquet": "there is no such file",
+        f"{'x' * 300}.jsonl": "File name too long",
+    }
+    for name, fault in faults.items():
         with pytest.raises(SourceUnreachable, match=fault):
             list(custom_tasks.read_rows(tmp_path / name, task(), "mine", labelled=True))
 

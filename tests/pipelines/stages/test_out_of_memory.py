@@ -22,17 +22,20 @@ CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't 
     ],
 )
 def test_every_way_to_say_it_is_one_error(error):
-    with pytest.raises(OutOfMemory) as told, enough_memory(config(pretrain__accumulate=2).pretrain):
+    with (
+        pytest.raises(OutOfMemory) as caught,
+        enough_memory(config(pretrain__accumulate=2).pretrain),
+    ):
         raise error
-    assert told.value.exit_code == 71 and str(told.value).count("\n") == 0
-    assert "slices of 4 rows of 24" in str(told.value)
-    assert "raise pretrain.accumulate (now 2) or lower pretrain.batch" in str(told.value)
+    assert caught.value.exit_code == 71 and str(caught.value).count("\n") == 0
+    assert "slices of 4 rows of 24" in str(caught.value)
+    assert "raise pretrain.accumulate (now 2) or lower pretrain.batch" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "error", [RuntimeError("shapes differ"), OSError(errno.ENOENT, "no file"), KeyError("x")]
 )
 def test_other_errors_stay_what_they_are(error):
-    with pytest.raises(type(error)) as told, enough_memory(config().pretrain):
+    with pytest.raises(type(error)) as caught, enough_memory(config().pretrain):
         raise error
-    assert told.value is error
+    assert caught.value is error
