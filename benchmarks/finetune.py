@@ -1,6 +1,6 @@
 """Compare fine-tuning with transformers' Trainer, end to end on real GLUE rows, same weights.
 
-    python benchmarks/finetune.py --fraction 0.02
+    python benchmarks/finetune.py --encoder small --fraction 0.02
 
 Arms: `ours`, and `ours-bf16` with `precision: bf16`; `pad-128`, Trainer with every row padded to
 128 as run_glue does by default; `dynamic`, Trainer with rows padded to the longest of their batch.
@@ -8,6 +8,7 @@ Each reads the same TSV rows (of `tasks.local` in benchmarks/real_text.yaml), to
 its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32
 but for the arm named so, and predicts the dev rows. Arms take turns, each in a forked process of
 its own, so that its peak of memory is its own; imports are done before and count for none.
+`--encoder` names one of params.yaml.
 `--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out
 (bf16 takes many times as long as fp32 where the processor has no products for it). Needs `pip
 install accelerate`.
@@ -19,6 +20,7 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -53,22 +55,21 @@ from pipelines.sources import glue
 TASKS = ("cola", "mrpc", "rte", "stsb")
 OURS = ("ours", "ours-bf16")
 PEERS = ("pad-128", "dynamic")
-SMALL = BertConfig(layers=12, hidden=256, heads=4, ffn=1024, embedding=128)
 LENGTH = 128
 BATCH = 32
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def write_model(folder: Path, vocabulary: Path) -> Path:
-    """Write a small model with fresh weights, since speed does not depend on them."""
+def write_model(folder: Path, config: BertConfig, vocabulary: Path) -> Path:
+    """Write a model with fresh weights, since speed does not depend on them."""
     tokenizer = tokenizers.load(vocabulary)
     tokenizers.save(tokenizer, folder / "tokenizer")
     files = {path.name: path.read_text() for path in (folder / "tokenizer").iterdir()}
-    tensors = encoder_tensors(fresh_encoder(SMALL, tokenizer.vocab_size, 1))
+    tensors = encoder_tensors(fresh_encoder(config, tokenizer.vocab_size, 1))
     write_folder(
         folder / "model",
         tensors,
-        config_json(SMALL, tokenizer.vocab_size, "ElectraModel"),
+        config_json(config, tokenizer.vocab_size, "ElectraModel"),
         files,
         "",
     )
@@ -217,6 +218,7 @@ def compare(turns: dict[str, list[dict[str, dict[str, float]]]]) -> dict[str, An
 
 def main() -> None:
     parser = arguments(__doc__, "finetune.json")
+    parser.add_argument("--encoder", default="small")
     parser.add_argument("--fraction", type=float, default=0.02, help="of the rows of each task")
     parser.add_argument("--rounds", type=int, default=3)
     every = (*OURS, *PEERS)
@@ -225,12 +227,15 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     datasets.disable_progress_bars()
     params = local_params()
+    config = params.encoders[options.encoder]
+    assert isinstance(config, BertConfig)
+    config = replace(config, dropout=0.1, attention_dropout=0.1)
     folder = Path(params.tasks["local"].glue)
     rows = {task: read(folder, task, options.fraction) for task in TASKS}
     origin = provenance("torch", "transformers", "accelerate", "datasets")
     with tempfile.TemporaryDirectory() as name:
         vocabulary = Path(params.tokens["local_wiki_books"].tokenizer.file)
-        model = write_model(Path(name), vocabulary)
+        model = write_model(Path(name), config, vocabulary)
         torch.set_num_threads(1)
         import_everything(rows["cola"], model)
 
@@ -242,7 +247,7 @@ def main() -> None:
         task: {split: len(part) for split, part in splits.items()} for task, splits in rows.items()
     }
     record: dict[str, Any] = {
-        "model": "electra small (12 x 256), fresh weights, one thread",
+        "model": f"{config.layers} x {config.hidden}, fresh weights, one thread",
         "rows": sizes,
         "rows_are": f"{options.fraction:g} of the official train and dev rows, evenly spaced",
         "ratios": compare(turns),
