@@ -37,9 +37,9 @@ def parse(text: str, path: Path) -> dict[str, Any]:
 
     # YAML would end a comment there, and turn the first into a space within a value
     if match := re.search("[\x85\u2028\u2029]", text):
-        line = text.count("\n", 0, match.start()) + 1
+        number = text.count("\n", 0, match.start()) + 1
         do = f'remove it, or write "{match[0]!a}"'.replace("'", "")
-        raise BadConfig(f"{path}:{line}: holds the line break U+{ord(match[0]):04X}; {do}")
+        raise BadConfig(f"{path}:{number}: holds the line break U+{ord(match[0]):04X}; {do}")
     try:
         _require_shallow(text, path)
         values = YAML(typ="safe").load(text)

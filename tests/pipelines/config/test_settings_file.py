@@ -27,7 +27,10 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         (b"1: 2", "has the key 1, which is not text"),
         (b"run: 2001-01-01", "run: holds datetime.date(2001, 1, 1); put text in quotes"),
         (b"run: {a: [x, !!binary eA==]}", "run.a.1: holds b'x'"),
-        ("a: 1\nb: x\x85y".encode(), r'params.yaml:2: holds the line break U+0085; remove it, or write "\x85"' ),
+        (
+            "a: 1\nb: x\x85y".encode(),
+            r'params.yaml:2: holds the line break U+0085; remove it, or write "\x85"',
+        ),
         ("a: 1 # x\u2028b: 2".encode(), "params.yaml:1: holds the line break U+2028"),
         (b"x: &a [*a]", "is nested too deeply"),
         (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),

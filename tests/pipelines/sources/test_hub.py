@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from huggingface_hub import HfApi
 from huggingface_hub.errors import LocalEntryNotFoundError
@@ -189,6 +190,43 @@ def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatc
             ):
                 ask("made/up")
         closing.cancel()
+
+
+def test_a_server_that_keeps_us_waiting_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(hub, "MINUTE", 0.1)
+    with Hub({"made/up": {"a.txt": b"text" * 100}}) as server:
+        for fault, server.wait, sentence in (
+            ("drip", "0", r"a.txt: sends \d+ bytes in 0 seconds; check the network"),
+            (429, "86400", r"a.txt: asks for a wait of 86400 seconds; try again later"),
+            (429, "9" * 5000, r"a.txt: asks for a wait of 9{20} seconds"),
+        ):
+            server.faults["a.txt"] = fault
+            with pytest.raises(SourceUnreachable, match=sentence), hub.reach_hub("made/up", "x"):
+                HfApi(server.url).hf_hub_download(
+                    "made/up", "a.txt", repo_type="dataset", cache_dir=tmp_path
+                )
+
+
+def test_a_server_leads_to_no_unencrypted_one() -> None:
+    answer = httpx.Response(
+        302, headers={"location": "HTTP://made.up/"}, request=httpx.Request("GET", "https://hub/a")
+    )
+    with pytest.raises(BadInput, match=r"https://hub/a: leads to 'HTTP://made.up/', unencrypted"):
+        hub.check_answer(answer)
+
+
+@pytest.mark.parametrize("commit", [5, None, "main", "../.."])
+def test_a_hub_that_names_no_commit_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, commit: Any
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    answer = SimpleNamespace(dataset_info=lambda *_, **__: SimpleNamespace(sha=commit))
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: answer)
+    with pytest.raises(SourceUnreachable, match=rf"malformed \(its commit is '?{commit}"):
+        hub.resolve("made/up", "main", "corpora.x")
 
 
 def test_a_server_names_no_file_outside_of_the_cache(
