@@ -44,7 +44,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
         _require_shallow(text, path)
         values = YAML(typ="safe").load(text)
         if isinstance(values, dict):
-            require_plain(values, f"{path}: ", itertools.count())
+            require_plain(values, str(path), itertools.count(), ": ")
     except BadConfig:
         raise
     except RecursionError:

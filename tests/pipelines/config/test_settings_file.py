@@ -24,7 +24,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         (b"a: 2001-99-99", "holds an invalid value (month must be in 1..12)"),
         (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
         (b'run: {"models\\n": 1}', "run.models : no such setting"),
-        (b"1: 2", "has the key 1, which is not text"),
+        (b"1: 2", "params.yaml: has the key 1, which is not text"),
         (b"run: 2001-01-01", "run: holds datetime.date(2001, 1, 1); put text in quotes"),
         (b"run: {a: [x, !!binary eA==]}", "run.a.1: holds b'x'"),
         (
