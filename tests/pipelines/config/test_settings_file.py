@@ -34,7 +34,6 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         ("a: 1 # x\u2028b: 2".encode(), "params.yaml:1: holds the line break U+2028"),
         (b"x: &a [*a]", "is nested too deeply"),
         (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),
-        (b"a: " + b"[" * 3000 + b"]" * 3000, "is nested too deeply"),
         (b"a: " + b"{a: " * 100_000 + b"}" * 100_000, "is nested too deeply"),
     ],
 )

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -17,13 +16,11 @@ class Hub:
     """`with Hub({"made/up": {"data/train-0.parquet": bytes}}) as hub: hub.url`.
 
     `faults` maps a path to what happens to its first request: 503, "cut" (the connection ends in
-    the middle), "drip" (a byte at a time), or "flip" (a wrong byte; "flips" means every time).
+    the middle), or "flip" (a wrong byte; "flips" means every time).
     """
 
     def __init__(self, files, faults=None):
         self.files, self.faults = files, dict(faults or {})
-        self.etag = ""  # in place of a file's hash
-        self.wait = "0"  # seconds that an error asks for
         handler = type("Handler", (_Handler,), {"hub": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -96,17 +93,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
-        self.send_header("ETag", f'"{self.hub.etag or hashlib.sha256(data).hexdigest()}"')
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
         if self.command == "GET":
             if fault in {"flip", "flips"}:
                 data = data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
-            for byte in data if fault == "drip" else b"":
-                time.sleep(0.01)
-                self.wfile.write(bytes([byte]))
-            if fault != "drip":
-                self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
+            self.wfile.write(data[: len(data) // 2] if fault == "cut" else data)
             self.close_connection = fault == "cut"
 
     def refuse(self, code):
@@ -118,7 +111,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Retry-After", self.hub.wait)
         if code:
             self.send_header("X-Error-Code", code)
         self.end_headers()
