@@ -197,6 +197,9 @@ def _stream(source: HubCorpus) -> Any:
     import datasets
 
     decompress_with_fsspec()
+    # each time the hub's library tries six times: 20 times, the default, would take half an hour
+    datasets.config.STREAMING_OPEN_MAX_RETRIES = 3
+    datasets.config.STREAMING_READ_MAX_RETRIES = 3
     return datasets.load_dataset(
         source.dataset, source.config, split=source.split, revision=source.revision, streaming=True
     )
