@@ -13,6 +13,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 DEFAULTS = {
+    # s3fs tries five times itself: 5 * 5 time-outs make seven minutes where S3 says nothing
+    "AWS_MAX_ATTEMPTS": "2",
     "DO_NOT_TRACK": "true",  # the word: MLflow does not take "1"
     "DVC_NO_ANALYTICS": "1",
     # a relative path would fail in DVC's temporary folders

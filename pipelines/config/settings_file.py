@@ -3,6 +3,7 @@ that JSON lacks.
 """
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,16 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+    # YAML would end a comment there, and turn the first into a space within a value
+    if match := re.search("[\x85\u2028\u2029]", text):
+        number = text.count("\n", 0, match.start()) + 1
+        do = f'remove it, or write "{match[0]!a}"'.replace("'", "")
+        raise BadConfig(f"{path}:{number}: holds the line break U+{ord(match[0]):04X}; {do}")
     try:
         _require_shallow(text, path)
         values = YAML(typ="safe").load(text)
         if isinstance(values, dict):
-            require_plain(values, f"{path}: ", itertools.count())
+            require_plain(values, str(path), itertools.count(), ": ")
     except BadConfig:
         raise
     except RecursionError:

@@ -23,6 +23,9 @@ from pipelines.sources.local import make_document, unwrapped
 from pipelines.sources.streams import Item, decompress_with_fsspec
 
 SECONDS = 10.0  # without a byte until a request fails; the library repeats most requests
+MINUTE = 60.0  # of waiting for bytes, in which a server has to send SLOWEST of them
+SLOWEST = 60_000
+LONGEST_WAIT = 300  # seconds that a server may ask for; the hub's own limits ask for no more
 WAYS = "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
 
 
@@ -34,7 +37,9 @@ def resolve(dataset: str, revision: str, where: str) -> str:
         from huggingface_hub import HfApi
 
         commit = HfApi().dataset_info(dataset, revision=revision, timeout=SECONDS).sha
-    return commit or revision
+        if not re.fullmatch("[0-9a-f]{40}", str(commit)):
+            raise LookupError(f"its commit is {short_repr(commit)}")
+    return str(commit)
 
 
 def fetch_file(repo: str, file: str, revision: str, where: str) -> Path:
@@ -192,6 +197,9 @@ def _stream(source: HubCorpus) -> Any:
     import datasets
 
     decompress_with_fsspec()
+    # each time the hub's library tries six times: 20 times, the default, would take half an hour
+    datasets.config.STREAMING_OPEN_MAX_RETRIES = 3
+    datasets.config.STREAMING_READ_MAX_RETRIES = 3
     return datasets.load_dataset(
         source.dataset, source.config, split=source.split, revision=source.revision, streaming=True
     )
@@ -257,8 +265,7 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
 @functools.cache
 def _guard_requests() -> None:
     """Do what the library leaves out. It lists files without a time-out, and so waits for ever
-    where a connection breaks unnoticed. It takes the ETag of a server for a name in its cache, so
-    that a path would replace any file of this machine.
+    where a connection breaks unnoticed.
     """
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
@@ -267,21 +274,55 @@ def _guard_requests() -> None:
         limits = request.extensions["timeout"]
         limits.update({kind: SECONDS for kind, seconds in limits.items() if seconds is None})
 
-    def refuse_path(answer: Any) -> None:
-        for name in ("etag", "x-linked-etag"):
-            etag = answer.headers.get(name, "").removeprefix("W/")
-            if "/" in etag and answer.request.method == "HEAD":
-                raise BadInput(
-                    f"{answer.url}: sends the ETag {short_repr(etag)}, a path; use another hub"
-                )
-
     def make_client() -> Any:
         client = default_client_factory()
         client.event_hooks["request"].append(limit)
-        client.event_hooks["response"].append(refuse_path)
+        client.event_hooks["response"].append(check_answer)
         return client
 
     set_client_factory(make_client)
+
+
+def check_answer(answer: Any) -> None:
+    """Refuse what the library would obey: an ETag that is a path, by which it names a file in its
+    cache and would replace any file of this machine, a redirect from https to http, and a wait of
+    days.
+    """
+    for name in ("etag", "x-linked-etag"):
+        etag = answer.headers.get(name, "").removeprefix("W/")
+        if "/" in etag and answer.request.method == "HEAD":
+            raise BadInput(
+                f"{answer.url}: sends the ETag {short_repr(etag)}, a path; use another hub"
+            )
+    target = answer.headers.get("location", "")
+    if answer.url.scheme == "https" and target.lower().startswith("http:"):
+        raise BadInput(f"{answer.url}: leads to {short_repr(target)}, unencrypted; use another hub")
+    waits = f"{answer.headers.get('retry-after', '')} {answer.headers.get('ratelimit', '')}"
+    for seconds in re.findall(r"(?:^|t\s*=)\s*(\d+)", waits):
+        if answer.is_error and (len(seconds) > 9 or int(seconds) > LONGEST_WAIT):
+            raise SourceUnreachable(
+                f"{answer.url}: asks for a wait of {seconds[:20]} seconds; try again later"
+            )
+    answer.iter_raw = functools.partial(_at_pace, answer.iter_raw, answer.url)
+
+
+def _at_pace(iter_raw: Any, url: Any, *sizes: int) -> Iterator[bytes]:
+    """Yield the bytes of an answer. Raises SourceUnreachable where they come too slowly."""
+    size = 0
+    waited = 0.0
+    begin = time.monotonic()
+    for chunk in iter_raw(*sizes):
+        waited += time.monotonic() - begin
+        size += len(chunk)
+        if waited > MINUTE:
+            if size < SLOWEST:
+                raise SourceUnreachable(
+                    f"{url}: sends {size:,} bytes in {waited:.0f} seconds; {WAYS}"
+                )
+            size = 0
+            waited = 0.0
+        yield chunk
+        begin = time.monotonic()
 
 
 def _unreachable() -> tuple[type[Exception], ...]:

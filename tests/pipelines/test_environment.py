@@ -14,7 +14,11 @@ from tests.conftest import ROOT, copy_project, edit, make_venv
 
 ASK = "import json, os; print(json.dumps(dict(os.environ)))"
 OURS = {"DO_NOT_TRACK": "true", "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_WORKERS": "1"}
-OURS |= {"PREFECT_HOME": "{}/.prefect", "DVC_SITE_CACHE_DIR": "{}/.dvc-site"}
+OURS |= {
+    "AWS_MAX_ATTEMPTS": "2",
+    "PREFECT_HOME": "{}/.prefect",
+    "DVC_SITE_CACHE_DIR": "{}/.dvc-site",
+}
 OWN = {"PREFECT_HOME": "/x", "PREFECT_PROFILE": "mine", "MLFLOW_WORKERS": "4"}
 FRESH = {"HOME": "/", "PATH": os.defpath}
 # A user without an entry in passwd, who may read what root may: this Python may lie below root's

@@ -1,7 +1,5 @@
 """A params.yaml that is not settings at all is refused in one sentence."""
 
-import json
-
 import pytest
 from hypothesis import example, given, settings
 
@@ -21,15 +19,18 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         (None, "there is no such file"),
         (b"run: \xff", "is not UTF-8"),
         (b"a: " + b"1" * 5000, "holds an invalid value (Exceeds the limit (4300 digits)"),
-        (b"a: 2001-99-99", "holds an invalid value (month must be in 1..12)"),
         (b"a: !!bool perhaps", "holds an invalid value ('perhaps')"),
         (b'run: {"models\\n": 1}', "run.models : no such setting"),
-        (b"1: 2", "has the key 1, which is not text"),
+        (b"1: 2", "params.yaml: has the key 1, which is not text"),
         (b"run: 2001-01-01", "run: holds datetime.date(2001, 1, 1); put text in quotes"),
         (b"run: {a: [x, !!binary eA==]}", "run.a.1: holds b'x'"),
+        (
+            "a: 1\nb: x\x85y".encode(),
+            r'params.yaml:2: holds the line break U+0085; remove it, or write "\x85"',
+        ),
+        ("a: 1 # x\u2028b: 2".encode(), "params.yaml:1: holds the line break U+2028"),
         (b"x: &a [*a]", "is nested too deeply"),
         (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),
-        (b"a: " + b"[" * 3000 + b"]" * 3000, "is nested too deeply"),
         (b"a: " + b"{a: " * 100_000 + b"}" * 100_000, "is nested too deeply"),
     ],
 )
@@ -49,14 +50,6 @@ def test_url_with_a_secret_is_refused_without_showing_it(url, tmp_path):
     with pytest.raises(BadConfig, match=expected) as caught:
         load(tmp_path / "params.yaml")
     assert "s3cret" not in str(caught.value)
-
-
-def test_long_list_of_names_is_cut_in_a_message(tmp_path):
-    corpora = {f"c{number}": {"sources": [{"kind": "sample"}]} for number in range(1_000)}
-    values = json.loads(bad_params.whole()) | {"corpora": corpora}
-    (tmp_path / "params.yaml").write_text(json.dumps(values))
-    with pytest.raises(BadConfig, match=r"there are c0, .*c9, … and 990 more"):
-        load(tmp_path / "params.yaml")
 
 
 @settings(deadline=None, max_examples=100)

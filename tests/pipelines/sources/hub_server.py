@@ -21,7 +21,6 @@ class Hub:
 
     def __init__(self, files, faults=None):
         self.files, self.faults = files, dict(faults or {})
-        self.etag = ""  # in place of a file's hash
         handler = type("Handler", (_Handler,), {"hub": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -94,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
-        self.send_header("ETag", f'"{self.hub.etag or hashlib.sha256(data).hexdigest()}"')
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
         if self.command == "GET":
