@@ -210,6 +210,12 @@ def test_a_line_of_a_list_that_is_not_utf8_is_not_lost(tmp_path):
     assert [row["a"] for row in rows if isinstance(row, dict)] == ["a", "c"]
 
 
+def test_half_a_character_amid_a_long_record_of_a_list_is_noticed(tmp_path):
+    text = f"{'x' * 99}\ud800{'x' * 99}"
+    (bad,) = read(tmp_path / "t.json", json.dumps([{"text": text, "stars": "good"}]))
+    assert bad.reason == "lone surrogate"
+
+
 def test_a_word_that_is_not_utf8_costs_its_sentence(tmp_path):
     path = tmp_path / "w.conll"
     path.write_bytes(b"the B-NP\nc\xffat I-NP\nruns B-VP\n\na B-NP\n")
