@@ -104,7 +104,7 @@ def test_a_flag_may_be_text(tmp_path, flag):
     assert row["answers"] and row["impossible"] is False
 
 
-@pytest.mark.parametrize("text", ["Zürich", "𝄞 Zürich"])
+@pytest.mark.parametrize("text", ["Überall", "Zürich", "𝄞 Zürich"])
 def test_an_offset_may_count_bytes_or_utf16_units(tmp_path, text):
     context = f"Überall 😀 war es {text} {text}."
     place = context.index(text)

@@ -7,16 +7,19 @@ import random
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, CustomTasks, documents
+from pipelines.sources import CorpusConfig, CustomTasks, SampleTasks, documents
 from pipelines.sources.quality import RULES
+from pipelines.stages import corpus
 from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
+from pipelines.text.cleaning import CleaningConfig
 from tests.conftest import files_of
 
 SYLLABLES = (
@@ -139,14 +142,12 @@ LANGUAGES = {
 
 
 def test_documents_in_another_language_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "UNIT_SAMPLES", 3)
     metrics, kept = run(tmp_path, LANGUAGES, language="en")
     assert kept == ["en-1", "en-2", "numbers"] and metrics["dropped"]["other_language"] == 4
-    assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == [
-        "de",
-        "fr",
-        "ru",
-        "ja",
-    ]
+    assert metrics["dropped_shares"] == {"other_language": round(4 / 7, 6)}
+    samples = [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")]
+    assert samples == ["de", "fr", "ru"]
     assert run(tmp_path, LANGUAGES, "several", language=["de", "fr"])[1] == ["de", "fr", "numbers"]
     with pytest.raises(
         BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', a code that"
@@ -244,6 +245,18 @@ def test_documents_with_benchmark_texts_go(tmp_path):
         BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"
     ):
         run(tmp_path, texts, "unread", tasks=tasks, decontaminate={"tasks": "mine"})
+
+
+def test_every_text_of_a_row_is_searched_for(tmp_path, monkeypatch):
+    texts = {
+        field: " ".join(f"{field}{i}" for i in range(SIZE))
+        for field in ("a", "b", "question", "context", "words")
+    }
+    row = {**texts, "words": texts["words"].split()}
+    monkeypatch.setattr(corpus, "open_splits", lambda *_: [("x", "dev", [row])])
+    settings = build(CleaningConfig, {"decontaminate": {"tasks": "mine"}}, "cleaning")
+    file, _ = corpus.forbidden_ngrams(SampleTasks(kind="sample"), settings, tmp_path)
+    assert len(np.load(file)) == len(texts)
 
 
 def test_without_filters_there_is_no_trace_of_them(tmp_path, near_copies):
