@@ -34,13 +34,6 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
         score(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
 
 
-def test_a_score_that_is_no_number(tmp_path):
-    rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    sentence = r"predicts 'nan' for id 0 \(row 1\): label .nan. is not a finite number"
-    with pytest.raises(BadInput, match=sentence):
-        score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
-
-
 def test_files_are_scored_as_runs_are(tmp_path):
     path = tmp_path / "p.tsv"
     path.write_text("index\tprediction\n1\t0\n0\t0\n")
