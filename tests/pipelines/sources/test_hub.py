@@ -29,7 +29,7 @@ README = "---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n   
 PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]
 
 PROGRAM = """
-import json, sys, time
+import json, sys
 from pathlib import Path
 import huggingface_hub
 from electra.errors import UserError
@@ -38,7 +38,6 @@ from pipelines.stages import tasks
 
 tasks.glue.LAYOUTS = {task: tasks.glue.LAYOUTS[task] for task in ("cola", "mnli")}  # one of each kind, for time
 for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
-    started = time.monotonic()
     try:
         if fetch == ["tasks"]:
             glue = HubDataset(dataset="made/glue", revision=revision)
@@ -52,7 +51,7 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
         print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))
     except UserError as error:
-        print(json.dumps({"error": str(error), "code": error.exit_code, "seconds": time.monotonic() - started}))
+        print(json.dumps({"error": str(error), "code": error.exit_code}))
 """
 
 
@@ -165,16 +164,6 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         assert error["code"] == 69 and error["error"].startswith(f"{place}: {sentence}")
 
 
-@pytest.mark.slow
-def test_no_network_is_a_sentence_within_seconds(tmp_path):
-    (error,) = ask(tmp_path, "http://127.0.0.1:9", ("made/up", None, "train", "main"))
-    assert error["code"] == 69 and error["seconds"] < 60
-    assert error["error"].startswith("corpora.x.sources[0]: cannot reach the hub for made/up (")
-    assert error["error"].endswith(
-        "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
-    )
-
-
 def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(hub, "SECONDS", 0.2)
@@ -227,7 +216,6 @@ def test_offline_by_choice_is_a_sentence_at_once(monkeypatch, variable):
     "error, sentence",
     [
         (KeyError("id"), r"made/up is malformed .*; check HF_ENDPOINT"),
-        (TypeError("must be a mapping, not list"), r"made/up is malformed .*; check HF_ENDPOINT"),
         (EOFError("it ends in the middle of a stream"), r"made/up has a damaged or empty file"),
         (StopIteration(), r"made/up has a damaged or empty file"),
         (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
