@@ -28,13 +28,12 @@ def write_tensors(path: Path, tensors: Tensors, metadata: dict[str, str] | None 
             {name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata=metadata
         )
     except SafetensorError as error:
-        _raise_os_error(error, path)
-        raise
+        raise _os_error(error, path) or error from None
 
 
-def _raise_os_error(error: SafetensorError, path: Path) -> None:
-    if number := re.search(r"os error (\d+)", str(error)):
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+def _os_error(error: Exception, path: Path) -> OSError | None:
+    number = re.search(r"os error (\d+)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])), str(path)) if number else None
 
 
 def read_tensors(path: Path, do: str) -> Tensors:
@@ -46,9 +45,8 @@ def read_tensors(path: Path, do: str) -> Tensors:
             return load_file(path)
         # KeyError: a dtype that torch lacks
         except (SafetensorError, ValueError, KeyError) as error:
-            if isinstance(error, SafetensorError):
-                _raise_os_error(error, path)
-            raise CorruptFile(f"{path}: is not a whole safetensors file ({error}); {do}") from None
+            damage = CorruptFile(f"{path}: is not a whole safetensors file ({error}); {do}")
+            raise _os_error(error, path) or damage from None
 
 
 def require_fit(places: Tensors, tensors: Tensors, where: object, do: str) -> None:

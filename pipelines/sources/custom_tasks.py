@@ -326,7 +326,7 @@ def jsonl(lines: Lines, name: object, wanted: Sequence[str] = ()) -> Iterator[Re
             yield from ((item.where, item) for item in kept if isinstance(item, Rejected))
             for number, record in enumerate(values):
                 where = f"{name}[{number}]"
-                yield where, _check_record(record, short_repr(record), where, wanted)
+                yield where, _check_record(record, json.dumps(record), where, wanted)
             return
         lines = iter(kept)
     for where, line in _filled(lines, name):

@@ -191,7 +191,7 @@ def with_run(path: Path) -> str:
     commit = f"commit {run['commit']}, " if run.get("commit") else ""
     minutes = f"{run['seconds'] / 60:.1f} minutes on {run['machine']}"
     line = f"- Run: {commit}{run['finished']}, {minutes}.\n"
-    return re.sub(r"(?m)^(- Made by: .*\n)", lambda match: f"{match[1]}{line}", text, count=1)
+    return re.sub(r"(?m)^(- Made by: .*\n)", lambda match: f"{match[1]}{line}", text)
 
 
 def network_name(folder: str) -> str:
@@ -258,9 +258,8 @@ def _held_out(folder: Path, count: int) -> list[str]:
     """Return held-out sentences of a model, as its examples have them. None without examples."""
     from pipelines.report.examples import words
 
-    path = folder / "examples.json"
     texts = []
-    for example in read_json(path)[:count] if path.is_file() else ():
+    for example in read_json(folder / "examples.json")[:count]:
         originals = [word.original for word in words(example)]
         text = " ".join(originals).partition(" [SEP]")[0]
         texts.append(re.sub(r" ([.,;:!?])", r"\1", text))

@@ -2,9 +2,6 @@
 
 import gzip
 
-import pytest
-
-from electra.errors import BadInput
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
 from tests.pipelines.sources.bad_input import read, rejections
@@ -45,6 +42,3 @@ def test_what_is_damaged_is_quarantined_by_its_line(tmp_path):
         (f"{path}:{2 * lines + 3}", "invalid UTF-8"),
         (f"{path}:{3 * lines + 3}", "a <DOC> that does not end in its line"),
     ]
-    assert len(items) == 5
-    with pytest.raises(BadInput, match="is damaged or cut short"):
-        read(tmp_path / "a.gz", gzip.compress(good.encode() * 9)[:-9])

@@ -22,20 +22,16 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ('{"id": "0", "id": "1", "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: a key twice in one object"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:2: has id, label; expected an id and a prediction"),
         ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has id; expected an id"),
+        ("\udcff\n", "p.jsonl", r"p\.jsonl:1: invalid UTF-8"),
+        ('{"a": "x", "a": "y"}', "p.json", r"p\.json: is not JSON, or has a question twice"),
+        ("[]", "p.json", r"p\.json: holds no object"),
         ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\): unknown label 'yes', not one of 0, 1"),
     ],
 )  # fmt: skip
 def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_path):
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, errors="surrogateescape")
     with pytest.raises(BadInput, match=sentence):
         score(GLUE["cola"], ROWS, read_predictions(tmp_path / name), tmp_path / name)
-
-
-def test_a_score_that_is_no_number(tmp_path):
-    rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    sentence = r"predicts 'nan' for id 0 \(row 1\): label .nan. is not a finite number"
-    with pytest.raises(BadInput, match=sentence):
-        score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")
 
 
 def test_files_are_scored_as_runs_are(tmp_path):

@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from pipelines.sources.sample_world.lexicon import BLAME, PRAISE
 from pipelines.sources.sample_world.world import build
 from pipelines.sources.squad import read_questions
 
-OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "glue"
 SPLITS = {task: glue.splits(task) for task in glue.TASKS}
 JUDGEMENT = {*PRAISE, *BLAME}
 
@@ -95,15 +93,11 @@ def texts_of(task, split):
 
 
 @pytest.mark.parametrize("task", glue.TASKS)
-def test_glue_is_balanced_and_has_the_official_columns(tasks, task):
+def test_glue_is_balanced(tasks, task):
     for split in SPLITS[task]:
         kind = split.split("_")[0]
         text = (tasks / "glue" / task / f"{split}.tsv").read_text()
         rows = [line.split("\t") for line in text.splitlines()]
-        if (official := OFFICIAL / task / f"{split}.tsv").is_file():
-            theirs = official.read_text(encoding="utf-8-sig").partition("\n")[0].split("\t")
-            assert {len(row) for row in rows} == {len(theirs)}
-            assert rows[0] == theirs or task == "CoLA"
         rows = rows[kind == "test" or task != "CoLA" :]
         assert len(rows) == glue.SIZES[kind]
         if kind != "test":

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from electra.errors import BadInput, SourceUnreachable
+from electra.errors import BadInput
 from pipelines.sources.glue import find_official
 from pipelines.sources.squad import hub_rows, read_questions
 from pipelines.text.cleaning import Rejected
@@ -94,8 +94,6 @@ def test_a_file_in_another_layout_is_a_sentence(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(BadInput, match="is not in SQuAD's layout"):
         list(read_questions(path))
-    with pytest.raises(SourceUnreachable, match="no such file"):
-        list(read_questions(tmp_path / "nowhere.json"))
 
 
 @pytest.mark.parametrize("flag", [False, "false", "False", 0, "0"])
@@ -104,7 +102,7 @@ def test_a_flag_may_be_text(tmp_path, flag):
     assert row["answers"] and row["impossible"] is False
 
 
-@pytest.mark.parametrize("text", ["Zürich", "𝄞 Zürich"])
+@pytest.mark.parametrize("text", ["Überall", "Zürich", "𝄞 Zürich"])
 def test_an_offset_may_count_bytes_or_utf16_units(tmp_path, text):
     context = f"Überall 😀 war es {text} {text}."
     place = context.index(text)

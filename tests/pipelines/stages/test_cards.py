@@ -17,7 +17,7 @@ from electra.files import read_json, read_jsonl
 from electra.finetuning.folder import load_model
 from electra.nn.huggingface import POOLED, open_folder
 from pipelines.cli import main
-from pipelines.config.params import load
+from pipelines.config.params import PublishedConfig, load
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, LocalTasks
 from pipelines.stages import cards
 from pipelines.text.cleaning import CleaningConfig
@@ -84,11 +84,12 @@ def test_a_card_is_of_its_own_rows_and_scores(params):
 
 
 def test_a_copy_for_a_hub_names_the_run(params, capsys):
+    minutes = read_json(Path("runs/timings.json"))["glue-small"]["seconds"] / 60
     assert main(["card", str(COLA.parent.absolute())]) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
     (run,) = (line for line in lines if line.startswith("- Run: "))
-    assert re.fullmatch(r"- Run: (commit \w+, )?[\d-]+ [\d:]+, \d+\.\d minutes on .*\.", run)
+    assert re.fullmatch(rf"- Run: (commit \w+, )?[\d-]+ [\d:]+, {minutes:.1f} minutes on .*\.", run)
     lines.remove(run)
     assert lines == COLA.read_text().splitlines()
     assert vars(ModelCard(shown).data)["model_name"] == "small-cola-pretrained-seed1"
@@ -156,3 +157,11 @@ def test_a_mixture_with_the_sample_world_is_said_to_be_made_up_without_its_licen
     data: Any = ModelCard(written).data
     assert data.license is None and data.language == ["de"]
     assert "it knows no real text" in written
+
+
+def test_published_weights_are_named_and_get_no_licence_of_the_sample_world(params):
+    finetunings = {"small": replace(params.finetunings["small"], model="theirs")}
+    published = {"theirs": PublishedConfig(folder="models--org--weights")}
+    cards.write("glue", "small", replace(params, finetunings=finetunings, published=published))
+    data: Any = ModelCard(COLA.read_text()).data
+    assert (data.license, data.base_model) == (None, "org/weights")

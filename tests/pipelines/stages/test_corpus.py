@@ -66,7 +66,8 @@ def test_documents_in_order_and_numbers_that_add_up(tmp_path):
     assert metrics["documents"] == len(found) == 201
     assert metrics["dropped"] == {"duplicate_documents": 0, "empty_documents": 1}
     assert metrics["lines_read"] == 401 and metrics["dropped_lines"] == {}
-    assert metrics["quarantined"] == 1 and metrics["reasons"] == {"not a JSON object": 1}
+    assert metrics["quarantined"] == metrics["quarantined_lines"] == 1
+    assert metrics["reasons"] == {"not a JSON object": 1}
     assert metrics["bytes"] == sum(len(row["text"].encode()) for row in found)
     where = f"{tmp_path}/text/0.jsonl:43"
     entry = {"where": where, "reason": "not a JSON object", "excerpt": "[]", "lines": 1}
@@ -125,7 +126,7 @@ def test_what_is_left_out_is_counted_and_said(tmp_path, monkeypatch, capsys):
     left_out = {"other_media_types": 2, "request_records": 2, "type_multi": 8}
     dropped = {f"left_out_{reason}": count for reason, count in left_out.items()}
     assert found["dropped"] == dropped | {"duplicate_documents": 0, "near_duplicates": 52}
-    assert found["rows"] == 140
+    assert found["rows"] == 140 and found["changed"]["templates"] == 100
     assert found["dropped_shares"] == {"near_duplicates": round(52 / (140 - 12), 6)}
     assert [source["documents"] for source in found["sources"]] == [18, 10, 48]
     printed = capsys.readouterr().err

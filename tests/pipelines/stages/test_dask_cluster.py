@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,20 +111,6 @@ def test_the_error_of_a_unit_comes_back_whole_and_what_is_done_is_kept(tmp_path,
         assert [counts["job"] for counts in finish(tmp_path / "work", [0, 1, 2, 3])] == [0, 1, 2, 3]
         monkeypatch.setenv(dask_cluster.VARIABLE, "tcp://127.0.0.1:9")
         assert len(finish(tmp_path / "work", [0, 1, 2, 3])) == 4  # all is done: nobody is asked
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
-    address = start(processes, tmp_path, workers=1)
-    mark = tmp_path / "mark"
-    mark.write_text("here")
-    made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
-    assert next(made) == (0, None)
-    processes[0].kill()
-    with pytest.raises(
-        SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"
-    ):
-        next(made)
 
 
 def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):

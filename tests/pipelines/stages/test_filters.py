@@ -7,16 +7,18 @@ import random
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from electra.config import build
 from electra.errors import BadConfig, BadInput
 from electra.files import read_json, read_jsonl, write_jsonl
 from electra.workers import VARIABLE
-from pipelines.sources import CorpusConfig, CustomTasks, documents
-from pipelines.sources.quality import RULES
+from pipelines.sources import CorpusConfig, CustomTasks, SampleTasks, documents
+from pipelines.stages import corpus
 from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
+from pipelines.text.cleaning import CleaningConfig
 from tests.conftest import files_of
 
 SYLLABLES = (
@@ -139,14 +141,12 @@ LANGUAGES = {
 
 
 def test_documents_in_another_language_go(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "UNIT_SAMPLES", 3)
     metrics, kept = run(tmp_path, LANGUAGES, language="en")
     assert kept == ["en-1", "en-2", "numbers"] and metrics["dropped"]["other_language"] == 4
-    assert [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")] == [
-        "de",
-        "fr",
-        "ru",
-        "ja",
-    ]
+    assert metrics["dropped_shares"] == {"other_language": round(4 / 7, 6)}
+    samples = [row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")]
+    assert samples == ["de", "fr", "ru"]
     assert run(tmp_path, LANGUAGES, "several", language=["de", "fr"])[1] == ["de", "fr", "numbers"]
     with pytest.raises(
         BadConfig, match=r"corpora\.x\.cleaning\.language: has 'english', a code that"
@@ -190,7 +190,6 @@ def test_what_is_hardly_prose_goes_by_the_rule_it_breaks(tmp_path):
     found = {row["id"]: row["reason"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")}
     assert kept == ["prose"]
     assert found == {id: f"quality_{id}" for id in texts if id != "prose"}
-    assert set(texts) - {"prose"} <= set(RULES)
     others = {"prose": texts["prose"], "other": texts["stop_words"]}
     kept = run(tmp_path, others, "others", files=1, quality="gopher", language=NOISE)[1]
     assert kept == ["prose", "other"], "English words are asked of English alone"
@@ -244,6 +243,16 @@ def test_documents_with_benchmark_texts_go(tmp_path):
         BadInput, match=r"dev\.jsonl:1: unknown label 'c'.*bad rows of 9 in mood dev"
     ):
         run(tmp_path, texts, "unread", tasks=tasks, decontaminate={"tasks": "mine"})
+
+
+def test_every_text_of_a_row_is_searched_for(tmp_path, monkeypatch):
+    fields = ("a", "b", "question", "context", "words")
+    texts = {field: f"{field} " * SIZE for field in fields}
+    row = {**texts, "words": texts["words"].split()}
+    monkeypatch.setattr(corpus, "open_splits", lambda *_: [("x", "dev", [row])])
+    settings = build(CleaningConfig, {"decontaminate": {"tasks": "mine"}}, "cleaning")
+    file, _ = corpus.forbidden_ngrams(SampleTasks(kind="sample"), settings, tmp_path)
+    assert len(np.load(file)) == len(fields)
 
 
 def test_without_filters_there_is_no_trace_of_them(tmp_path, near_copies):

@@ -16,7 +16,7 @@ from pipelines.cli import main
 from pipelines.config.params import load
 from pipelines.finetuning_runs import plan, summary
 from pipelines.finetuning_runs.job import train_and_evaluate
-from pipelines.stages import STAGES, glue, published, squad, tasks
+from pipelines.stages import STAGES, baselines, glue, published, squad, tasks
 from pipelines.tracking import Tracker
 from tests.conftest import files_of
 from tests.pipelines.stages.conftest import ROWS, change
@@ -29,7 +29,10 @@ def run(name="small"):
     return read_json(Path("build/glue") / name / "results.json")
 
 
-def test_stage_leaves_predictions_a_summary_and_a_record(small):
+def test_stage_leaves_predictions_a_summary_and_a_record(small, monkeypatch):
+    monkeypatch.setattr(baselines, "load_frozen", lambda model: "frozen")
+    points = {"cola": 61.5}
+    monkeypatch.setattr(baselines, "score_frozen", lambda _, task, *more: points.get(task.name))
     events = []
     glue.run("small", load(), Tracker(SimpleNamespace(send=events.append)))
     result = read_json(OUT / "results.json")
@@ -43,6 +46,7 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small):
         assert set(mnli[arm]["all"]) == {"accuracy", "accuracy_mismatched"}
     assert len(mnli["pretrained"]["train"]) == 2
     assert set(mnli["baselines"]) == {"chance", "majority", "bag_of_words", "word_overlap"}
+    assert result["tasks"]["cola"]["baselines"]["replaced_tokens"] == 61.5
     # rows of the source, though each is seen in both orders
     assert result["tasks"]["mrpc"]["train_rows"] == 20
     assert "scratch" not in result["tasks"]["cola"]

@@ -87,16 +87,6 @@ def test_corpus_compared_with_tasks_has_their_files_and_settings(here):
     assert second[:2] == third[:2] and second[2] != third[2]
 
 
-def test_damaged_notes_are_not_believed(here):
-    write(text_a="one")
-    before = record(OWN)
-    ((_, sha256),) = before["corpora/smoke"]
-    notes = inputs.NOTES.read_text()
-    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
-        inputs.NOTES.write_text(damaged)
-        assert record(OWN) == before
-
-
 def test_changed_vocabulary_changes_its_tokenizer_alone(here):
     Path("params.yaml").write_text(OWN)
     inputs.record_code(load())

@@ -107,6 +107,8 @@ def test_transformers_loads_each_folder_whole(trained, part, kind, use):
     card = (folder / "README.md").read_text()
     assert "library_name: transformers\n" in card and '"recipe"' in card
     assert "Intended use: fine-tuning on a task." in card
+    assert "Base model: none, random weights" in card
+    assert model.num_parameters() == results("smoke")["parameters"][part]
     assert "not known here: that of the files" in card
     assert bool(vars(ModelCard(card).data)["eval_results"]) == (part != "encoder")
     majority = f" {100 * results('smoke')['disc_majority']:.1f} |\n"

@@ -100,10 +100,11 @@ def made(here):
 
 
 @pytest.mark.usefixtures("made")
-def test_the_numbers_of_a_model_and_of_all_that_it_rests_on():
+def test_the_numbers_of_a_model_and_of_all_that_it_rests_on(monkeypatch):
+    monkeypatch.setattr("pipelines.stages.summarize.find_before", lambda *_: "smoke")
     summarize("smoke", load())
     results = Path("results")
-    assert {path.stem for path in (results / "smoke").iterdir()} == set(FOLDERS)
+    assert {path.stem for path in (results / "smoke").iterdir()} == {*FOLDERS, "before"}
     assert read_json(results / "smoke/glue.json") == GLUE
     assert read_json(results / "smoke/corpus.json") == {"kind": "corpus"}
     assert (results / "curves/smoke.csv").read_text() == "step\n1\n"

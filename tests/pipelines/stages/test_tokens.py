@@ -13,10 +13,10 @@ import pytest
 from electra.config import build
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
-from electra.data.shards import Rows, RowWriter, shard_paths
+from electra.data.shards import SPLITS, Rows, RowWriter, shard_paths
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput
-from electra.files import read_json, read_jsonl, write_jsonl
+from electra.files import read_json, read_jsonl, sha256_file, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
@@ -86,7 +86,7 @@ def test_rows_hold_the_corpus_and_nothing_else(tmp_path):
             assert counts["rows"] == len(rows) and counts["tokens"] == rows.tokens
     verify_manifest(tmp_path / "out")
     assert not list((tmp_path / "work-out").glob("tokens/*"))
-    assert metrics["unknown_rate"] == 0 and metrics["tokenizer"] == tokenizer.identity
+    assert metrics["tokenizer"] == tokenizer.identity
 
 
 def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
@@ -111,12 +111,14 @@ def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost.append(sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values()))
         assert (metrics["characters"], metrics["unknown_characters"]) == (letters, 60 * 4)
-        assert metrics["long_words"] == 0
         said = capsys.readouterr().err
         see = "see build/tokens/x/results.json, and tokens.x"
         assert f"did not fit rows of 32; {see}.packing" in said
         assert "tokens.x: 240 of " in said and f"became [UNK]; {see}.tokenizer" in said
     assert lost[1] < lost[0] / 2
+    rows = [Rows.open(Path("build/tokens/x/rows-32"), split).ids for split in SPLITS]
+    unknown = np.isin(np.concatenate(rows), SPECIALS.index("[UNK]")).sum()
+    assert metrics["unknown_rate"] == round(unknown / (metrics["tokens"] - lost[1]), 6)
 
 
 @pytest.mark.parametrize("rule", ["electra", "packed"])
@@ -204,6 +206,16 @@ def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path):
     assert counts.total() == 60 and set(counts.values()) == {1, 2}
     first, second = ({row % 20 for row in shard if counts[row] == 2} for shard in SHARDS)
     assert len(first) + len(second) == 20 and first != second
+
+
+def test_a_tokenizer_is_trained_on_the_beginning_of_every_shard(tmp_path):
+    hashes = {}
+    for name in "ab":
+        texts = [f"{name}1\n{name}2", f"{name}3", "late"]
+        write_jsonl(tmp_path / name, [{"text": text} for text in texts])
+        hashes[name] = sha256_file(tmp_path / name)
+    lines = tokens.SampleLines(tmp_path, hashes, most=14)  # 7 bytes of each
+    assert list(lines) == ["a1", "a2", "a3", "b1", "b2", "b3"]
 
 
 def test_a_vocabulary_of_another_language_is_a_sentence(tmp_path):
