@@ -337,7 +337,9 @@ def test_half_precision_is_close_and_is_not_the_same(models):
         discriminator = electra.load(models / "discriminator", precision=kind)
         generator = electra.load(models / "generator", precision=kind)
         proposed = electra.propose("the [MASK] cooked", generator)
-        outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability]
+        (scored,) = electra.load(models / "stsb", precision=kind).predict([("a cat", "a dog")])
+        score = np.float32(scored["prediction"])
+        outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability, score]
     for full, half in zip(outputs["fp32"], outputs["bf16"], strict=True):
         assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
 
