@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_text(models):
 def test_samples_at_a_low_temperature_are_the_likeliest_pieces(models):
     generator = electra.load(models / "generator")
     result = electra.corrupt(TEXT, generator, mask_rate=0.06, temperature=1e-4)
-    (place,) = result.replaced.nonzero()[0]
+    (place,) = result.replaced.nonzero()[0].tolist()
     (proposed,) = electra.propose(TEXT, generator, hide=[place], count=1)
     assert result.tokens[place] == proposed.pieces[0]
 

@@ -40,7 +40,6 @@ def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
         )
         # the roots are shared out evenly
         assert torch.allclose(query.norm(dim=1), key.norm(dim=1), atol=1e-4)
-        assert actual.diagonal().mean() > 5 * actual.abs().mean()
         assert (query.gather(1, query.abs().argmax(1, keepdim=True)) > 0).all()
 
 
