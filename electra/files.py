@@ -130,7 +130,7 @@ def _temporary(path: Path) -> Iterator[Path]:
             folder = path.with_name(f".{path.name}.tmp-{secrets.token_hex(8)}")
             folder.mkdir()
             with contextlib.suppress(FileNotFoundError):  # swept before it was locked
-                lock = (folder / LOCK).open("ab", buffering=0)
+                lock = (folder / LOCK).open("ab")
                 if _locked(lock.fileno()) and (folder / LOCK).exists():
                     break
                 lock.close()
@@ -147,7 +147,7 @@ def sweep(folder: Path, names: str = "**/.*") -> None:
     whose lock is free.
     """
     for leftover in list(folder.glob(f"{names}.tmp-*")):
-        with contextlib.suppress(OSError), (leftover / LOCK).open("ab", buffering=0) as lock:
+        with contextlib.suppress(OSError), (leftover / LOCK).open("ab") as lock:
             if _locked(lock.fileno()):
                 shutil.rmtree(leftover, ignore_errors=True)
 

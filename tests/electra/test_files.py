@@ -5,14 +5,19 @@ byte.
 import errno
 import fcntl
 import os
+import shutil
+import socket
 import stat
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from electra.errors import CorruptFile, OutOfRoom, Unreadable
+from electra.errors import Busy, CorruptFile, OutOfRoom, Unreadable
 from electra.files import (
     SMALL,
     atomic_folder,
@@ -29,6 +34,10 @@ from electra.files import (
     write_errors,
 )
 from tests.conftest import ROOT, environment, largest_file
+
+
+def refuse(*_, number=errno.EACCES, **__):
+    raise OSError(number, os.strerror(number))
 
 
 def test_what_killed_writers_left_is_swept_and_a_living_one_is_not(tmp_path):
@@ -99,19 +108,17 @@ def test_a_write_is_durable_before_its_name_is(tmp_path, monkeypatch):
     assert events == ["folder", "file", "folder", "rename", "rename", "folder"]
 
 
-def test_only_a_full_disk_is_said_to_be_full(tmp_path):
+def test_only_a_full_disk_is_said_to_be_full(tmp_path, monkeypatch):
+    free = SimpleNamespace(free=1_234_567)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: folder == tmp_path and free)
     for number, advice in (
         (errno.EACCES, "check the disk and its permissions"),
-        (errno.ENOSPC, r"bytes free\); free some space"),
+        (errno.ENOSPC, r"1,234,567 bytes free\); free some space"),
     ):
-        with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a"):
-            raise OSError(number, os.strerror(number))
+        with pytest.raises(OutOfRoom, match=advice), write_errors(tmp_path / "a/b/c"):
+            refuse(number=number)
     with pytest.raises(OSError, match="Invalid"), write_errors(tmp_path / "a"):
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-
-
-def refuse(*_, **__):
-    raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        refuse(number=errno.EINVAL)
 
 
 def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
@@ -124,10 +131,12 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
     assert (tmp_path / "a/file").exists()
 
 
-def test_a_file_system_without_hard_links_has_copies(tmp_path, monkeypatch):
+def test_a_file_system_may_lack_hard_links_and_the_fsync_of_folders(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("whole")
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    link_or_copy(tmp_path / "a", tmp_path / "b")
+    monkeypatch.setattr(os, "fsync", partial(refuse, number=errno.EINVAL))
+    link_or_copy(tmp_path / "a", tmp_path / "c")
+    rename(tmp_path / "c", tmp_path / "b")
     assert (tmp_path / "b").read_text() == "whole"
 
 
@@ -150,9 +159,9 @@ def test_whatever_is_refused_is_a_sentence(tmp_path, monkeypatch, owner, call, a
 
 def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
     with pytest.raises(Unreadable, match="Stale file handle"), read_errors(tmp_path / "a"):
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        refuse(number=errno.ESTALE)
     with pytest.raises(CorruptFile) as caught, read_errors(tmp_path / "a"):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        refuse(number=errno.ENOENT)
     assert not isinstance(caught.value, Unreadable)
 
 
@@ -185,11 +194,16 @@ def test_what_is_in_the_way_is_a_sentence(tmp_path, name):
     assert not list(tmp_path.rglob("*tmp*"))
 
 
-def test_a_lock_on_a_disk_without_room_is_a_sentence(tmp_path):
-    with largest_file(0), pytest.raises(OutOfRoom), lock_folder(tmp_path / "run"):
+def test_a_lock_needs_room_and_names_its_holder_when_patience_ends(tmp_path):
+    with largest_file(0), pytest.raises(OutOfRoom), lock_folder(tmp_path):
         pass
-    with lock_folder(tmp_path / "run"):
-        pass
+    holder = f"is in use by pid {os.getpid()} on {socket.gethostname()}; wait"
+    for _ in range(2):
+        with lock_folder(tmp_path):
+            start = time.monotonic()
+            with pytest.raises(Busy, match=holder), lock_folder(tmp_path, patience=0.2):
+                pass
+            assert time.monotonic() - start >= 0.2
 
 
 def test_settings_are_a_small_file_and_no_device(tmp_path):

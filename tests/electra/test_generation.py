@@ -37,6 +37,14 @@ def test_the_same_seed_gives_the_same_text(models):
     assert first == again != other
 
 
+def test_samples_at_a_low_temperature_are_the_likeliest_pieces(models):
+    generator = electra.load(models / "generator")
+    result = electra.corrupt(TEXT, generator, seed=2, mask_rate=0.06, temperature=1e-4)
+    (place,) = result.replaced.nonzero()[0].tolist()
+    (proposed,) = electra.propose(TEXT, generator, hide=[place])
+    assert result.tokens[place] == proposed.pieces[0]
+
+
 WRITTEN = [  # the text's pieces, their replacements, and the text that is written
     ("The chef ate.", "The chef ate .", "- cat - -", "The cat ate."),
     ("The chefs ate", "The chef s ate", "- cat ##- -", "The cats ate"),
@@ -85,7 +93,7 @@ def test_a_long_text_is_cut_with_a_warning_and_an_empty_one_stays(models):
         electra.corrupt("a", models / "generator", mask_rate=2)
 
 
-def test_proposals_are_what_transformers_says(models):
+def test_proposals_are_what_transformers_says(models, tmp_path):
     network = transformers.ElectraForMaskedLM.from_pretrained(models / "generator").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(models / "generator")
     ids = tokenizer(TEXT, return_tensors="pt")["input_ids"]
@@ -100,6 +108,16 @@ def test_proposals_are_what_transformers_says(models):
         assert [vocabulary[piece] for piece in place.pieces] == best.tolist()
         np.testing.assert_allclose(place.probability, share_V[best], atol=1e-6)
     assert proposed[0].original == pytest.approx(share[0][vocabulary["cooked"]], abs=1e-6)
+    # table rows that no piece stands for take no share
+    network.resize_token_embeddings(len(vocabulary) + 6)
+    with torch.no_grad():
+        network.generator_lm_head.bias[len(vocabulary) :] = 100
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    padded = electra.propose(TEXT, tmp_path, hide=[8, 2], count=10**6)
+    for place, other in zip(proposed, padded, strict=True):
+        assert len(other.pieces) == len(vocabulary) and other.pieces[:4] == place.pieces
+        assert other.probability.sum() == pytest.approx(1, abs=1e-5)
 
 
 def test_a_typed_mask_hides_the_token_that_hide_numbers(models):

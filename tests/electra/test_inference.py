@@ -218,15 +218,10 @@ def test_a_folder_without_one_model_is_a_sentence(models, tmp_path):
 
 HOSTILE = [
     ("config.json", {"hidden_size": 2**20}),
-    ("config.json", {"num_hidden_layers": 1000}),
     ("config.json", {"vocab_size": 10**7}),
-    ("config.json", {"vocab_size": 10**30}),
     ("config.json", {"model_type": {}}),
-    ("config.json", {"num_attention_heads": []}),
     ("config.json", {"trained_positions": -5}),
-    ("config.json", {"layer_norm_eps": "x"}),
     ("tokenizer.json", {"vocab": {}}),
-    ("tokenizer.json", {"vocab": [1]}),
     ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 2**31}}),
     ("tokenizer.json", {"vocab": {"[UNK]": 1, "a": 7}}),
     ("tokenizer.json", {"unk_token": "none"}),
@@ -264,7 +259,6 @@ IMPOSSIBLE = [
     ("generator", lambda m: m.replaced(["a"]), r"is of the kind generator; replaced\(\) needs a d"),
     ("discriminator", lambda m: m.predict(["a"]), r"predict\(\) needs a fine-tuned model"),
     ("cola", lambda m: m.answer("a", "b"), r"for CoLA; answer\(\) needs a model that was fine-tu"),
-    ("squad2", lambda m: m.replaced(["a"]), r"was fine-tuned for SQuAD; replaced\(\) needs a disc"),
     ("encoder", lambda m: electra.corrupt("a", m), r"kind encoder; corrupt\(\) needs a generator"),
     ("encoder", lambda m: m.embed([]), "texts is empty; it should be a list of at least one text"),
     ("encoder", lambda m: m.embed("a text"), "texts is 'a text'; put it in a list"),
@@ -273,7 +267,6 @@ IMPOSSIBLE = [
     ("cola", lambda m: m.predict([3]), r"rows\[0\]: is 3; it should be a text, a pair"),
     ("cola", lambda m: m.predict([{"body": "x"}]), r"has body; it needs the columns a or a, b"),
     ("cola", lambda m: m.predict(["x", "\ud800"]), r"rows\[1\]: a is '\\ud800'; it should be text"),
-    ("mood", lambda m: m.predict([("a", "b")]), r"rows\[0\]: has 2 texts; it needs 1: body"),
     ("chunks", lambda m: m.predict([["\ud800"]]), r"rows\[0\]: tokens are \['\\ud800'\]; they sh"),
     ("squad2", lambda m: m.predict(["x"]), r"has 1 text; it needs 2: question, context"),
     ("squad2", lambda m: m.answer("", "b"), r"rows\[0\]: question is ''; it should be text"),
@@ -337,7 +330,9 @@ def test_half_precision_is_close_and_is_not_the_same(models):
         discriminator = electra.load(models / "discriminator", precision=kind)
         generator = electra.load(models / "generator", precision=kind)
         proposed = electra.propose("the [MASK] cooked", generator)
-        outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability]
+        (scored,) = electra.load(models / "stsb", precision=kind).predict([("a cat", "a dog")])
+        score = np.array(scored["prediction"], np.float32)
+        outputs[kind] = [discriminator.embed(TEXTS), proposed[0].probability, score]
     for full, half in zip(outputs["fp32"], outputs["bf16"], strict=True):
         assert half.dtype == np.float32 and 0 < np.abs(full - half).max() < 0.1
 

@@ -2,6 +2,8 @@
 reason.
 """
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ import electra
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput, CorruptFile
 from electra.files import read_json, write_json
+from electra.nn.hf_names import parse_config
 from electra.nn.huggingface import load_encoder, load_networks
 from electra.pretraining.networks import Discriminator, Generator
 from tests.electra.byte_level import write_byte_level
@@ -283,6 +286,24 @@ def test_first_releases_of_modernbert_meant_the_global_theta_by_none(tmp_path):
     write_published(tmp_path / "m", **MODERN)
     change("config.json", global_rope_theta=7.0, local_rope_theta=None, **OLD)(tmp_path / "m")
     assert load_encoder(tmp_path / "m").config.local_theta == 7.0
+
+
+@pytest.mark.parametrize("peer", [transformers.ElectraConfig(), transformers.ModernBertConfig()])
+def test_sizes_that_a_config_leaves_out_are_those_of_transformers(peer, tmp_path):
+    left_out = parse_config({"model_type": peer.model_type}, tmp_path)
+    assert left_out == parse_config(peer.to_dict(), tmp_path)
+
+
+def test_a_second_word_table_must_be_the_first(tmp_path):
+    write_published(tmp_path / "m", cls="ElectraForMaskedLM")
+    file = tmp_path / "m/model.safetensors"
+    tensors = load_file(file)
+    words = tensors["electra.embeddings.word_embeddings.weight"]
+    for shift in (0, 1):
+        tensors["generator_lm_head.weight"] = words + shift
+        save_file(tensors, file, {"format": "pt"})
+        with pytest.raises(BadInput, match="tie the emb") if shift else contextlib.nullcontext():
+            electra.load(tmp_path / "m")
 
 
 def test_published_tags_are_spans_in_any_scheme(tmp_path):

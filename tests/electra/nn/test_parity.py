@@ -10,7 +10,7 @@ import transformers
 from electra.nn.config import BertConfig, EncoderConfig, ModernBertConfig
 from electra.nn.encoder import initialise
 from electra.nn.factory import make_encoder
-from electra.nn.hf_names import config_json
+from electra.nn.hf_names import config_json, transformers_class
 from electra.nn.huggingface import encoder_tensors, network_tensors
 from electra.pretraining.model import masked_token_loss
 from electra.pretraining.networks import Discriminator, Generator
@@ -41,11 +41,9 @@ TIED = {"generator_lm_head.weight", "decoder.weight", "electra.embeddings.positi
 def networks(kind, shape):
     torch.manual_seed(0)
     config = SHAPES[shape]
-    ours, name = {
-        "discriminator": (Discriminator, "ElectraForPreTraining"),
-        "generator": (Generator, "ElectraForMaskedLM"),
-    }[kind]
+    ours = {"discriminator": Discriminator, "generator": Generator}[kind]
     network = ours(make_encoder(config, VOCAB))
+    name = transformers_class(network.head)
     initialise(network, config)
     with torch.no_grad():  # biases and norms too: a swapped zero would go unseen
         for parameter in network.parameters():

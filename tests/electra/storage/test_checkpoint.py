@@ -120,13 +120,13 @@ def test_only_plain_numbers_are_steps(tmp_path):
 
 def test_checkpoints_swapped_between_steps_are_refused(tmp_path):
     for step in (1, 2):
-        checkpoint.save(
-            tmp_path, step, {"model": {"w": torch.full((3,), float(step))}}, {"step": step}, keep=2
-        )
+        save_step(tmp_path, step)
     (tmp_path / "step-1").rename(tmp_path / "x")
     (tmp_path / "step-2").rename(tmp_path / "step-1")
     (tmp_path / "x").rename(tmp_path / "step-2")
-    with pytest.raises(CorruptFile, match="no checkpoint is good"):
+    with pytest.raises(CorruptFile, match=r"good: .*step-2.* 1 instead of 2; .*step-1"):
+        checkpoint.load_newest(tmp_path)
+    with pytest.raises(CorruptFile, match=r"good: bad-step-1 \| bad-step-2; bring one back"):
         checkpoint.load_newest(tmp_path)
 
 

@@ -121,14 +121,16 @@ def test_a_run_is_continued_under_other_settings_and_remembers_it(run, tmp_path,
     new = tmp_path / "new"
     before = bytes_of(run)
     more = {"pretrain__steps": 6, "pretrain__batch": 16, "pretrain__save_every": 1}
+    more["pretrain__precision"] = "bf16"
     done = train(new, run, **more)
     assert (
-        "continues run from step 4, with pretrain.batch 8 -> 16, pretrain.steps 4 -> 6"
-        in capsys.readouterr().err
+        "continues run from step 4, with pretrain.batch 8 -> 16, "
+        "pretrain.precision fp32 -> bf16, pretrain.steps 4 -> 6" in capsys.readouterr().err
     )
     (change,) = done.continued
     assert change["step"] == 4 and change["run"] == "run"
-    assert change["changed"] == {"pretrain.batch": [8, 16], "pretrain.steps": [4, 6]}
+    assert set(change["changed"]) == {"pretrain.batch", "pretrain.precision", "pretrain.steps"}
+    assert change["changed"]["pretrain.steps"] == [4, 6] and done.precision == "bf16"
     assert [record["step"] for record in done.history] == [0, 2, 4, 6]
     rows = data().train
     assert done.history[-1]["tokens"] == round(4 * 8 * rows.tokens / 64) + round(
@@ -168,7 +170,7 @@ def test_a_continued_run_begins_its_means_again(tmp_path):
         (
             {"pretrain__steps": 6, "pretrain__bias_correction": True},
             {},
-            "under another pretrain.bias_correction",
+            "under another pretrain.bias_correction than False",
         ),
     ],
 )
@@ -187,6 +189,10 @@ def test_a_run_that_has_begun_is_not_continued_from_another(run, made_runs, tmp_
         train(tmp_path / "new", run, pretrain__steps=6)
     with pytest.raises(BadInput, match="holds no checkpoint"):
         train(tmp_path / "newer", tmp_path / "nothing", pretrain__steps=6)
+    (run / "step-4/progress.json").write_text("{")
+    before = bytes_of(run)
+    done = train(tmp_path / "newest", run, pretrain__steps=6, stop_at=3)
+    assert done.continued[0]["step"] == 2 and bytes_of(run) == before
 
 
 def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made_runs, capsys):
@@ -201,23 +207,19 @@ def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made_runs, caps
     assert {name: of for name, of in bytes_of(run).items() if "foreign" not in name} == expected
 
 
-def test_tensors_of_another_shape_fall_back_to_the_older_checkpoint(run, made_runs, capsys):
+@pytest.mark.parametrize(
+    "sentence", ["this network", "progress.json lacks code, continued, fingerprint"]
+)
+def test_a_checkpoint_of_another_form_falls_back_to_the_older_one(run, made_runs, capsys, sentence):
     expected = bytes_of(run)
-    folder = run / "step-4"
-    for name in ("model", "optimizer"):
-        shutil.copy(made_runs / "wide" / "step-4" / f"{name}.safetensors", folder)
-    write_manifest(folder, step=4)
-    train(run)
-    assert (run / "bad-step-4").is_dir() and "this network" in capsys.readouterr().err
-    assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
-
-
-def test_the_record_of_another_version_falls_back_to_the_older_checkpoint(run, capsys):
-    expected = bytes_of(run)
-    (run / "step-4" / "progress.json").write_text('{"step": 4, "history": []}')
+    if sentence == "this network":
+        for name in ("model", "optimizer"):
+            shutil.copy(made_runs / "wide" / "step-4" / f"{name}.safetensors", run / "step-4")
+    else:
+        (run / "step-4" / "progress.json").write_text('{"step": 4, "history": []}')
     write_manifest(run / "step-4", step=4)
     train(run)
-    assert "progress.json lacks code, continued, fingerprint" in capsys.readouterr().err
+    assert (run / "bad-step-4").is_dir() and sentence in capsys.readouterr().err
     assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
 
 
