@@ -64,9 +64,9 @@ def pretraining(name: str, params: Params) -> str:
     memory = cost.pretraining_memory(config, vocab_size, config.pretrain.accumulate)
 
     def advise(gpu: Gpu) -> str:
-        if memory <= cost.USABLE * gpu.memory:
-            return ""
         slices = cost.fitting_accumulate(config, vocab_size, gpu.memory)
+        if slices == config.pretrain.accumulate:
+            return ""
         return f", pretrain.accumulate: {slices}" if slices else ", too little memory"
 
     hidden = config.encoder.hidden

@@ -89,7 +89,7 @@ def compare_scores(
             # scores of one arm may all be equal, which scipy takes for a loss of precision
             warnings.simplefilter("ignore", RuntimeWarning)
             low, high = ttest_ind(first, second, equal_var=share_variance).confidence_interval()
-    elif rows and min(means) >= 0:
+    elif rows:
         # of a proportion with one right and one wrong row added, so that even 100 % has an error
         shares = [(rows * score / HIGHEST + 1) / (rows + 2) for score in means]
         reach = 1.96 * HIGHEST * math.sqrt(sum(share * (1 - share) / rows for share in shares))

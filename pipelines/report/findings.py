@@ -165,7 +165,7 @@ def _at_chance(row: Measured, arm: str) -> bool:
 def describe_budget(ablation: Ablation) -> str | None:
     """Return a sentence if the arms did not spend the same FLOPs."""
     if ablation.budget != "equal_flops":
-        budget = ablation.budget.replace("_", " ").replace("own", "their own")
+        budget = ablation.budget.replace("_", " ").replace("own", "budgets of their own")
         return f"{ablation.title}: the arms have {budget}, not equal FLOPs."
     spent = [arm.flops for arm in ablation.arms if arm.flops]
     if not spent or max(spent) <= 1.02 * min(spent):

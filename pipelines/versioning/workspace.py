@@ -100,8 +100,7 @@ class Request:
         parts = [self.model, self.commit[:12]]
         if self.settings:
             parts.append(hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:8])
-        if self.part:
-            parts.append(re.sub(r"[^\w.-]", "-", self.part))
+        parts.append(re.sub(r"[^\w.-]", "-", self.part))
         return "-".join(filter(None, parts))
 
     @property

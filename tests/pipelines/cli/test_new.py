@@ -402,7 +402,6 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
         ({"text": "a", "label": "x"}, "holds 'x' in every row"),
         ({"text": "a", "label": None}, "holds nothing in every row"),
         ({"question": "a", "context": "b", "answers": {}}, "writes no settings for them"),
-        ({"text": "a", "labels": [0, 1]}, "several classes for one row are not supported"),
         ({"text,label": 1}, "has only the column 'text,label'; write a table"),
         ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),

@@ -73,6 +73,22 @@ def test_what_a_user_has_set_is_kept_and_named(known, kept):
     assert not {"paused", "schedules", "parameters"} & update.model_fields_set
 
 
+def test_only_the_models_that_no_clone_has_are_deleted(capsys):
+    tags = {"kept": ["clone:1"], "gone": ["mine", "clone:1"], "shared": ["clone:1", "clone:2"]}
+    known = [SimpleNamespace(id=name, name=name, flow_id=1, tags=tags[name]) for name in tags]
+    deleted = []
+    updates = {}
+    client = SimpleNamespace(
+        read_flows=lambda limit: [SimpleNamespace(id=1, name="pretrain")],
+        read_deployments=lambda offset, **_: known[offset : offset + 2],
+        delete_deployment=deleted.append,
+        update_deployment=updates.__setitem__,
+    )
+    deployments.delete_old(client, {"pretrain/kept"})
+    assert deleted == ["gone"]
+    assert {name: update.tags for name, update in updates.items()} == {"shared": ["clone:2"]}
+
+
 def test_the_automations_are_prefects():
     files = list((ROOT / "deploy" / "automations").glob("*.yaml"))
     names = [AutomationCore.model_validate(read(file)).name for file in files]

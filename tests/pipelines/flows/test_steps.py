@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from electra.errors import Refused
+from electra.errors import UserError
 from pipelines import tracking
 from pipelines.flows import server, steps
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.pipelines.flows.conftest import ABLATION
+
+CHECKOUT = dvc_runner.Checkout(Path())
 
 
 @pytest.mark.slow
@@ -23,7 +25,6 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     from pipelines.tracking import recorder
 
     Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))
-    closed = []
     opened = []
 
     def open_parent(name, params, key, facts):
@@ -31,27 +32,37 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
         return f"parent of {name}"
 
     monkeypatch.setattr(recorder, "open_parent", open_parent)
-    monkeypatch.setattr(
-        tracking, "end_workflow", lambda run, status, *_: closed.append((run, status))
-    )
+    monkeypatch.setattr(tracking, "end_workflow", lambda *_: None)
     with prefect.tags("user:anna", "trial"):
         finetune("smoke")
     assert opened[0]["mlflow.user"] == "anna" and opened[0]["mlflow.source.type"] == "JOB"
     assert dvc.parents == ["parent of finetune smoke"] * 6
-    for failures in ([StageFailed("x: no", 65)], [StageFailed("x: stopped", 75)] * 3):
-        dvc.failures = {"pretrain@smoke": failures}
-        with pytest.raises(StageFailed):
-            finetune("smoke")
-    assert closed == [
-        ("parent of finetune smoke", status) for status in ("FINISHED", "FAILED", "KILLED")
-    ]
 
-    def dead(*_, **__):
-        raise OSError("no store")
 
-    monkeypatch.setattr(recorder, "open_parent", dead)
-    dvc.parents.clear()
-    assert finetune("smoke")["pretrain@smoke"] == "ran" and dvc.parents == [None] * 6
+@pytest.mark.parametrize(
+    ("parent", "error", "ending"),
+    [
+        (None, None, ("a run", "FINISHED", None)),
+        (None, StageFailed("x: no", 65), ("a run", "FAILED", None)),
+        (None, StageFailed("x: stopped", 75), ("a run", "KILLED", None)),
+        ("the whole", None, ("the whole", "", ["glue@tiny"])),
+    ],
+)
+def test_a_flow_ends_its_run_and_a_part_tags_its_stages_alone(monkeypatch, parent, error, ending):
+    from pipelines.tracking import recorder
+
+    ended = []
+    monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
+    monkeypatch.setattr(
+        tracking, "end_workflow", lambda run, status, _, stages: ended.append((run, status, stages))
+    )
+    request = workspace.Request("tiny", "", {})
+    running = steps.Run(request, CHECKOUT, {"tracking": "mlflow"}, parent=parent, ran=["glue@tiny"])
+    fails = pytest.raises(StageFailed) if error else contextlib.nullcontext()
+    with fails, steps.parent_run("finetune", running):
+        if error:
+            raise error
+    assert ended == [ending]
 
 
 def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
@@ -68,6 +79,10 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
     assert "half written" in capsys.readouterr().err
+    running.parent = None
+    monkeypatch.setattr(recorder, "open_parent", end)
+    with steps.parent_run("pretrain", running):
+        assert running.parent is None
 
 
 def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
@@ -99,9 +114,6 @@ def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
     messages = [record.getMessage() for record in records]
     assert messages.count("base: no 'GPU' here") == 1 and messages[-1] == "Finished in state Failed"
     assert [record.exc_info is not None for record in records] == [False, True, True, False]
-
-
-CHECKOUT = dvc_runner.Checkout(Path())
 
 
 def fail(code):
@@ -179,17 +191,27 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
     )
 
 
-def test_a_run_whose_process_died_too_often_is_refused(monkeypatch):
-    def opened(*_):
-        raise LookupError("it begins")
-
+def test_a_run_has_positive_limits_and_may_die_five_times(monkeypatch):
     log = logging.getLogger("a run")
+    here = dvc_runner.Checkout(steps.ROOT)
     monkeypatch.setattr(steps, "get_run_logger", lambda: log)
-    monkeypatch.setattr(workspace, "opened", opened)
+    monkeypatch.setattr(workspace, "opened", lambda *_: contextlib.nullcontext(here))
+    monkeypatch.setattr(workspace, "params", lambda _: {"tracking": "none"})
     monkeypatch.setattr(server, "stopped_when_unwanted", contextlib.nullcontext)
     monkeypatch.setattr(server, "end_if_unreachable", lambda: None)
     request = workspace.Request("tiny", "", {})
-    for count, error, words in ((5, LookupError, "it begins"), (6, Refused, "has died 5 times")):
-        monkeypatch.setattr(steps, "flow_run", SimpleNamespace(run_count=count))
-        with pytest.raises(error, match=words), steps.opened_run("pretrain", request, None, 1):
+    flow_run = SimpleNamespace(run_count=5, tags=[], ui_url="")
+    monkeypatch.setattr(steps, "flow_run", flow_run)
+    for hours, seconds in ((None, None), (1.5, 5400)):
+        with steps.opened_run("pretrain", request, hours, 1) as running:
+            assert running.seconds == seconds
+    flow_run.run_count = 6
+    for hours, processes, words in (
+        (-1, 1, "hours: is -1"),
+        (0, 1, "hours: is 0"),
+        (None, 0, "nproc_per_node: is 0"),
+        (None, 1, "has died 5 times"),
+    ):
+        refused = pytest.raises(UserError, match=words)
+        with refused, steps.opened_run("pretrain", request, hours, processes):
             pass

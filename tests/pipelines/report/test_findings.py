@@ -47,10 +47,18 @@ def test_published_weights_are_compared_before_and_after_further_pre_training():
     assert re.search(
         r"This text adds 19\.\d points to the 41\.0 of the published weights on RTE", said
     )
-    task, auc, masked = tables.tabulate_before(continued).rows
-    assert [str(cell.text) for cell in (task[tables.AFTER],)] == ["higher"]
+    curve = {
+        "step": [0.0, 1.0, 2.0],
+        "disc_auc": [0.5, 0.75, 0.875],
+        "mlm_accuracy": [0.0, 0.5, 0.25],
+    }
+    task, auc, masked = tables.tabulate_before(replace(continued, curve=curve)).rows
+    assert task[tables.AFTER].text == "higher"
     assert auc[tables.MEASURED_ON] == "held-out text: AUC of replaced tokens"
-    assert masked[tables.BEFORE].scores < masked[tables.AFTERWARDS].scores
+    for row, *ends in ((auc, 50.0, 87.5), (masked, 0.0, 25.0)):
+        assert [*row[tables.BEFORE].scores, *row[tables.AFTERWARDS].scores] == ends
+    late = replace(continued, curve={**curve, "step": [1.0, 2.0, 3.0]})
+    assert len(tables.tabulate_before(late).rows) == 1, "nothing was measured before"
     assert tables.tabulate_before(model).rows == []
     worse = replace(continued, before={"rte": (90.0, 91.0, 92.0)})
     assert "points from the 91.0 of the published weights on RTE" in findings.meaning(worse)
@@ -154,3 +162,6 @@ def test_arms_with_unequal_flops_fall_short():
     )
     unequal = findings.describe_budget(replace(ablation, arms=arms))
     assert "largest / smallest = 2.00" in str(unequal)
+    for budget, words in (("equal_steps", "equal steps"), ("own", "budgets of their own")):
+        said = findings.describe_budget(replace(ablation, budget=budget))
+        assert said == f"{ablation.title}: the arms have {words}, not equal FLOPs."

@@ -128,6 +128,10 @@ def test_tables_set_the_paper_apart(root):
         ours["model"] == "tiny (ours, 9 tasks)"
         and 60 < float(ours["ours: mean of the tasks mean"]) < 70
     )
+    bert, *_, ours = csv.DictReader((root / "tables/paper-4.csv").read_text().splitlines())
+    assert (bert["paper: exact, SQuAD 1.1"], bert["paper: F1, SQuAD 1.1"]) == ("80.8", "88.5")
+    exact, f1 = (float(ours[f"ours: {metric}, SQuAD 2.0 mean"]) for metric in ("exact", "F1"))
+    assert exact < 63 < f1
 
 
 def test_what_is_missing_failed_or_broken_is_named():

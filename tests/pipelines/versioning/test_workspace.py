@@ -241,6 +241,20 @@ def test_a_project_below_the_top_of_a_shallow_clone_is_run_and_saved(tmp_path, o
         assert changed == ["sub/params.yaml", "sub/results/a.json"]
 
 
+def test_an_experiment_that_origin_does_not_take_stays_here_with_a_warning(
+    machines, on, monkeypatch
+):
+    on(machines[0])
+    monkeypatch.setattr(workspace, "_origin", lambda: "absent")
+    request = Request.read("smoke", "HEAD", {})
+    logged = []
+    with workspace.opened(request, print) as place:
+        workspace.save_experiment(place, request, logged.append)
+    warning, _ = logged
+    assert warning.startswith("warning: ") and f"`dvc exp push origin {request.name}`" in warning
+    assert request.name in experiments(machines[0])
+
+
 def test_the_same_run_waits_and_says_for_whom(machines, on):
     on(machines[1])
     request = Request.read("smoke", "HEAD", {})
