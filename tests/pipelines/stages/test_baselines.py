@@ -117,7 +117,12 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
         surest.append(logits.max().item())
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and here != pytest.approx(50, abs=0.1)
-    assert baselines.score_frozen(frozen, GLUE["sst2"], folder, config, model) is None
+    one = write(tmp_path / "one", "mrpc", lambda a, b: "1")
+    for task, nothing in (("sst2", folder), ("mrpc", one)):  # of one text, and of one label
+        found = baselines.score_frozen(
+            frozen, GLUE[task], nothing, config, model / "discriminator"
+        )
+        assert found is None
     folder = write(tmp_path / "scores", "stsb", lambda a, b: float(len({*a} & {*b})))
     here = baselines.score_frozen(frozen, GLUE["stsb"], folder, config, model / "discriminator")
     label = np.array(
