@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from electra.errors import BadInput
-from electra.finetuning.classification import both_orders, encode
+from electra.finetuning.classification import Classification, both_orders, encode
 from electra.finetuning.predictions import fault
 from electra.finetuning.reading import read_rows, subset
-from electra.finetuning.tasks import GLUE
+from electra.finetuning.tasks import GLUE, FinetuneConfig
 
 
 def row(**values):
@@ -74,11 +74,13 @@ def test_long_pairs_lose_single_pieces_of_the_longer_text(tokenizer):
     assert encode([row(a="cat " * 9)], GLUE["cola"], tokenizer, 9).length_N[0] == 9
 
 
-def test_both_orders_and_subsets():
+def test_both_orders_and_subsets(tokenizer):
     rows = [row(id=str(n), a=f"a{n}", b=f"b{n}") for n in range(50)]
     turned = both_orders(rows)
     assert len(turned) == 100 and (turned[50]["a"], turned[50]["b"]) == ("b0", "a0")
-    assert len({values["id"] for values in turned}) == 100
+    config = FinetuneConfig(both_orders=True)
+    encoded = Classification(GLUE["mrpc"]).encode([*rows, row(id="alone")], tokenizer, config)
+    assert len(set(encoded.examples.row_ids)) == 101 and len(encoded.rows) == 51
     few = subset(rows, 10, 0)
     assert len(few) == 10 and few == subset(rows, 10, 0)
     assert few == sorted(few, key=lambda values: int(values["id"]))

@@ -61,6 +61,8 @@ def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
         lines = read_jsonl(job.folder / "dev.jsonl")
         assert [line["id"] for line in lines] == [f"{task}-{number}" for number in range(24)]
         assert set(lines[0]) == {"id", "prediction", "label", "logits"}
+        same = len({line["prediction"] for line in lines}) == 1
+        assert bool(record["failed"]) == same, "no more is learned so soon"
     assert ("accuracy_mismatched" in record["metrics"]) == (task == "mnli")
 
 
@@ -103,12 +105,16 @@ def test_file_that_changes_between_plan_and_work_is_noticed(
     shutil.copytree(task_rows / "mrpc", tmp_path / "rows/mrpc")
     shutil.copytree(model, tmp_path / "model")
     (tmp_path / "model" / MANIFEST).unlink()  # as a folder from elsewhere has none
-    job, *_ = plan_jobs("mrpc", "state", rows=tmp_path / "rows/mrpc", model=tmp_path / "model")
+    inputs = {"rows": tmp_path / "rows/mrpc", "model": tmp_path / "model"}
+    job, scratch = plan_jobs("mrpc", "state", **inputs)
     raw = bytearray((tmp_path / name).read_bytes())
     raw[-3] ^= 1
     (tmp_path / name).write_bytes(raw)
     with pytest.raises(CorruptFile, match=f"{name}: has another sha256"):
         run(job)
+    again, without_weights = plan_jobs("mrpc", "state", **inputs)
+    assert again.folder != job.folder
+    assert (without_weights.folder == scratch.folder) == name.startswith("model")
 
 
 @pytest.mark.parametrize("task", ["mrpc", "squad2"])
@@ -146,6 +152,11 @@ def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
         assert run(plan()) == record
         assert run(plan(seeds=(1, 2, 3))) == record, "other seeds bear on no single run"
     assert read_finished(plan(learning_rate=2e-3)) is None
+    by_other_code = replace(plan(), code="new")
+    assert read_finished(by_other_code) is None and run(by_other_code) == record
+    assert run(plan()) == record
+    folder = plan().folder
+    assert len([*folder.parent.glob(f"{folder.name}.old*")]) == 2, "nothing is replaced"
     run(plan(epochs=1))
     assert read_finished(plan()) == record, "other settings have a folder of their own"
     predictions = plan().folder / "dev.jsonl"
@@ -173,6 +184,16 @@ def test_what_no_job_could_use_is_refused_at_once(plan_jobs, tmp_path):
         plan_jobs("cola", length=65)
     with pytest.raises(BadInput, match="there is no such file"):
         plan_jobs("cola", rows=tmp_path / "nowhere")
+    with pytest.raises(BadConfig, match="mnli has no seed 1; let both have the same"):
+        plan_jobs("rte", init_from_task="mnli", source_jobs=plan_jobs("mnli", seeds=(2,)))
+
+
+@pytest.mark.parametrize("keep, kept", [("none", []), ("first", [1]), ("all", [1, 2])])
+def test_models_of_pretrained_seeds_are_kept_as_set(plan_jobs, keep, kept):
+    jobs = plan_jobs("cola", seeds=(1, 2), keep_models=keep)
+    assert [(job.arm, job.seed) for job in jobs if job.keep] == [
+        ("pretrained", seed) for seed in kept
+    ]
 
 
 def test_leftovers_of_a_killed_writer_are_removed(plan_jobs):
