@@ -57,10 +57,8 @@ def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
         assert record["train_rows"] == 60 and record["dev_rows"] == 24 and record["steps"] == 8
         lines = read_jsonl(job.folder / "dev.jsonl")
         assert [line["id"] for line in lines] == [f"{task}-{number}" for number in range(24)]
-        assert set(lines[0]) == {"id", "prediction", "label", "logits"}
         same = len({line["prediction"] for line in lines}) == 1
         assert bool(record["failed"]) == same, "no more is learned so soon"
-    assert ("accuracy_mismatched" in record["metrics"]) == (task == "mnli")
 
 
 def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
@@ -177,9 +175,7 @@ def test_what_no_job_could_use_is_refused_at_once(plan_jobs, tmp_path):
 @pytest.mark.parametrize("keep, kept", [("none", []), ("first", [1]), ("all", [1, 2])])
 def test_models_of_pretrained_seeds_are_kept_as_set(plan_jobs, keep, kept):
     jobs = plan_jobs("cola", seeds=(1, 2), keep_models=keep)
-    assert [(job.arm, job.seed) for job in jobs if job.keep] == [
-        ("pretrained", seed) for seed in kept
-    ]
+    assert [job.name for job in jobs if job.keep] == [f"cola-pretrained-seed{n}" for n in kept]
 
 
 def test_leftovers_of_a_killed_writer_are_removed(plan_jobs):
