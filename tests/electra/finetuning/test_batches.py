@@ -38,4 +38,4 @@ def test_parts_hold_rows_of_like_length_with_little_padding():
         (45, 16, [[3, 1, 2, 4, 0]]),
     ):
         cut = parts(np.arange(5), lengths, tokens, padding)
-        assert [part.tolist() for part in cut] == expected, "as many rows as both allow"
+        assert [part.tolist() for part in cut] == expected

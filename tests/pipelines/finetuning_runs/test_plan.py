@@ -138,9 +138,9 @@ def test_finished_job_is_read_and_a_changed_or_damaged_one_is_done_again(
     assert read_finished(plan(learning_rate=2e-3)) is None
     by_other_code = replace(plan(), code="new")
     assert read_finished(by_other_code) is None and run(by_other_code) == record
-    assert run(plan()) == record
     folder = plan().folder
-    assert len([*folder.parent.glob(f"{folder.name}.old*")]) == 2, "nothing is replaced"
+    assert folder.with_name(f"{folder.name}.old").is_dir()
+    assert run(plan()) == record
     run(plan(epochs=1))
     assert read_finished(plan()) == record, "other settings have a folder of their own"
     predictions = plan().folder / "dev.jsonl"
