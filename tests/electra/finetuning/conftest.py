@@ -12,7 +12,7 @@ from electra.data import tokenizer as tokenizers
 from electra.files import write_jsonl
 from electra.finetuning.classification import encode
 from electra.finetuning.heads import Classifier
-from electra.finetuning.labels import iob2
+from electra.finetuning.labels import bioes
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.windows import encode as encode_questions
 from electra.finetuning.tagging import Tagger, Tagging
@@ -120,7 +120,14 @@ def task_rows(tmp_path_factory):
 
 
 FINETUNE = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40)
-SQUAD = SquadConfig(length=40, stride=12, question_length=10, beam=5)
+KEPT = {
+    "stride": 12,
+    "question_length": 10,
+    "answer_length": 7,
+    "n_best": 3,
+    "null_threshold": -1.5,
+}
+SQUAD = SquadConfig(length=40, beam=5, **KEPT)
 CHUNKS = Task(
     name="chunks",
     title="chunks",
@@ -140,7 +147,7 @@ def tagged_rows(count, seed):
     for number in range(count):
         words = [draw.choice(WORDS) for _ in range(draw.randint(2, 9))]
         spans = [(types[word], at, at) for at, word in enumerate(words) if word in types]
-        rows.append({"id": str(number), "words": words, "tags": iob2(spans, len(words))})
+        rows.append({"id": str(number), "words": words, "tags": bioes(spans, len(words))})
     return rows
 
 
@@ -170,6 +177,6 @@ def make_kinds(model, tokenizer):
     yield "tags", tagger, CHUNKS, FINETUNE, tags.examples
     rows = squad_rows(9, 1, impossible=True)
     for head, task in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
-        config = dataclasses.replace(SQUAD, head=head)
+        config = dataclasses.replace(SQUAD, head=head, versions=(task.version,))
         network = SpanFinder(load_encoder(model, dropout=0.0), config)
         yield head, network, task, config, encode_questions(rows, tokenizer, config).examples

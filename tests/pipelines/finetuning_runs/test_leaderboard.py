@@ -1,7 +1,10 @@
 """Files for the leaderboard, and ensembles of seeds."""
 
+import numpy as np
+import pytest
+
 from electra.finetuning.tasks import GLUE
-from pipelines.finetuning_runs.leaderboard import FILES, ensemble, to_tsv
+from pipelines.finetuning_runs.leaderboard import FILES, ensemble, score_records, to_tsv
 
 
 def line(identity, prediction, logits, label=None):
@@ -24,6 +27,11 @@ def test_seeds_answer_together_by_mean_probability_or_score():
         [line("0", "1", [0.0, 1.0])],
         [line("0", "1", [0.0, 0.1])],
     ]
-    assert ensemble(GLUE["cola"], runs)[0]["prediction"] == "0"  # 0.88 + 0.27 + 0.47 of 3
+    (together,) = ensemble(GLUE["cola"], runs)
+    assert together["prediction"] == "0"
+    # 0.8808 + 0.2689 + 0.4750 of 3
+    assert np.exp(together["logits"]) == pytest.approx([0.5416, 0.4584], abs=1e-4)
     numbers = ensemble(GLUE["stsb"], [[line("7", 2.5, [0.5])], [line("7", 5.0, [1.0])]])
-    assert numbers[0]["prediction"] == 3.75 and numbers[0]["id"] == "7"
+    assert numbers[0]["prediction"] == 3.75
+    lines = [line("0", "0", [2.0, 0.0], "0"), line("1", "1", [0.0, 1.0], "0")]
+    assert score_records(GLUE["cola"], lines)["accuracy"] == 50.0

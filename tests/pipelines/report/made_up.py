@@ -131,8 +131,9 @@ def write_predictions(model):
         answers[f"q{number}"] = answer
     write_jsonl(tasks / "squad2/dev.jsonl", questions)
     squad = Path(f"build/squad/{model}/2.0")
-    write_json(squad / "pretrained-seed1.json", answers)
-    write_json(squad / "pretrained-seed1-null-odds.json", dict.fromkeys(answers, 0.0))
+    write_json(squad / "pretrained-seed2.json", answers)
+    for other in ("seed2-null-odds", "seed10"):
+        write_json(squad / f"pretrained-{other}.json", dict.fromkeys(answers, 0.0))
     for name, task in GLUE.items():
         right, wrong = (4.5, 0.5) if task.regression else task.labels[:2]
         rows = [

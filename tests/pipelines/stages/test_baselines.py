@@ -104,7 +104,11 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
     frozen = baselines.load_frozen(model)
     assert frozen is not None
     config = FinetuneConfig(length=16)
-    here = baselines.score_frozen(frozen, GLUE["mrpc"], folder, config, model / "discriminator")
+
+    def score(task, rows):
+        return baselines.score_frozen(frozen, GLUE[task], rows, config, model / "discriminator")
+
+    here = score("mrpc", folder)
     tokenizer = tokenizers.load(model / "discriminator")
     network = Discriminator(Encoder(frozen.encoder.config, tokenizer.vocab_size)).eval()
     load_networks({"discriminator": (network.encoder, network.head)}, model)
@@ -119,9 +123,10 @@ def test_the_frozen_head_ranks_rows_by_their_surest_token(tmp_path):
         surest.append(logits.max().item())
     there = 100 * roc_auc_score([row["label"] == "0" for row in rows], surest)
     assert here == pytest.approx(there, abs=0.02) and here != pytest.approx(50, abs=0.1)
-    assert baselines.score_frozen(frozen, GLUE["sst2"], folder, config, model) is None
+    assert score("sst2", folder) is None
+    assert score("mrpc", write(tmp_path / "one", "mrpc", lambda a, b: "1")) is None, "one label"
     folder = write(tmp_path / "scores", "stsb", lambda a, b: float(len({*a} & {*b})))
-    here = baselines.score_frozen(frozen, GLUE["stsb"], folder, config, model / "discriminator")
+    here = score("stsb", folder)
     label = np.array(
         [row["label"] for row in baselines.read_splits(GLUE["stsb"], folder, config)[1]]
     )

@@ -20,6 +20,7 @@ from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from pipelines.text.cleaning import CleaningConfig
 from tests.conftest import files_of
+from tests.pipelines.text.test_near_duplicates import jaccard
 
 SYLLABLES = (
     ("ba", "do", "ki", "mu", "re"),
@@ -58,14 +59,6 @@ def run(tmp_path, texts, name="out", tasks=None, files=4, **cleaning):
     return metrics, [row["id"] for row in kept]
 
 
-def jaccard(one, other):
-    first, second = (
-        {tuple(words[i : i + 5]) for i in range(len(words) - 4)}
-        for words in (one.split(), other.split())
-    )
-    return len(first & second) / len(first | second)
-
-
 @pytest.fixture
 def near_copies():
     """Texts, some with a word or two changed and in another place, one with half of its words
@@ -90,7 +83,7 @@ def test_near_duplicates_go_and_the_first_stays(tmp_path, near_copies, monkeypat
     expected = []
     seen = []
     for id, text in plain.items():
-        similar = [jaccard(text, other) for other in seen]
+        similar = [jaccard(text.split(), other.split()) for other in seen]
         assert not [each for each in similar if 0.4 < each < 0.9], "the test has clear cases alone"
         if max(similar, default=0) < 0.9:
             expected.append(id)

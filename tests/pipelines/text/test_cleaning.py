@@ -42,6 +42,7 @@ def test_what_is_dropped_is_counted():
     assert cleaned(" \n\t\n") == ("", {"empty_documents": 1})
     counts = {"lines_read": 1, "lines_of_documents": 1, "short_documents": 1}
     assert cleaned("ab", minimum_document=3) == ("", counts)
+    assert cleaned("abc", minimum_document=3, minimum_line=3)[0] == "abc"
 
 
 @pytest.mark.parametrize("dirty, expected", [

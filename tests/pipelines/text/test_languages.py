@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from electra.data.tokenizer import train_wordpiece
 from pipelines.text.ngrams import ngrams, words
 
 LETTERS = 3  # of each word
@@ -13,19 +12,13 @@ SCRIPTS = {
     "English": ("abcdefghijklmnopqrstuvwxyz", " ", ".!?", " "),
     "Russian": ("абвгдежзийклмнопрстуфхцчшщэюя", " ", ".!?…", " "),
     "Greek": ("αβγδεζηθικλμνξοπρστυφχψω", " ", ".;", " "),
-    "Polish": ("ąćęłńóśźżbdgk", " ", ".!?", " "),
-    "Turkish": ("abcçdefgğhıijklmnoöprsştuüvyz", " ", ".!?", " "),
-    "Vietnamese": ("ăâđêôơưàáảãạ", " ", ".!?", " "),
     "Armenian": ("աբգդեզէըթժիլխծկհձղճմյն", " ", "։", " "),
     "Georgian": ("აბგდევზთიკლმნოპჟრსტუფქღ", " ", ".?", " "),
     "Hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", " ", ".?!", " "),
     "Arabic": ("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", " ", ".؟!", " "),
-    "Urdu": ("ابپتٹثجچحخدڈذرڑزژسشص", " ", "۔؟", " "),
     "Amharic": ("ሀለሐመሠረሰሸቀበተቸኀነኘአከ", " ", "።፧", " "),
     "Hindi": ("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", " ", "।?", " "),
-    "Bengali": ("কখগঘচছজঝটঠডঢণতথদধনপফ", " ", "।?", " "),
     "Sinhala": ("කඛගඝඞඟචඡජඣඤඥඦටඨඩඪණඬතථ", " ", ".෴", " "),
-    "Tamil": ("கஙசஞடணதநபமயரலவழளறன", " ", ".?", " "),
     "Korean": ("가나다라마바사아자차카타파하", " ", ".?", " "),
     "Adlam": ("".join(map(chr, range(0x1E922, 0x1E944))), " ", ".!", " "),
     "Chakma": ("".join(map(chr, range(0x11107, 0x11127))), " ", "\U00011141", ""),
@@ -68,15 +61,3 @@ def test_words_and_their_repetitions_are_counted_alike(script):
         n = 2 * each
         repeated = len(ngrams(found, n)[::each]) - len(set(ngrams(found, n)[::each].tolist()))
         assert repeated == len(english) - 1 - len(set(ngrams(english, 2).tolist()))
-
-
-@pytest.mark.parametrize(
-    "script",
-    [name for name, (_, space, *_) in SCRIPTS.items() if space == " " or name == "Chinese"],
-)
-def test_a_vocabulary_of_half_of_a_text_knows_the_other_half(script):
-    texts = [document(script, seed) for seed in range(8)]
-    case = {"lowercase": False, "strip_accents": False}
-    tokenizer = train_wordpiece(texts[:4], 600, **case)
-    ids = [piece for line in tokenizer.encode_lines(texts[4:]) for piece in line]
-    assert ids.count(tokenizer.unk_id) < 0.01 * len(ids)

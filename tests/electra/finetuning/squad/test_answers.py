@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from electra.finetuning.squad.answers import candidates, choose, mean
+from electra.finetuning.squad.answers import Candidates, candidates, choose, mean
 from electra.finetuning.squad.head import SpanFinder
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.squad.windows import encode
@@ -140,6 +140,15 @@ def test_training_and_predict_leave_the_same_questions_unanswered(
         assert answer["null_score"] == scored["-null-odds.json"]["q"] == difference
         blank = task is SQUAD_2 and difference > config.null_threshold
         assert answer["prediction"] == scored[".json"]["q"] == ("" if blank else "red cat")
+
+
+@pytest.mark.parametrize("answered, said", [([], "''"), ([0], None), ([0, 1], "'the'")])
+def test_one_answer_to_every_question_is_a_fault(tokenizer, answered, said):
+    two = encode([question() | {"id": key} for key in "ab"], tokenizer, CONFIG)
+    first_C = np.full(len(answered), 4)
+    found = Candidates(np.array(answered, int), first_C, first_C, first_C * -1.0, np.zeros(2))
+    fault = QuestionAnswering(SQUAD_1).score_candidates(found, two, CONFIG).fault
+    assert fault == (said and f"{said} was the answer to every question")
 
 
 def test_runs_answer_together_by_mean_probabilities(reading):

@@ -22,7 +22,6 @@ def row(**values):
 @pytest.mark.parametrize(
     "rows, sentence",
     [
-        ([], "holds no rows"),
         (
             [row(answers=[{"text": "old house", "start": 3}])],
             r":1 \(id q\): has the answer 'old house' at 3, where the context reads ' red cat '",
@@ -30,7 +29,6 @@ def row(**values):
         ([row(answers=[{"text": "old house", "start": -9}])], r"at -9"),
         ([row(answers=[{"text": "", "start": 0}])], r"has the answer ''"),
         ([row(answers=[{"text": "old house", "start": "25"}])], r"at '25'"),
-        ([row(), row()], r":2 \(id q\): repeats the id of line 1"),
         ([row(impossible=True)], "has answers though it is impossible"),
         ([row(answers=[])], "has no answer"),
         ([row(context=None)], "expected an object with text"),
