@@ -212,12 +212,25 @@ def test_tensors_of_another_shape_fall_back_to_the_older_checkpoint(run, made_ru
     assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
 
 
-def test_the_record_of_another_version_falls_back_to_the_older_checkpoint(run, capsys):
+@pytest.mark.parametrize(
+    "change, fault",
+    [
+        ({"code": None}, "progress.json.code: is None"),
+        ({"history": [{"loss": "0"}]}, "history[0].loss: is '0'"),
+        ({"step": 3}, "is the record of step 3"),
+        ({}, "malformed (KeyError: 'running')"),
+    ],
+)
+def test_a_resealed_fault_falls_back_to_the_older_checkpoint(run, change, fault, capsys):
     expected = bytes_of(run)
-    (run / "step-4" / "progress.json").write_text('{"step": 4, "history": []}')
-    write_manifest(run / "step-4", step=4)
+    folder = run / "step-4"
+    progress = json.loads((folder / "progress.json").read_text())
+    (folder / "progress.json").write_text(json.dumps(progress | change))
+    if not change:
+        (folder / "running.safetensors").unlink()
+    write_manifest(folder, step=4)
     train(run)
-    assert "progress.json lacks code, continued, fingerprint" in capsys.readouterr().err
+    assert fault in capsys.readouterr().err
     assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
 
 
