@@ -26,9 +26,9 @@ URL = "s3://team/electra"
 
 
 def save(run, step, continued=()):
-    weights = {"weight": torch.full((1000,), float(step))}
+    groups = {"model": {"weight": torch.full((1000,), float(step))}}
     record = progress(step, fingerprint=PRINT, continued=list(continued))
-    checkpoint.save(run, step, {"model": weights}, record, keep=2)
+    checkpoint.save(run, step, groups, record, keep=2)
 
 
 def there():
