@@ -282,5 +282,5 @@ def s3(monkeypatch):
 
 def progress(step, **fields):
     """Return the record of a checkpoint that has learnt nothing."""
-    spent = {"step": step, "tokens": 0, "flops": 0, "stage": "joint"}
-    return spent | {"fingerprint": {}, "history": [], "continued": [], "code": []} | fields
+    spent = {"step": step, "tokens": 0, "flops": 0, "stage": "joint", "fingerprint": {}}
+    return spent | {"history": [], "continued": [], "code": []} | fields

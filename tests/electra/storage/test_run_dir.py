@@ -220,8 +220,8 @@ def test_a_resealed_fault_falls_back_to_the_older_checkpoint(
         file.unlink()
         if tensors:
             shutil.copy(made_runs / tensors / "step-4" / file.name, folder)
-    progress = json.loads((folder / "progress.json").read_text())
-    (folder / "progress.json").write_text(json.dumps(progress | change))
+    path = folder / "progress.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
     write_manifest(folder, step=4)
     train(run)
     assert fault in capsys.readouterr().err
