@@ -278,3 +278,9 @@ def s3(monkeypatch):
     from tests.s3_server import opened
 
     yield from opened(monkeypatch)
+
+
+def progress(step, **fields):
+    """Return the record of a checkpoint that has learnt nothing."""
+    spent = {"step": step, "tokens": 0, "flops": 0, "stage": "joint", "fingerprint": {}}
+    return spent | {"history": [], "continued": [], "code": []} | fields

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from electra.errors import OutOfRoom
-from electra.files import write_atomic, write_errors
+from electra.files import well_formed, write_atomic, write_errors
 from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
@@ -87,8 +88,11 @@ class State:
         """Raise BadInput for a checkpoint with tensors of other names or shapes than these
         networks'.
         """
-        for file, tensors in self._tensors().items():
-            require_fit(tensors, groups.get(file, {}), self.run, "change the settings back")
+        with well_formed(self.run):
+            names = [name for name in groups["running"] if name.partition("/")[0] in self.sums]
+            running = {name: torch.zeros(()) for name in names}
+            for file, tensors in {**self._tensors(), "running": running}.items():
+                require_fit(tensors, groups[file], self.run, "change the settings back")
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""

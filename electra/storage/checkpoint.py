@@ -12,8 +12,12 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from electra.config import build
 from electra.errors import CorruptFile, NonFinite, Unreadable, UserError
 from electra.files import (
     atomic_folder,
@@ -35,6 +39,32 @@ PROGRESS = "progress.json"
 Groups = dict[str, "Tensors"]  # file name -> tensor name -> tensor
 Progress = dict[str, Any]
 Saved = tuple[int, Groups, Progress]
+
+_strict = dataclass(kw_only=True, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+@_strict
+class _Spent:
+    step: int
+    tokens: int
+    flops: float
+
+
+@_strict
+class _Change(_Spent):
+    run: str
+
+
+@_strict
+class _Record(_Spent):
+    """What a later process reads of `progress.json`: a fitting hash doesn't prove its form."""
+
+    stage: str
+    fingerprint: dict[str, Any]
+    history: list[dict[str, float]]
+    continued: list[_Change]
+    code: list[tuple[int, str]]
+    precision: Literal["fp32", "bf16"] = "fp32"  # missing where it has to be chosen again
 
 
 def steps(run: Path) -> list[int]:
@@ -69,7 +99,15 @@ def read_progress(folder: Path) -> Progress:
     """Return a checkpoint's own record, without reading tensors."""
     with read_errors(folder):
         verify_manifest(folder, only=[PROGRESS])
-        progress: Progress = read_json(folder / PROGRESS)
+        return _read_progress(folder)
+
+
+def _read_progress(folder: Path) -> Progress:
+    path = folder / PROGRESS
+    progress: Progress = read_json(path)
+    build(_Record, progress, str(path))
+    if folder.name != f"step-{progress['step']}":
+        raise CorruptFile(f"{path}: is the record of step {progress['step']:,}")
     return progress
 
 
@@ -114,7 +152,7 @@ def load(folder: Path) -> Saved:
         names = verify_manifest(folder, step=step)["files"]
         files = [folder / name for name in names if name.endswith(".safetensors")]
         groups = {file.stem: read_tensors(file, "") for file in files}
-        return step, groups, read_json(folder / PROGRESS)
+        return step, groups, _read_progress(folder)
 
 
 def set_aside(run: Path, step: int, what: str, why: str) -> None:

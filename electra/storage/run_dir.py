@@ -27,7 +27,6 @@ RECORD = "run.json"
 OLD = ".old"
 # the run to continue: the option `--continue` for stages that DVC starts
 CONTINUE = "ELECTRA_CONTINUE"
-FIELDS = {"code", "continued", "fingerprint", "history", "step"}  # of each checkpoint's record
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
 
 
@@ -118,15 +117,11 @@ def newest_progress(run: Path) -> Progress | None:
 def prepare(folder: RunFolder, fingerprint: Fingerprint, code: Code, last: int) -> None:
     """Prepare a run's folder: leave only checkpoints that training may continue from.
 
-    Checkpoints of another run, put there by hand, become `foreign-step-N`, and those of another
-    version of this program `bad-step-N`. A run that other code has finished (`last`: its last step)
-    is archived, since it will be trained again.
+    Checkpoints of another run, put there by hand, become `foreign-step-N`. A run that other code
+    has finished (`last`: its last step) is archived, since it will be trained again.
     """
     run = folder.path
     for step, progress in readable_checkpoints(run).items():
-        if missing := ", ".join(sorted(FIELDS - progress.keys())):
-            checkpoint.set_aside(run, step, "bad", f"its {checkpoint.PROGRESS} lacks {missing}")
-            continue
         changes = differences(progress["fingerprint"], fingerprint)
         if changes:
             why = f"it is of another run: {describe(changes)}"

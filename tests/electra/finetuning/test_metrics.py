@@ -55,3 +55,12 @@ def test_degenerate_input_counts_as_zero():
         assert spearman(predicted, label) == 0
     assert f1(np.zeros(4), np.zeros(4)) == 0
     assert pearson(np.array([1.0]), np.array([2.0])) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_every_metric_is_defined_on_any_rows(pairs):
+    predicted, label = np.array(pairs, dtype=float).T
+    for name in METRICS:
+        value = score(name, predicted, label)
+        assert np.isfinite(value) and -100 <= value <= 100

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from electra.errors import CorruptFile, NonFinite, Unreadable
 from electra.storage import checkpoint, tensors
 from electra.storage.manifest import write_manifest
+from tests.conftest import progress
 
 FORK = multiprocessing.get_context("fork")
 
@@ -40,7 +41,7 @@ def test_crash_at_every_file_operation_of_a_save_leaves_a_good_checkpoint(tmp_pa
 
 def save_step(run, step):
     groups = {"model": {"w": torch.arange(4.0) * step}, "optimizer": {"m": torch.ones(3)}}
-    checkpoint.save(run, step, groups, {"step": step}, keep=2)
+    checkpoint.save(run, step, groups, progress(step), keep=2)
 
 
 def save_and_crash(run, number):

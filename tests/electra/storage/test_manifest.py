@@ -150,3 +150,11 @@ def test_bytes_are_hashed_once_a_process_unless_the_file_changes(folder, monkeyp
     monkeypatch.setattr(manifests, "_SETTLED", 10**12)
     path.write_bytes(b"1")
     assert cached_sha256(path) == cached_sha256(path) and len(hashed) == 4
+
+
+def test_a_manifest_without_its_own_hash_is_damaged(folder):
+    values = read_json(folder / MANIFEST)
+    del values["sha256"]
+    write_json(folder / MANIFEST, values)
+    with pytest.raises(CorruptFile, match="its own sha256"):
+        verify_manifest(folder)

@@ -208,18 +208,29 @@ def test_a_checkpoint_of_another_seed_is_kept_and_not_taken(run, made_runs, caps
 
 
 @pytest.mark.parametrize(
-    "sentence", ["this network", "progress.json lacks code, continued, fingerprint"]
+    "tensors, change, fault",
+    [
+        ("a", {"code": None}, "progress.json.code: is None"),
+        ("a", {"history": [{"loss": "0"}]}, "history[0].loss: is '0'"),
+        ("a", {"step": 3}, "is the record of step 3"),
+        ("wide", {}, "this network"),
+        ("", {}, "malformed (KeyError: 'running')"),
+    ],
 )
-def test_a_checkpoint_of_another_form_falls_back_to_the_older_one(run, made_runs, capsys, sentence):
+def test_a_resealed_fault_falls_back_to_the_older_checkpoint(
+    run, made_runs, tensors, change, fault, capsys
+):
     expected = bytes_of(run)
-    if sentence == "this network":
-        for name in ("model", "optimizer"):
-            shutil.copy(made_runs / "wide" / "step-4" / f"{name}.safetensors", run / "step-4")
-    else:
-        (run / "step-4" / "progress.json").write_text('{"step": 4, "history": []}')
-    write_manifest(run / "step-4", step=4)
+    folder = run / "step-4"
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+        if tensors:
+            shutil.copy(made_runs / tensors / "step-4" / file.name, folder)
+    path = folder / "progress.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    write_manifest(folder, step=4)
     train(run)
-    assert (run / "bad-step-4").is_dir() and sentence in capsys.readouterr().err
+    assert fault in capsys.readouterr().err
     assert {name: of for name, of in bytes_of(run).items() if "bad" not in name} == expected
 
 

@@ -205,3 +205,16 @@ def test_rows_beyond_what_pre_training_has_seen_are_counted(plan_jobs, model, tm
         write_json(longer / "config.json", settings | {"trained_positions": positions})
         beyond = job_module.share_beyond_pretraining(jobs[0], splits).get("beyond_pretraining")
         assert beyond == (share and {"positions": positions, "share": share})
+
+
+@pytest.mark.parametrize("version", ["squad1", "squad2"])
+@pytest.mark.parametrize("head", ["conditional", "independent"])
+def test_squad_trains_answers_and_scores(version, head, task_rows, plan_jobs):
+    (job,) = plan_jobs(version, head=head, arms=("pretrained",))
+    record = run(job)
+    assert {"exact", "f1"} <= set(record["metrics"])
+    assert ("best_f1" in record["metrics"]) == (version == "squad2")
+    answers = read_json(job.folder / "dev.json")
+    contexts = {row["id"]: row["context"] for row in read_jsonl(task_rows / version / "dev.jsonl")}
+    assert set(answers) == set(contexts) == set(read_json(job.folder / "dev-null-odds.json"))
+    assert all(text in contexts[key] for key, text in answers.items())

@@ -88,3 +88,61 @@ def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is
     with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
         workflow("base")
     assert dvc.calls == [*road, "pretrain@smoke"], "DVC was not asked"
+
+
+@pytest.mark.slow
+def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeypatch):
+    from pipelines.flows import steps
+    from pipelines.flows.training import pretrain
+
+    Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
+    monkeypatch.setattr(
+        steps,
+        "time_here",
+        lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
+    )
+    monkeypatch.setattr(lineage, "gpus", list)
+    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    dvc.would_run = ["pretrain@smoke"]
+    with pytest.raises(
+        StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
+    ):
+        pretrain("smoke", commit="")
+    monkeypatch.setattr(lineage, "gpus", lambda: ["H100"])
+    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
+        pretrain("base", commit="")
+
+
+@pytest.mark.slow
+def test_limits_and_counts_are_positive(dvc):
+    from pipelines.flows.training import ablations, pretrain
+
+    for given, words in (
+        ({"hours": -1}, "hours: is -1"),
+        ({"hours": 0}, "hours: is 0"),
+        ({"nproc_per_node": 0}, "is 0"),
+    ):
+        with pytest.raises(BadConfig, match=words):
+            pretrain("smoke", commit="", **given)
+    with pytest.raises(BadConfig, match="one process"):
+        ablations("smoke", nproc_per_node=2)
+    assert not dvc.calls
+
+
+@pytest.mark.slow
+def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
+    from pipelines.flows.training import workflow
+
+    stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
+    assert workflow("smoke") == dict.fromkeys(stages, "ran")
+    order = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
+    assert dvc.calls == order, "a task for each stage of DVC, inputs first"
+    pages = artifacts()
+    first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
+    assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
+    dvc.calls.clear()
+    dvc.failures = {"ablation@a": [StageFailed("ablation@a: no arm", 65)]}
+    with pytest.raises(StageFailed, match="no arm"):
+        workflow("smoke")
+    assert dvc.calls == order[:-1], "no report of what is not complete"

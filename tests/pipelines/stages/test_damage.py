@@ -108,3 +108,15 @@ def test_a_corpus_of_another_name_is_refused(copied):
     wanted = dataclasses.replace(load().tokens["smoke"], corpus="other")
     with pytest.raises(CorruptFile, match="says name 'smoke' instead of 'other'"):
         tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
+
+
+def test_rows_of_another_length_or_name_are_refused(copied):
+    params = load()
+    config = params.models["smoke"].electra()
+    shutil.move("build/tokens/smoke/rows-16", "build/tokens/smoke/rows-17")
+    with pytest.raises(CorruptFile, match=r"rows-16/MANIFEST\.json: is missing"):
+        ModelRows(params, "smoke", config)
+    shutil.copytree("build/corpus/smoke", "build/corpus/other")
+    wanted = dataclasses.replace(params.tokens["smoke"], corpus="other")
+    with pytest.raises(CorruptFile, match="says name 'smoke' instead of 'other'"):
+        tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))

@@ -187,3 +187,17 @@ def test_a_worker_that_would_make_other_bytes_is_refused(tmp_path, monkeypatch, 
     code = "other" if wrong == "code" else code_digest(dask_cluster.CODE)
     with pytest.raises(UserError, match=f"worker tcp://a:1: {said}"):
         dask_cluster.run_unit((folder, ".lock", "pid 1 on this", code), abs, -1)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_goes_away_is_a_sentence(tmp_path, processes):
+    address = start(processes, tmp_path, workers=1)
+    mark = tmp_path / "mark"
+    mark.write_text("here")
+    made = dask_cluster.run_units(time.sleep, [0, 60], address, mark)
+    assert next(made) == (0, None)
+    processes[0].kill()
+    with pytest.raises(
+        SourceUnreachable, match=f"the scheduler at {address} is gone; what is done is kept"
+    ):
+        next(made)

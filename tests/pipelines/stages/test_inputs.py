@@ -166,3 +166,13 @@ def test_every_file_of_an_own_task_is_needed(here, capsys):
     write(text_a="text", t="sentence\tlabel\n")
     assert main(["check", "smoke"]) == 65
     assert "no file matches 'd.tsv'" in capsys.readouterr().err
+
+
+def test_damaged_notes_are_not_believed(here):
+    write(text_a="one")
+    before = record(OWN)
+    ((_, sha256),) = before["corpora/smoke"]
+    notes = inputs.NOTES.read_text()
+    for damaged in (notes.replace(sha256, sha256[::-1]), notes[:-9], "[]"):
+        inputs.NOTES.write_text(damaged)
+        assert record(OWN) == before

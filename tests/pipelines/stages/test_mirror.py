@@ -18,7 +18,7 @@ from electra.storage import checkpoint
 from electra.storage.run_dir import archive
 from pipelines.stages import mirror
 from pipelines.stages.mirror import mirrored
-from tests.conftest import SMOKE, copy_project, environment, files_of, until
+from tests.conftest import SMOKE, copy_project, environment, files_of, progress, until
 from tests.s3_server import forget
 
 PRINT = {"config": {"steps": 9}}
@@ -26,10 +26,9 @@ URL = "s3://team/electra"
 
 
 def save(run, step, continued=()):
-    progress = {"step": step, "fingerprint": PRINT, "continued": list(continued)}
-    checkpoint.save(
-        run, step, {"model": {"weight": torch.full((1000,), float(step))}}, progress, keep=2
-    )
+    groups = {"model": {"weight": torch.full((1000,), float(step))}}
+    record = progress(step, fingerprint=PRINT, continued=list(continued))
+    checkpoint.save(run, step, groups, record, keep=2)
 
 
 def there():
@@ -110,7 +109,7 @@ def test_a_damaged_checkpoint_is_kept_and_the_mirrors_good_one_is_brought(run):
 def test_a_continued_run_is_not_given_checkpoints_of_a_fresh_one(tmp_path, run):
     save_and_send(run, 30)
     other = tmp_path / "another/runs/x"
-    save_and_send(other, 10, 20, continued=[{"step": 5}])
+    save_and_send(other, 10, 20, continued=[{"step": 5, "tokens": 0, "flops": 0, "run": "x"}])
     mirror.bring_newest(other)
     assert checkpoint.steps(other) == [10, 20]
     shutil.rmtree(other / "step-20")

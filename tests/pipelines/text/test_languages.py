@@ -61,3 +61,15 @@ def test_words_and_their_repetitions_are_counted_alike(script):
         n = 2 * each
         repeated = len(ngrams(found, n)[::each]) - len(set(ngrams(found, n)[::each].tolist()))
         assert repeated == len(english) - 1 - len(set(ngrams(english, 2).tolist()))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [name for name, (_, space, *_) in SCRIPTS.items() if space == " " or name == "Chinese"],
+)
+def test_a_vocabulary_of_half_of_a_text_knows_the_other_half(script):
+    texts = [document(script, seed) for seed in range(8)]
+    case = {"lowercase": False, "strip_accents": False}
+    tokenizer = train_wordpiece(texts[:4], 600, **case)
+    ids = [piece for line in tokenizer.encode_lines(texts[4:]) for piece in line]
+    assert ids.count(tokenizer.unk_id) < 0.01 * len(ids)

@@ -114,3 +114,13 @@ def test_what_a_person_starts_by_hand_is_not_mixed_with_what_others_do(
         (folder,) = (tmp_path / user / tracking.FOLDER).iterdir()
         keys.add(EventLog(folder).read(0, 1)[0][0]["workflow"][0])
     assert len(keys) == 2
+
+
+@pytest.mark.slow
+def test_twenty_thousand_points_reach_mlflow_from_a_stage(store, tmp_path):
+    process = stage(tmp_path, 20_000, os.environ["MLFLOW_TRACKING_URI"])
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0 and out == "trained\ndone\n", err
+    if err:  # a machine too busy for the seconds that a stage gives the store
+        assert "pipelines sync" in err and uploader.sync(tmp_path / "runs" / "tracking") == []
+    assert len(points(store, runs(store)["pretrain@x"], "loss")) == 20000
