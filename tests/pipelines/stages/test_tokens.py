@@ -16,7 +16,7 @@ from electra.data.packing import TokensConfig
 from electra.data.shards import Rows, RowWriter, shard_paths
 from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput
-from electra.files import read_json, read_jsonl, write_jsonl
+from electra.files import read_json, read_jsonl, sha256_file, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
 from electra.workers import VARIABLE
 from pipelines.stages import tokens
@@ -106,17 +106,21 @@ def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
     tokenizer = {"kind": "train", "vocab_size": 150, "alphabet": alphabet}
     lost = []
     for packing in ({"lines": "paragraphs"}, {}):
-        settings = config(tokenizer=tokenizer, lengths=[32], max_unk_rate=1.0, packing=packing)
+        settings = config(tokenizer=tokenizer, max_unk_rate=1.0, packing=packing)
         tokens.run("x", params_of(settings), Tracker(None))
         metrics = read_json(Path("build/tokens/x/results.json"))
         lost.append(sum(counts["tokens_discarded"] for counts in metrics["rows"]["32"].values()))
         assert (metrics["characters"], metrics["unknown_characters"]) == (letters, 60 * 4)
         assert metrics["long_words"] == 0
+        folder = Path("build/tokens/x/rows-32")  # of the first length alone
+        ids = np.concatenate([Rows.open(folder, split).ids for split in ("train", "valid")])
+        pieces = ids[(ids == 1) | (ids > 4)]
+        assert metrics["unknown_rate"] == round((pieces == 1).mean(), 6)
         said = capsys.readouterr().err
         see = "see build/tokens/x/results.json, and tokens.x"
         assert f"did not fit rows of 32; {see}.packing" in said
         assert "tokens.x: 240 of " in said and f"became [UNK]; {see}.tokenizer" in said
-    assert lost[1] < lost[0] / 2
+    assert lost[1] < lost[0] / 2 and metrics["unknown_rate"] > 0
 
 
 @pytest.mark.parametrize("rule", ["electra", "packed"])
@@ -130,6 +134,14 @@ def test_rows_that_are_mostly_padding_are_a_warning(tmp_path, monkeypatch, capsy
     warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
     said = re.search(warning, capsys.readouterr().err)
     assert (padding > 0.5 and said) if rule == "electra" else (padding < 0.1 and not said)
+
+
+def test_a_tokenizer_learns_from_the_beginning_of_every_shard(tmp_path):
+    for name in "éü":
+        write_jsonl(tmp_path / name, [{"text": f"{name}\n{number}"} for number in range(9)])
+    hashes = {name: sha256_file(tmp_path / name) for name in "éü"}
+    # a text has four bytes, and each shard's half of the 24 is three of them
+    assert "".join(tokens.SampleLines(tmp_path, hashes, 24)) == "é0é1é2ü0ü1ü2"
 
 
 def test_the_same_bytes_from_one_and_three_workers(tmp_path, monkeypatch):
