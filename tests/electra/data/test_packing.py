@@ -139,9 +139,16 @@ def test_impossible_settings_name_the_key():
             build(TokensConfig, {**values, **change}, "tokens.x")
 
 
-def test_packed_rows_are_full_but_for_the_last(tokenizer):
-    _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
-    assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
+def test_packed_rows_are_full_and_part_documents(tokenizer):
+    texts = [[[5, 6], [7, 8]], [[9]], [[10, 11, 12, 13, 14]], [[*range(15, 23)]]]
+    ids, bounds, counts = pack(tokenizer, texts, 8, PackingConfig(rule="packed"))
+    assert ids.tolist() == [
+        [CLS, 5, 6, 7, 8, SEP, 9, SEP],
+        [CLS, 10, 11, 12, 13, 14, SEP, PAD],  # no room for [SEP] and a token of the next one
+        [CLS, *range(15, 21), SEP],
+        [CLS, 21, 22, SEP, PAD, PAD, PAD, PAD],
+    ]
+    assert bounds[:, 1].tolist() == [8, 7, 8, 4] and counts["tokens_kept"] == 18
 
 
 def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer):

@@ -62,6 +62,9 @@ def test_damage_is_found(tmp_path):
 def test_wrong_uses_have_their_sentences(tmp_path):
     tokenizer = tokenizer_of(300)
     write(tmp_path / "rows", tokenizer)
+    beyond = pytest.raises(AssertionError, match="beyond the vocabulary")
+    with RowWriter(tmp_path, "train", LENGTH, tokenizer) as writer, beyond:
+        writer.write(np.full((1, LENGTH), 300), np.array([[5, LENGTH]]))
     with pytest.raises(BadInput, match="was made with tokenizer"):
         Rows.open(tmp_path / "rows", "train", tokenizer=tokenizer_of(301).identity)
     with pytest.raises(BadInput, match="no valid rows"):

@@ -152,7 +152,10 @@ def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     peer.add_tokens(["😀", "covid-19", "New York"])
     peer.add_tokens(["[E1]", "[/E1]"], special_tokens=True)
+    peer("the fox", truncation=True, max_length=3, padding="max_length")  # the file has these, too
     peer.save_pretrained(tmp_path)
+    rules = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert rules["truncation"] and rules["padding"]
     tokenizer = wordpiece.load(tmp_path)
     lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19"]
     assert tokenizer.encode_lines(lines) == [
@@ -258,6 +261,7 @@ SPLIT = {
     ({"max_input_chars_per_word": 1 << 40}, "max_input_chars_per_word is 1099511627776"),
     ({"continuing_subword_prefix": "@@"}, "continuing_subword_prefix is '@@'"),
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
+    ({"vocab": dict(zip(SPECIALS, range(1, 6), strict=True))}, "ids with gaps instead of 0 to 4, each"),
     ({"post_processor": None}, r"its post_processor puts no \[CLS\] before a text"),
 ])  # fmt: skip
 def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence):

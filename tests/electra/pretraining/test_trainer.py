@@ -21,7 +21,7 @@ from electra.pretraining.model import Pretraining
 from electra.pretraining.phases import learning_rate_at
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
-from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, state, train
+from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, data, state, train
 
 FORK = multiprocessing.get_context("fork")
 
@@ -67,9 +67,10 @@ def test_both_networks_learn(tmp_path):
 def test_a_weak_discriminator_is_warned_of_once_and_not_on_the_plateau(
     tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(trainer, "weakness", lambda record, text: "too weak")
+    monkeypatch.setattr(trainer, "weakness", lambda record, text: f"too weak for {text} tokens")
     train(tmp_path / "short", config(pretrain__warmup=1, pretrain__eval_every=2))
-    assert "WARNING at step 20: too weak" in capsys.readouterr().err
+    tokens = data().train.tokens
+    assert f"WARNING at step 20: too weak for {tokens} tokens" in capsys.readouterr().err
     monkeypatch.setattr(trainer, "PLATEAU", 1e3)
     train(tmp_path / "long", config(pretrain__warmup=1, pretrain__eval_every=2))
     stderr = capsys.readouterr().err
@@ -224,7 +225,7 @@ def test_room_for_one_more_checkpoint_than_are_kept_is_required(tmp_path, monkey
             train(tmp_path, stop_at=step + 6)
 
 
-def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
+def test_the_logged_gradient_norm_and_loss_are_means(tmp_path, monkeypatch):
     norms = []
     logged = []
 
@@ -233,10 +234,20 @@ def test_the_logged_gradient_norm_is_a_mean(tmp_path, monkeypatch):
         return torch.tensor(norms[-1])
 
     monkeypatch.setattr("electra.pretraining.step.clip_gradients", clip)
-    log = lambda step, numbers: logged.append(numbers.get("train/grad_norm"))  # noqa: E731
-    train(tmp_path, log=log)
-    means = [number for number in logged if number is not None]
+    log = lambda step, numbers: logged.append(numbers) if "train/loss" in numbers else None  # noqa: E731
+    history = train(tmp_path, log=log).history
+    means = [numbers["train/grad_norm"] for numbers in logged]
     assert means == pytest.approx([sum(norms[i : i + 5]) / 5 for i in range(0, 20, 5)], rel=1e-6)
+    losses = [numbers["train/loss"] for numbers in logged]
+    curve = [record["train_loss"] for record in history[1:]]  # of 10 steps each
+    assert curve == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:]) / 2])
+    assert logged[0].keys() >= {"train/mlm_loss", "train/disc_loss", "train/disc_recall"}
+
+
+def test_a_run_keeps_its_precision_wherever_it_continues(tmp_path, monkeypatch):
+    train(tmp_path, stop_at=6)
+    monkeypatch.setattr(trainer, "choose", lambda setting, device: "bf16")
+    assert train(tmp_path, stop_at=12).precision == "fp32"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from electra.config import build
+from electra.data import shards
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.shards import Rows, RowWriter, shard_paths
@@ -200,7 +201,8 @@ def test_weights_share_the_tokens(tmp_path):
     assert source_copies({**manifest, "weights": [None] * 3}, kept) == [1.0] * 3
 
 
-def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path):
+def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "PIECE_ROWS", 7)
     folders = [tmp_path / name for name in ("one", "two")]
     bounds = np.full((20, 2), 2, np.uint16)
     for number, folder in enumerate(folders):
