@@ -20,13 +20,13 @@ def tokenizer():
     return from_pieces([*SPECIALS, *(f"w{i}" for i in range(300))])
 
 
-def documents(seed, count=40, longest=90):
+def documents(seed, count=40, longest=90, first=5):
     """Return documents of lines of ids other than special tokens."""
     rng = random.Random(seed)
 
     def line():
         length = rng.choice([0, 1, 3, rng.randrange(1, longest)])
-        return [rng.randrange(5, 305) for _ in range(length)]
+        return [rng.randrange(first, first + 300) for _ in range(length)]
 
     return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(count)]
 
@@ -78,9 +78,11 @@ def literal_rule(texts, length, seed):
     return rows
 
 
-@pytest.mark.parametrize("length", [8, 32, 128])
-def test_rows_are_those_of_the_literal_rule(tokenizer, length):
-    texts = documents(length, count=200)
+@pytest.mark.parametrize("length, first", [(8, 5), (32, 5), (128, 66_000)])
+def test_rows_are_those_of_the_literal_rule(length, first):
+    """With ids of two bytes, and of four."""
+    tokenizer = from_pieces([*SPECIALS, *(f"w{i}" for i in range(first + 295))])
+    texts = documents(length, count=200, first=first)
     ids, bounds, _ = pack(tokenizer, texts, length, PackingConfig(), seed=11)
     expected = literal_rule(texts, length, seed=11)
     assert [row[:total].tolist() for row, (_, total) in zip(ids, bounds, strict=True)] == expected

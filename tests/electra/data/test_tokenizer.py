@@ -152,12 +152,12 @@ def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     peer.add_tokens(["😀", "covid-19", "New York"])
     peer.add_tokens(["[E1]", "[/E1]"], special_tokens=True)
-    peer("the fox", truncation=True, max_length=3, padding="max_length")  # the file has these, too
+    peer("the fox", truncation=True, max_length=9, padding="max_length")  # the file has these, too
     peer.save_pretrained(tmp_path)
     rules = json.loads((tmp_path / "tokenizer.json").read_text())
     assert rules["truncation"] and rules["padding"]
     tokenizer = wordpiece.load(tmp_path)
-    lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19"]
+    lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19", "fox"]
     assert tokenizer.encode_lines(lines) == [
         peer(line, add_special_tokens=False)["input_ids"] for line in lines
     ]

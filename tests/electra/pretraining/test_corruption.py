@@ -78,7 +78,6 @@ def test_a_row_without_candidates_stays_as_it_is():
         ({}, 0.85, 0.0),
         ({"name": "mlm"}, 0.8, 0.1),
         ({"name": "mlm", "mask_token_rate": 0.85, "random_token_rate": 0.0}, 0.85, 0.0),
-        ({"mask_token_rate": 0.8, "random_token_rate": 0.1}, 0.8, 0.1),
     ],
 )
 def test_shares_of_mask_kept_and_random(changes, mask_share, random_share):

@@ -18,7 +18,6 @@ from electra.pretraining import trainer
 from electra.pretraining.distributed import World
 from electra.pretraining.evaluation import add_sums
 from electra.pretraining.model import Pretraining
-from electra.pretraining.phases import learning_rate_at
 from electra.storage import checkpoint
 from tests.conftest import each_with_some, harm, largest_file
 from tests.electra.helpers import SPECIAL, TWO_STAGES, VOCAB, config, data, state, train
@@ -248,24 +247,3 @@ def test_a_run_keeps_its_precision_wherever_it_continues(tmp_path, monkeypatch):
     train(tmp_path, stop_at=6)
     monkeypatch.setattr(trainer, "choose", lambda setting, device: "bf16")
     assert train(tmp_path, stop_at=12).precision == "fp32"
-
-
-@pytest.mark.parametrize(
-    "steps, form, expected",
-    [
-        (8, "product", [0, 0.375, 0.5, 0.25] * 2),
-        (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
-        (8, "warmup_stable_decay", [0.5, 1, 1, 1] * 2),
-    ],
-)
-def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(tmp_path, steps, form, expected):
-    settings = config(
-        **TWO_STAGES,
-        pretrain__steps=steps,
-        pretrain__warmup=2,
-        pretrain__learning_rate=1.0,
-        pretrain__schedule=form,
-    )
-    assert [learning_rate_at(settings, step, steps) for step in range(steps)] == pytest.approx(
-        expected
-    )

@@ -139,10 +139,8 @@ def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trai
     for name in ("loss", "disc_auc", "mlm_loss"):
         assert first[name] == before[name], "the same weights on the same held-out rows"
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
-    trained_positions = read_json(Path("build/models/more/encoder/config.json"))[
-        "trained_positions"
-    ]
-    assert trained_positions == 20, "its rows have 16, but those before had more"
+    encoder = read_json(Path("build/models/more/encoder/config.json"))
+    assert encoder["trained_positions"] == 20, "its rows have 16, but those before had more"
     assert after["flops_convention"] == "authors"
     assert after["flops"] == pytest.approx(BUDGET, rel=0.2)
 

@@ -15,7 +15,6 @@ from electra.data import shards
 from electra.data import tokenizer as wordpiece
 from electra.data.packing import TokensConfig
 from electra.data.shards import Rows, RowWriter, shard_paths
-from electra.data.tokenizer import SPECIALS
 from electra.errors import BadInput
 from electra.files import read_json, read_jsonl, sha256_file, write_jsonl
 from electra.storage.manifest import verify_manifest, write_manifest
@@ -237,20 +236,3 @@ def test_a_corpus_too_small_is_a_sentence(tmp_path):
         run(tmp_path, corpus, valid_fraction=0.001)
     with pytest.raises(BadInput, match=r"has \d+ tokens to train on, too few for one row of 4,096"):
         run(tmp_path, corpus, valid_fraction=0.5, lengths=[4096])
-
-
-def test_a_vocabulary_beyond_two_bytes(tmp_path):
-    """Ids above 65,535 reach the rows as they are, in four bytes."""
-    corpus = write_corpus(tmp_path / "corpus", shards=1)
-    letters = sorted({letter for word in WORDS for letter in word} | {"."})
-    unused = [f"[unused{i}]" for i in range(66_000)]
-    pieces = [*SPECIALS, *unused, *letters, *(f"##{letter}" for letter in letters), *WORDS]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    vocabulary = {"kind": "vocab", "file": str(tmp_path / "vocab.txt")}
-    run(tmp_path, corpus, tokenizer=vocabulary, lengths=[32])
-    rows = Rows.open(tmp_path / "out/rows-32", "train")
-    tokenizer = wordpiece.load(tmp_path / "out")
-    texts = [row["text"] for row in read_jsonl(corpus / "documents-00000.jsonl")]
-    first = next(text for text in texts if choose_split(text, 1, 0.1) == "train")
-    ids = [i for line in tokenizer.encode_lines(first.split("\n")) for i in line]
-    assert min(ids) > 65_535 and rows.ids[0, 1:10].tolist() == ids[:9]
