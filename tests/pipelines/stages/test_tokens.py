@@ -197,7 +197,6 @@ def test_weights_share_the_tokens(tmp_path):
     assert source_copies(manifest, kept) == [4.0, 4.0, 1.0]
     kept[1] = {"tokens_kept": 0}
     assert source_copies(manifest, kept) == [4.0, 0.0, 1.0], "a source of held-out documents alone"
-    assert source_copies({**manifest, "weights": [None] * 3}, kept) == [1.0] * 3
 
 
 def test_fraction_takes_exactly_so_many_rows_of_several_shards(tmp_path, monkeypatch):
