@@ -51,7 +51,6 @@ def test_damage_is_found(tmp_path):
         with pytest.raises(CorruptFile, match=name):
             Rows.open(tmp_path, "train")
         (tmp_path / name).write_bytes(good)
-    Rows.open(tmp_path, "train")
 
 
 def test_wrong_uses_have_their_sentences(tmp_path):

@@ -35,7 +35,7 @@ def test_discriminator_metrics_of_eight_tokens():
     sums = {"chosen": 4, "mlm_loss": 6.0, "sample_correct": 1, "main_correct": 2, "main_loss": 2.0}
     expected = {"mlm_loss": 1.5, "sample_accuracy": 0.25, "main_accuracy": 0.5, "main_loss": 0.5}
     assert metrics(sums) == expected
-    assert metrics({**sums, "tokens": 8})["main_loss"] == 0.25, "of an objective that asks at all"
+    assert metrics({**sums, "tokens": 8})["main_loss"] == 0.25  # asked at all of them
 
 
 def test_an_evaluation_is_without_dropout_and_restores_the_mode():

@@ -13,7 +13,7 @@ import pytest
 
 from electra.errors import CorruptFile, NonFinite, Stopped
 from electra.files import lock_folder, read_json, write_json, write_jsonl
-from electra.pretraining.config import Flops, GeneratorConfig, PhaseConfig
+from electra.pretraining.config import Flops, PhaseConfig
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import make_phases
 from electra.storage.manifest import write_checksummed, write_manifest
@@ -23,6 +23,7 @@ from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import code_digest
 from tests.conftest import SMOKE, copy_text
+from tests.electra.helpers import TWO_STAGES, config
 
 ABLATIONS = """
 ablations:
@@ -152,14 +153,8 @@ def test_phases_keep_their_shares_at_any_budget(params):
         assert training_flops(short, 100) == pytest.approx(training_flops(long, 100) / 4, rel=1e-12)
 
 
-def test_warm_up_fits_into_a_stage_of_any_budget(params):
-    config = params.models["smoke"].electra()
-    staged = replace(
-        config,
-        generator=GeneratorConfig(width=1.0),
-        objective=replace(config.objective, training="two_stage", sharing="none"),
-        pretrain=replace(config.pretrain, steps=20, warmup=10),
-    )
+def test_warm_up_fits_into_a_stage_of_any_budget():
+    staged = config(**TWO_STAGES, pretrain__steps=20, pretrain__warmup=10)
     assert ablation.with_steps(staged, 7, 100).pretrain.warmup == 3, "half of 7, rounded down"
 
 
