@@ -48,7 +48,7 @@ def test_slots_and_chosen_per_row_are_the_published_numbers():
 def test_masking_never_touches_specials_or_padding_and_chooses_k():
     ids, lengths = rows()
     result = masked(ObjectiveConfig(), ids, lengths)
-    assert (result.ids_BT[:, 0] == SPECIAL.cls).all(), "where unused slots point"
+    assert (result.ids_BT[:, 0] == SPECIAL.cls).all()  # where unused slots point
     assert torch.equal(result.weights_BN.sum(1).long(), chosen_per_row(lengths, 0.15, 32))
     assert torch.equal(
         result.targets_M.view_as(result.positions_BN), ids.gather(1, result.positions_BN)
