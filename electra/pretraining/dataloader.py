@@ -48,16 +48,13 @@ class PretrainData:
     others: Mapping[int, RowSet] = field(default_factory=dict)
 
     def rows(self, length: int, batch: int) -> RowSet:
-        """Return the training rows of a length. Raises BadInput for fewer than a batch, or if none
-        is held out.
-        """
+        """Return the training rows of a length. Raises BadInput for fewer than a batch."""
         rows = self.others.get(length, self.train)
         assert rows.ids.shape[1] == length
-        if len(rows) < batch or len(self.valid) == 0:
+        if len(rows) < batch:
             raise BadInput(
-                f"there are {len(rows)} rows for training and {len(self.valid)} held out, and a "
-                f"batch takes {batch} and an evaluation at least one: use more text, shorter rows "
-                "or a smaller pretrain.batch"
+                f"there are {len(rows)} rows for training, and a batch takes {batch}: use more "
+                "text, shorter rows or a smaller pretrain.batch"
             )
         return rows
 

@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from pipelines.config.params import load
 from pipelines.stages import STAGES
+from pipelines.versioning.merge_lock import merge
 from tests.conftest import (
     ROOT,
     commit,
@@ -166,6 +167,8 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
     assert "resum" in said.lower() or "continues" in said.lower(), said
+    lock = (folder / "pipelines/dvc.lock").read_text()
+    assert merge(lock, lock, lock) == merge("", lock, lock) == lock
     resumed = files_of(folder / "build/models")
     dvc(folder, "repro --force --single-item", TARGET)
     assert files_of(folder / "build/models") == resumed

@@ -238,9 +238,14 @@ def test_a_deployment_goes_with_its_model_and_automations_are_renewed(server):
     more = f"models:\n  more: {{tokens: smoke, encoder: smoke, pretrain: {own_model}}}\n"
     edit(params, "models:\n", more)
     assert "pretrain/electra-more" in server.deploy()
+    shared = server.ask("/deployments/name/workflow/electra-more")
+    also = {"tags": [*shared["tags"], "clone:other"]}
+    server.ask(f"/deployments/{shared['id']}", also, "PATCH")
     edit(params, more, "models:\n")
     printed = server.deploy()
     assert "pretrain/electra-more is deleted" in printed and "team/" not in printed
+    assert "workflow/electra-more stays: another clone has this model" in printed
+    assert "clone:other" in server.ask("/deployments/name/workflow/electra-more")["tags"]
     assert server.ask(f"/automations/{automation['id']}")["trigger"]["within"] == 20
     unchanged = server.ask(f"/automations/{silent['id']}")
     assert unchanged["trigger"]["id"] == silent["trigger"]["id"], "it forgets the runs it watches"

@@ -106,6 +106,7 @@ def test_a_replacement_is_written_with_its_space(pair):
     ({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "use_regex": True,
       "trim_offsets": True}}, "pre_tokenizer.add_prefix_space is True"),
     ({"model": {"dropout": 0.5}}, r"model.dropout is 0\.5, which is not supported"),
+    ({"model": {"unk_token": "<unk>"}}, "has no piece '<unk>', its unk_token"),
     ({"added_tokens": [], "post_processor": None}, r"has no \[PAD\]; a vocabulary needs"),
 ])  # fmt: skip
 def test_other_rules_are_refused(tmp_path, changes, sentence):

@@ -20,13 +20,13 @@ def tokenizer():
     return from_pieces([*SPECIALS, *(f"w{i}" for i in range(300))])
 
 
-def documents(seed, count=40, longest=90):
+def documents(seed, count=40, longest=90, first=5):
     """Return documents of lines of ids other than special tokens."""
     rng = random.Random(seed)
 
     def line():
         length = rng.choice([0, 1, 3, rng.randrange(1, longest)])
-        return [rng.randrange(5, 305) for _ in range(length)]
+        return [rng.randrange(first, first + 300) for _ in range(length)]
 
     return [[line() for _ in range(rng.randrange(0, 12))] for _ in range(count)]
 
@@ -78,9 +78,11 @@ def literal_rule(texts, length, seed):
     return rows
 
 
-@pytest.mark.parametrize("length", [8, 32, 128])
-def test_rows_are_those_of_the_literal_rule(tokenizer, length):
-    texts = documents(length, count=200)
+@pytest.mark.parametrize("length, first", [(8, 5), (32, 5), (128, 66_000)])
+def test_rows_are_those_of_the_literal_rule(length, first):
+    """With ids of two bytes, and of four."""
+    tokenizer = from_pieces([*SPECIALS, *(f"w{i}" for i in range(first + 295))])
+    texts = documents(length, count=200, first=first)
     ids, bounds, _ = pack(tokenizer, texts, length, PackingConfig(), seed=11)
     expected = literal_rule(texts, length, seed=11)
     assert [row[:total].tolist() for row, (_, total) in zip(ids, bounds, strict=True)] == expected
@@ -139,21 +141,21 @@ def test_impossible_settings_name_the_key():
             build(TokensConfig, {**values, **change}, "tokens.x")
 
 
-def test_packed_rows_are_full_but_for_the_last(tokenizer):
-    _, bounds, _ = pack(tokenizer, documents(5, count=100), 64, PackingConfig(rule="packed"))
-    assert (bounds[:-1, 1] >= 62).all() and (bounds[:-1, 1] == 64).mean() > 0.9
+def test_packed_rows_are_full_and_part_documents(tokenizer):
+    texts = [[[5, 6], [7, 8]], [[9]], [[10, 11, 12, 13, 14]], [[*range(15, 23)]]]
+    ids, bounds, counts = pack(tokenizer, texts, 8, PackingConfig(rule="packed"))
+    assert ids.tolist() == [
+        [CLS, 5, 6, 7, 8, SEP, 9, SEP],
+        [CLS, 10, 11, 12, 13, 14, SEP, PAD],  # no room for [SEP] and a token of the next one
+        [CLS, *range(15, 21), SEP],
+        [CLS, 21, 22, SEP, PAD, PAD, PAD, PAD],
+    ]
+    assert bounds[:, 1].tolist() == [8, 7, 8, 4] and counts["tokens_kept"] == 18
 
 
-def test_carried_overflow_keeps_the_order_of_a_single_segment(tokenizer):
+def test_carried_overflow_keeps_its_order_and_its_document(tokenizer):
     line = [5 + i for i in range(250)]
     config = PackingConfig(overflow="carry", single_segment_rate=1.0, short_rate=0.0)
-    ids, bounds, _ = pack(tokenizer, [[line]], 32, config)
-    assert [
-        i for row, (_, total) in zip(ids, bounds, strict=True) for i in row[1 : total - 1].tolist()
-    ] == line
-
-
-def test_a_row_never_spans_two_documents(tokenizer):
-    texts = [[[5 + d] * 7] * 9 for d in range(200)]
-    ids, _, _ = pack(tokenizer, texts, 32, PackingConfig(overflow="carry"))
-    assert all(len(set(row[row > 4].tolist())) == 1 for row in ids)
+    ids, _, _ = pack(tokenizer, [[line], [[300] * 40]], 32, config)
+    assert ids[ids > 4].tolist() == line + [300] * 40
+    assert ids[-2:, 1].tolist() == [300] * 2, "a row of its own for each end of a document"

@@ -20,7 +20,7 @@ from electra.data import tokenizer as wordpiece
 from electra.data import word_cache
 from electra.data.tokenizer import SPECIALS, from_pieces, train_wordpiece
 from electra.errors import BadInput
-from electra.files import write_json
+from electra.files import read_json, write_json
 from tests.electra.byte_level import write_byte_level
 
 TEXT = "the quick brown fox jumps over a lazy dog while naïve Ångström café owners in Zürich sell 日本 words"
@@ -152,9 +152,12 @@ def test_added_tokens_are_read_as_transformers_reads_them(trained, tmp_path):
     peer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     peer.add_tokens(["😀", "covid-19", "New York"])
     peer.add_tokens(["[E1]", "[/E1]"], special_tokens=True)
+    peer("the fox", truncation=True, max_length=9, padding="max_length")  # the file has these, too
     peer.save_pretrained(tmp_path)
+    rules = read_json(tmp_path / "tokenizer.json")
+    assert rules["truncation"] and rules["padding"]
     tokenizer = wordpiece.load(tmp_path)
-    lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19"]
+    lines = ["[E1] New York [/E1] 😀 the covid-19", "the fox😀 New  York xcovid-19", "fox"]
     assert tokenizer.encode_lines(lines) == [
         peer(line, add_special_tokens=False)["input_ids"] for line in lines
     ]
@@ -213,10 +216,8 @@ def test_a_saved_tokenizer_is_the_same(trained, tmp_path):
         assert wordpiece.load(path).identity == trained.identity
     files = wordpiece.read_files(tmp_path, 128)
     assert json.loads(files["tokenizer_config.json"])["model_max_length"] == 128
-    assert {**files, "tokenizer_config.json": ""} == {
-        path.name: "" if path.name == "tokenizer_config.json" else path.read_text()
-        for path in tmp_path.iterdir()
-    }
+    assert files.keys() == {path.name for path in tmp_path.iterdir()}
+    assert all(files[name] == (tmp_path / name).read_text() for name in wordpiece.FILES[:2])
 
 
 @pytest.mark.parametrize("content, sentence", [
@@ -258,6 +259,7 @@ SPLIT = {
     ({"max_input_chars_per_word": 1 << 40}, "max_input_chars_per_word is 1099511627776"),
     ({"continuing_subword_prefix": "@@"}, "continuing_subword_prefix is '@@'"),
     ({"unk_token": "<unk>"}, "unk_token is '<unk>'"),
+    ({"vocab": dict(zip(SPECIALS, range(1, 6), strict=True))}, "ids with gaps instead of 0 to 4, each"),
     ({"post_processor": None}, r"its post_processor puts no \[CLS\] before a text"),
 ])  # fmt: skip
 def test_other_rules_of_a_published_json_are_refused(tmp_path, changes, sentence):
@@ -307,17 +309,16 @@ def test_options_that_cannot_be_followed_are_refused(tmp_path, option, sentence)
 def test_a_class_with_rules_of_its_own_is_refused_next_to_a_tokenizer_json(tmp_path, folder):
     original = from_pieces([*SPECIALS, "a"])
     ours = "ElectraTokenizer"
+    foreign = ["RobertaTokenizer", "BertJapaneseTokenizer"]
     if folder == "byte-level":
         write_byte_level(tmp_path)
         original = wordpiece.load(tmp_path)
         ours = "PreTrainedTokenizerFast"
+        foreign.append("BertTokenizer")
     wordpiece.save(original, tmp_path)
     for name in (ours, "TokenizersBackend"):
         write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
         wordpiece.load(tmp_path)
-    foreign = ["RobertaTokenizer", "BertJapaneseTokenizer"]
-    if folder == "byte-level":
-        foreign.append("BertTokenizer")
     for name in foreign:
         write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
         with pytest.raises(BadInput, match=f"tokenizer_class is '{name}', which is not supp"):
@@ -355,6 +356,5 @@ def test_unknown_characters_are_counted_not_only_words(trained):
 
 def test_rare_letters_do_not_fill_the_vocabulary():
     lines = ["fox dog"] * 50 + [chr(0x4E00 + i) for i in range(500)]
-    tokenizer = train_wordpiece(lines, 60, alphabet=20)
-    assert tokenizer.vocab_size <= 60
-    assert tokenizer.encode_lines(["\u4fff"])[0] == [tokenizer.unk_id]
+    pieces = train_wordpiece(lines, 60, alphabet=6).pieces()
+    assert {piece for piece in pieces if len(piece) == 1} == {*"foxdg", "\u4e00"}

@@ -2,16 +2,20 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as theirs
 
 from electra.finetuning.metrics import (
+    METRICS,
     accuracy,
     f1,
     macro_f1,
     matthews,
     pearson,
     ranks,
+    score,
     spearman,
 )
 
@@ -47,6 +51,15 @@ def test_correlations_equal_scipy(ties):
         assert (ranks(label) == stats.rankdata(label)).all()
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
+@settings(max_examples=100, deadline=None)
+def test_every_metric_is_defined_on_any_rows(pairs):
+    predicted, label = np.array(pairs, dtype=float).T
+    for name in METRICS:
+        value = score(name, predicted, label)
+        assert np.isfinite(value) and -100 <= value <= 100
+
+
 def test_degenerate_input_counts_as_zero():
     ones = np.ones(4)
     mixed = np.array([0.0, 1.0, 1.0, 0.0])
@@ -55,12 +68,3 @@ def test_degenerate_input_counts_as_zero():
         assert spearman(predicted, label) == 0
     assert f1(np.zeros(4), np.zeros(4)) == 0
     assert pearson(np.array([1.0]), np.array([2.0])) == 0
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
-@settings(max_examples=100, deadline=None)
-def test_every_metric_is_defined_on_any_rows(pairs):
-    predicted, label = np.array(pairs, dtype=float).T
-    for name in METRICS:
-        value = score(name, predicted, label)
-        assert np.isfinite(value) and -100 <= value <= 100

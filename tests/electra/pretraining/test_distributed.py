@@ -14,12 +14,10 @@ from electra.errors import BadConfig, UserError
 from electra.optim.adamw import set_learning_rate
 from electra.pretraining import distributed, trainer
 from electra.pretraining.distributed import World, join
-from electra.pretraining.step import Step
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra import helpers
 from tests.electra.helpers import TWO_STAGES, config
-from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -84,10 +82,10 @@ def agree(curve, expected):
     assert len(curve) == len(expected) == 3
     for ours, theirs in zip(curve, expected, strict=True):
         # another order of one pair moves it by 3e-5
-        one_pair = pytest.approx(theirs.get("disc_auc"), abs=1e-4)
-        assert ours.get("disc_auc") == one_pair
+        auc = ours.pop("disc_auc", 0)
+        assert auc == pytest.approx(theirs.get("disc_auc", 0), abs=1e-4)
         assert ours == pytest.approx(
-            theirs | {key: ours[key] for key in ours if key == "disc_auc"}, **CLOSE
+            {key: theirs[key] for key in theirs.keys() - {"disc_auc"}}, **CLOSE
         )
 
 
@@ -104,25 +102,6 @@ def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
     curve, codes = train(tmp_path, 2)
     assert codes == [0, 0]
     agree(curve, alone)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slices", [2, 4])
-def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
-    """Gradients are summed between the captured slices and the captured update: no collective is in
-    a capture.
-    """
-
-    def capture(rank):
-        def captured(*args, **options):
-            return Step(*args, **options | {"graphs": Rerun()})
-
-        pytest.MonkeyPatch().setattr(trainer, "Step", captured)
-
-    expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
-    curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
-    assert codes == [0, 0]
-    agree(curve, expected)
 
 
 @pytest.mark.parametrize("before, after", [(2, 1), (1, 2)])

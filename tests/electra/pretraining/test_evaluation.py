@@ -32,21 +32,25 @@ def test_discriminator_metrics_of_eight_tokens():
         "disc_recall": 2 / 3,
     }
     assert metrics(sums) == pytest.approx(expected)
-    assert metrics({"chosen": 4, "mlm_loss": 6.0, "mlm_correct": 1}) == {
-        "mlm_loss": 1.5,
-        "mlm_accuracy": 0.25,
-    }
+    sums = {"chosen": 4, "mlm_loss": 6.0, "sample_correct": 1, "main_correct": 2, "main_loss": 2.0}
+    expected = {"mlm_loss": 1.5, "sample_accuracy": 0.25, "main_accuracy": 0.5, "main_loss": 0.5}
+    assert metrics(sums) == expected
+    assert metrics({**sums, "tokens": 8})["main_loss"] == 0.25  # asked at all of them
 
 
 def test_an_evaluation_is_without_dropout_and_restores_the_mode():
     model, step = build(config())
-    batch = BatchLoader(data().valid, config(), CPU, "valid noise").batch(0)
+    loader = BatchLoader(data().valid, config(), CPU, "valid noise")
+    first, second = (loader.batch(number) for number in range(2))
     records = []
-    for training in (True, False):
-        model.train(training)
-        records.append(evaluate(model, [batch], "joint", 1, step.world, "fp32"))
-        assert model.training is training
-    assert records[0] == records[1]
+    for batches in ([first, second], [first], [second]):
+        for training in (True, False):
+            model.train(training)
+            records.append(evaluate(model, batches, "joint", len(batches), step.world, "fp32"))
+            assert model.training is training
+        assert records[-2] == records[-1]
+    both, one, other = (record["loss"] for record in records[::2])
+    assert both == pytest.approx((one + other) / 2)
 
 
 def test_a_weak_discriminator_has_a_cause():
@@ -58,7 +62,8 @@ def test_a_weak_discriminator_has_a_cause():
         (0.60, 0.98, 5e8, "it has read its text 500 times: use more text"),
         (0.90, 0.99, 9e6, "lower pretrain.learning_rate"),
     ):
-        record = {"disc_loss": 0.4 * share, "disc_baseline": 0.4, "disc_recall": 0.0}
+        record = {"disc_loss": 0.4 * share, "disc_baseline": 0.4, "disc_recall": 0.125}
         sentence = weakness(record | {"disc_auc": auc, "tokens": tokens}, 1_000_000)
         assert cause in sentence and bool(cause) == bool(sentence)
+    assert "(AUC 0.90, recall 0.12, loss 99% of" in sentence
     assert weakness({"mlm_loss": 9.0, "tokens": 1e9}, 1_000_000) == "", "no discriminator"

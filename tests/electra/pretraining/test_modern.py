@@ -1,6 +1,4 @@
-"""The modern encoder in pre-training: every objective and sharing learns, resumes to the byte, is
-shared out.
-"""
+"""The modern encoder in pre-training: every objective and sharing learns."""
 
 import pytest
 import torch
@@ -32,11 +30,7 @@ CASES = {
     "neighbours": {**TOKENS, "encoder": {**MODERN, "heads": 1, "init": "neighbours"}},
 }
 SHORT = {
-    "pretrain__steps": 20,
     "pretrain__warmup": 1,
-    "pretrain__log_every": 1,
-    "pretrain__eval_every": 10,
-    "pretrain__save_every": 2,
     "pretrain__learning_rate": 2e-3,
 }
 

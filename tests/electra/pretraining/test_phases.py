@@ -14,7 +14,13 @@ from electra.pretraining import trainer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.flops import phase_flops, step_flops, training_flops, training_steps
-from electra.pretraining.phases import longest_row_read, make_phases, phase_at, stage_at
+from electra.pretraining.phases import (
+    learning_rate_at,
+    longest_row_read,
+    make_phases,
+    phase_at,
+    stage_at,
+)
 from electra.storage import checkpoint
 from pipelines.stages.announce import announce
 from tests.electra.helpers import TWO_STAGES, VOCAB, MadeUpRows, config, data, state, train
@@ -114,7 +120,6 @@ def test_positions_are_those_that_were_read_so_far():
         24,
         24,
     ]
-    assert longest_row_read(config().pretrain, 20, 20) == 24
 
 
 @pytest.mark.parametrize(
@@ -151,9 +156,7 @@ def test_a_length_beside_phases_is_that_of_the_last():
 
 def test_a_phase_without_a_batch_of_rows_is_refused_before_the_first_step(tmp_path):
     too_few = dataclasses.replace(data(), others={12: MadeUpRows(8, length=12)})
-    with pytest.raises(
-        BadInput, match="there are 8 rows for training and 16 held out, and a batch takes 16"
-    ):
+    with pytest.raises(BadInput, match="there are 8 rows for training, and a batch takes 16"):
         train(tmp_path, phased(), rows=too_few)
     assert not checkpoint.steps(tmp_path)
 
@@ -162,3 +165,24 @@ def test_the_generator_learns_in_the_first_half_of_two_stages():
     stages = [stage_at(config(**TWO_STAGES), step, 5) for step in range(6)]
     assert stages == ["generator"] * 2 + ["discriminator"] * 4
     assert stage_at(config(), 0, 5) == "joint"
+
+
+@pytest.mark.parametrize(
+    "steps, form, expected",
+    [
+        (8, "product", [0, 0.375, 0.5, 0.25] * 2),
+        (9, "product", [0, 0.375, 0.5, 0.25, 0, 0.4, 0.6, 0.4, 0.2]),
+        (8, "warmup_stable_decay", [0.5, 1, 1, 1] * 2),
+    ],
+)
+def test_each_of_two_stages_has_a_warm_up_and_a_decay_of_its_own(steps, form, expected):
+    settings = config(
+        **TWO_STAGES,
+        pretrain__steps=steps,
+        pretrain__warmup=2,
+        pretrain__learning_rate=1.0,
+        pretrain__schedule=form,
+    )
+    assert [learning_rate_at(settings, step, steps) for step in range(steps)] == pytest.approx(
+        expected
+    )

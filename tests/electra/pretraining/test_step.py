@@ -132,15 +132,12 @@ def test_two_slices_at_once_do_what_one_after_the_other_does(slices, changes, pr
 
 
 def test_a_run_of_two_threads_leaves_what_two_slices_one_after_the_other_do(tmp_path):
-    results = {}
-    for name, changes in {
-        "threads": {"pretrain__threads": 2},
-        "slices": {"pretrain__accumulate": 2},
-    }.items():
-        settings = config(**QUIET | changes)
-        results[name] = train(tmp_path / name, settings)
-    assert results["threads"].history == results["slices"].history
-    ours, expected = (run.model.state_dict() for run in results.values())
+    runs = [
+        train(tmp_path / key, config(**QUIET, **{f"pretrain__{key}": 2}))
+        for key in ("threads", "accumulate")
+    ]
+    assert runs[0].history == runs[1].history
+    ours, expected = (run.model.state_dict() for run in runs)
     assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 

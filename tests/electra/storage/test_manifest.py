@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadInput, CorruptFile, Unreadable
-from electra.files import read_json, read_jsonl, remove, sha256_file
+from electra.files import read_json, read_jsonl, remove, sha256_file, write_json
 from electra.storage import manifest as manifests
 from electra.storage.manifest import (
     MANIFEST,

@@ -1,8 +1,11 @@
 """The flows of a model: their stages, their pages, and their retries. DVC is a stand-in."""
 
+from pathlib import Path
+
 import pytest
 
 from electra.errors import BadConfig
+from pipelines.tracking import lineage
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
 from tests.pipelines.flows.conftest import artifacts
@@ -44,50 +47,6 @@ def test_each_flow_has_its_stages():
     assert "report" not in flow_stages("workflow", "other", params)
     with pytest.raises(BadConfig, match="none of the model 'third'"):
         flow_stages("ablations", "third", params)
-
-
-@pytest.mark.slow
-def test_an_arm_is_one_process(dvc):
-    from pipelines.flows.training import ablations
-
-    with pytest.raises(BadConfig, match="one process"):
-        ablations("smoke", nproc_per_node=2)
-    assert not dvc.calls
-
-
-@pytest.mark.slow
-def test_the_workflow_is_every_stage(dvc):
-    from pipelines.flows.training import workflow
-
-    stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
-    assert workflow("smoke") == dict.fromkeys(stages, "ran")
-    order = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
-    assert dvc.calls == order, "a task for each stage of DVC, inputs first"
-    pages = artifacts()
-    first = {key: pages[key].splitlines()[4] for key in ("glue-smoke", "ablation-a")}
-    assert first == {"glue-smoke": "| pretrained.average | 91.25 |", "ablation-a": "| one | 90.5 |"}
-
-
-@pytest.mark.slow
-def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc):
-    from pipelines.flows.training import finetune, workflow
-
-    road = ["corpus@smoke", "tokens@smoke"]
-    dvc.failures = {
-        "pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]
-    }
-    finetune("smoke")
-    assert dvc.calls == [*road, *["pretrain@smoke"] * 3, "tasks@smoke", "glue@smoke", "squad@smoke"]
-    dvc.calls.clear()
-    dvc.failures = {
-        "pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]
-    }
-    with pytest.raises(StageFailed, match="is not a parameter"):
-        finetune("smoke")
-    assert dvc.calls == [*road, "pretrain@smoke"]
-    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
-        workflow("base")
-    assert dvc.calls == [*road, "pretrain@smoke"], "DVC was not asked"
 
 
 @pytest.mark.slow
@@ -146,3 +105,25 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
     with pytest.raises(StageFailed, match="no arm"):
         workflow("smoke")
     assert dvc.calls == order[:-1], "no report of what is not complete"
+
+
+@pytest.mark.slow
+def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc):
+    from pipelines.flows.training import finetune, workflow
+
+    road = ["corpus@smoke", "tokens@smoke"]
+    dvc.failures = {
+        "pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]
+    }
+    finetune("smoke")
+    assert dvc.calls == [*road, *["pretrain@smoke"] * 3, "tasks@smoke", "glue@smoke", "squad@smoke"]
+    dvc.calls.clear()
+    dvc.failures = {
+        "pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]
+    }
+    with pytest.raises(StageFailed, match="is not a parameter"):
+        finetune("smoke")
+    assert dvc.calls == [*road, "pretrain@smoke"]
+    with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
+        workflow("base")
+    assert dvc.calls == [*road, "pretrain@smoke"], "DVC was not asked"

@@ -1,4 +1,5 @@
 import pytest
+from scipy import stats
 
 from pipelines.report.comparison import around, compare_scores, decide, predict_next
 

@@ -23,6 +23,7 @@ from pipelines.stages import PRETRAINING, ablation, corpus, tokens
 from pipelines.stages.pretrain import ModelRows
 from pipelines.versioning.code import code_digest
 from tests.conftest import SMOKE, copy_text
+from tests.electra.helpers import TWO_STAGES, config
 
 ABLATIONS = """
 ablations:
@@ -150,6 +151,11 @@ def test_phases_keep_their_shares_at_any_budget(params):
         assert spans == [(8, 0, 15), (16, 15, 20)]
         assert (short.pretrain.steps, short.pretrain.warmup) == (20, 3)
         assert training_flops(short, 100) == pytest.approx(training_flops(long, 100) / 4, rel=1e-12)
+
+
+def test_warm_up_fits_into_a_stage_of_any_budget():
+    staged = config(**TWO_STAGES, pretrain__steps=20, pretrain__warmup=10)
+    assert ablation.with_steps(staged, 7, 100).pretrain.warmup == 3  # half of 7
 
 
 def test_ablation_runs_once_and_shares_its_arms(params, trained):

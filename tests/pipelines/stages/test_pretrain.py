@@ -131,6 +131,9 @@ def bytes_below(run):
 
 def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trained):
     before = results("smoke")
+    for file, key in (("config", "trained_positions"), ("tokenizer_config", "model_max_length")):
+        path = Path(f"start/generator/{file}.json")
+        write_json(path, read_json(path) | {key: 20})
     assert main(["pretrain", "more"]) == 0
     after = results("more")
     first = json.loads((folder("more") / "metrics.jsonl").read_text().splitlines()[0])
@@ -138,7 +141,8 @@ def test_pretraining_starts_from_an_exported_one_with_a_schedule_of_its_own(trai
     for name in ("loss", "disc_auc", "mlm_loss"):
         assert first[name] == before[name], "the same weights on the same held-out rows"
     assert after["steps"] == round(BUDGET / (before["flops"] / before["steps"]))
-    assert read_json(Path("build/models/smoke/encoder/config.json"))["trained_positions"] == 16
+    encoder = read_json(Path("build/models/more/encoder/config.json"))
+    assert encoder["trained_positions"] == 20, "its rows have 16, but those before had more"
     assert after["flops_convention"] == "authors"
     assert after["flops"] == pytest.approx(BUDGET, rel=0.2)
 

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from electra.data.tokenizer import train_wordpiece
 from pipelines.text.ngrams import ngrams, words
 
 LETTERS = 3  # of each word
@@ -12,13 +13,19 @@ SCRIPTS = {
     "English": ("abcdefghijklmnopqrstuvwxyz", " ", ".!?", " "),
     "Russian": ("абвгдежзийклмнопрстуфхцчшщэюя", " ", ".!?…", " "),
     "Greek": ("αβγδεζηθικλμνξοπρστυφχψω", " ", ".;", " "),
+    "Polish": ("ąćęłńóśźżbdgk", " ", ".!?", " "),
+    "Turkish": ("abcçdefgğhıijklmnoöprsştuüvyz", " ", ".!?", " "),
+    "Vietnamese": ("ăâđêôơưàáảãạ", " ", ".!?", " "),
     "Armenian": ("աբգդեզէըթժիլխծկհձղճմյն", " ", "։", " "),
     "Georgian": ("აბგდევზთიკლმნოპჟრსტუფქღ", " ", ".?", " "),
     "Hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", " ", ".?!", " "),
     "Arabic": ("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", " ", ".؟!", " "),
+    "Urdu": ("ابپتٹثجچحخدڈذرڑزژسشص", " ", "۔؟", " "),
     "Amharic": ("ሀለሐመሠረሰሸቀበተቸኀነኘአከ", " ", "።፧", " "),
     "Hindi": ("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", " ", "।?", " "),
+    "Bengali": ("কখগঘচছজঝটঠডঢণতথদধনপফ", " ", "।?", " "),
     "Sinhala": ("කඛගඝඞඟචඡජඣඤඥඦටඨඩඪණඬතථ", " ", ".෴", " "),
+    "Tamil": ("கஙசஞடணதநபமயரலவழளறன", " ", ".?", " "),
     "Korean": ("가나다라마바사아자차카타파하", " ", ".?", " "),
     "Adlam": ("".join(map(chr, range(0x1E922, 0x1E944))), " ", ".!", " "),
     "Chakma": ("".join(map(chr, range(0x11107, 0x11127))), " ", "\U00011141", ""),

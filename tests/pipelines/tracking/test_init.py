@@ -10,9 +10,10 @@ import pytest
 from electra.errors import Stopped
 from electra.stopping import Interrupted
 from pipelines import tracking
-from pipelines.tracking import Tracker, open_run, recorder
+from pipelines.tracking import Tracker, open_run, recorder, uploader
 from pipelines.tracking.event_log import EventLog
 from tests.conftest import ROOT
+from tests.pipelines.tracking.events import points, runs, stage
 
 
 def test_without_tracking_everything_is_a_no_op(tmp_path):
