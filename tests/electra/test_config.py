@@ -97,6 +97,7 @@ FAULTS = [
     ({"parts": [{"rows": 3}]}, "m.parts[0].kind: is missing"),
     ({"parts": [LAYER, LAYER]}, "m.parts: is ["),
     ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
+    ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
     ({"budget": [1]}, "m.budget: is [1], should be a valid integer or be an object"),
 ]
 

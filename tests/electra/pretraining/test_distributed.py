@@ -14,10 +14,12 @@ from electra.errors import BadConfig, UserError
 from electra.optim.adamw import set_learning_rate
 from electra.pretraining import distributed, trainer
 from electra.pretraining.distributed import World, join
+from electra.pretraining.step import Step
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra import helpers
 from tests.electra.helpers import TWO_STAGES, config
+from tests.electra.pretraining.step_helpers import Rerun
 
 FORK = multiprocessing.get_context("fork")
 CLOSE = {"rel": 1e-5, "abs": 1e-6}
@@ -183,3 +185,22 @@ def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, exp
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     with join(torch.device(device), "test") as world:
         assert world.size == 1 and chosen == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slices", [2, 4])
+def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
+    """Gradients are summed between the captured slices and the captured update: no collective is in
+    a capture.
+    """
+
+    def capture(rank):
+        def captured(*args, **options):
+            return Step(*args, **options | {"graphs": Rerun()})
+
+        pytest.MonkeyPatch().setattr(trainer, "Step", captured)
+
+    expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
+    curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
+    assert codes == [0, 0]
+    agree(curve, expected)

@@ -104,13 +104,6 @@ def test_what_belongs_to_another_name_is_refused(small, capsys):
     assert "test.jsonl: is not in MANIFEST.json" in refused(["glue", "small"], path, capsys)
 
 
-def test_a_corpus_of_another_name_is_refused(copied):
-    shutil.copytree("build/corpus/smoke", "build/corpus/other")
-    wanted = dataclasses.replace(load().tokens["smoke"], corpus="other")
-    with pytest.raises(CorruptFile, match="says name 'smoke' instead of 'other'"):
-        tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
-
-
 def test_rows_of_another_length_or_name_are_refused(copied):
     params = load()
     config = params.models["smoke"].electra()
