@@ -207,7 +207,7 @@ def with_steps(config: ElectraConfig, steps: int | Flops, vocab_size: int) -> El
         old,
         steps=steps,
         phases=tuple(phases),
-        warmup=min(config.stage_steps(steps), scaled(old.warmup)),
+        warmup=min(config.stage_steps(steps), round(old.warmup * share)),
         log_every=scaled(old.log_every),
         eval_every=scaled(old.eval_every),
         save_every=scaled(old.save_every),

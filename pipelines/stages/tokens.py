@@ -434,9 +434,13 @@ def _check_amounts(
     if train < longest:
         fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
         raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
+    kept = sum(
+        count["rows"][f"{config.lengths[0]}/{split}"].get("tokens_kept", 0)
+        for count, split in itertools.product(counts, SPLITS)
+    )
     unknown = total["unknown"]
-    if unknown > config.max_unk_rate * total["tokens"]:
-        fault = f"knows too little of the text: {unknown / total['tokens']:.1%} of its tokens are"
+    if unknown > config.max_unk_rate * kept:
+        fault = f"knows too little of the text: {unknown / kept:.1%} of its tokens are"
         limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
         advice_text = "use a vocabulary of the text's language, or train one"
         raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice_text}")

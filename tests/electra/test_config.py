@@ -53,7 +53,7 @@ class Network(Settings):
     rate: Probability = 0.5
     parts: tuple[Part, ...] = ()
     named: dict[str, Layer] = dataclasses.field(default_factory=dict)
-    budget: Count | Table | None = None
+    budget: Count | Table = 5
 
     def __post_init__(self):
         require_unique(self.parts, "parts", empty=True)
@@ -98,6 +98,7 @@ FAULTS = [
     ({"parts": [LAYER, LAYER]}, "m.parts: is ["),
     ({"named": {"x": {"width": 0}}}, "m.named.x.width: is 0, should be greater than or equal to 1"),
     ({"named": {"x": {"width": 3}}}, "m.named.x.heads: is 2, should divide width (3)"),
+    ({"budget": None}, "m.budget: is None, should be a valid integer or be an object"),
     ({"budget": [1]}, "m.budget: is [1], should be a valid integer or be an object"),
 ]
 

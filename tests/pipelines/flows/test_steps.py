@@ -12,6 +12,7 @@ from pipelines import tracking
 from pipelines.flows import server, steps
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
+from tests.conftest import ROOT
 from tests.pipelines.flows.conftest import ABLATION
 
 CHECKOUT = dvc_runner.Checkout(Path())
@@ -193,7 +194,7 @@ def test_a_login_in_the_servers_address_is_no_tag(monkeypatch):
 
 def test_a_run_has_positive_limits_and_may_die_five_times(monkeypatch):
     log = logging.getLogger("a run")
-    here = dvc_runner.Checkout(steps.ROOT)
+    here = dvc_runner.Checkout(ROOT)
     monkeypatch.setattr(steps, "get_run_logger", lambda: log)
     monkeypatch.setattr(workspace, "opened", lambda *_: contextlib.nullcontext(here))
     monkeypatch.setattr(workspace, "params", lambda _: {"tracking": "none"})

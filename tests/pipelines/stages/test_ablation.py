@@ -156,6 +156,7 @@ def test_phases_keep_their_shares_at_any_budget(params):
 def test_warm_up_fits_into_a_stage_of_any_budget():
     staged = config(**TWO_STAGES, pretrain__steps=20, pretrain__warmup=10)
     assert ablation.with_steps(staged, 7, 100).pretrain.warmup == 3  # half of 7
+    assert ablation.with_steps(config(pretrain__warmup=0), 3, 100).pretrain.warmup == 0
 
 
 def test_ablation_runs_once_and_shares_its_arms(params, trained):

@@ -244,7 +244,9 @@ def test_every_text_of_a_row_is_searched_for(tmp_path, monkeypatch):
     row = {**texts, "words": texts["words"].split()}
     monkeypatch.setattr(corpus, "open_splits", lambda *_: [("x", "dev", [row])])
     settings = build(CleaningConfig, {"decontaminate": {"tasks": "mine"}}, "cleaning")
-    file, _ = corpus.forbidden_ngrams(SampleTasks(kind="sample"), settings, tmp_path)
+    forbidden = corpus.forbidden_ngrams(SampleTasks(kind="sample"), settings, tmp_path)
+    assert forbidden is not None
+    file, _ = forbidden
     assert len(np.load(file)) == len(fields)
 
 

@@ -2,6 +2,7 @@
 however run.
 """
 
+import dataclasses
 import re
 from collections import Counter
 from pathlib import Path
@@ -121,6 +122,9 @@ def test_what_is_lost_is_counted_and_said(tmp_path, monkeypatch, capsys):
         assert f"did not fit rows of 32; {see}.packing" in said
         assert "tokens.x: 240 of " in said and f"became [UNK]; {see}.tokenizer" in said
     assert lost[1] < lost[0] / 2 and metrics["unknown_rate"] > 0
+    settings = dataclasses.replace(settings, max_unk_rate=metrics["unknown_rate"] * 0.99)
+    with pytest.raises(BadInput, match="knows too little of the text"):
+        tokens.run("x", params_of(settings), Tracker(None))
 
 
 @pytest.mark.parametrize("rule", ["electra", "packed"])
