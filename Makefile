@@ -27,7 +27,7 @@ demo: setup
 # Each process starts with its share of the files and takes work from others at the end, so few servers and models are
 # created twice.
 TESTS = python -m pytest --numprocesses $(PROCESSES) --dist worksteal
-PROCESSES ?= 2
+PROCESSES ?= 3
 # Continuous integration adds "and not lock" when it has resolved other versions.
 MARKED ?= not slow
 
