@@ -40,7 +40,7 @@ Groups = dict[str, "Tensors"]  # file name -> tensor name -> tensor
 Progress = dict[str, Any]
 Saved = tuple[int, Groups, Progress]
 
-_strict = dataclass(kw_only=True, config=ConfigDict(strict=True, allow_inf_nan=False))
+_strict = dataclass(config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
 @_strict

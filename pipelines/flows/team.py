@@ -80,9 +80,9 @@ def hand_out(
             try:
                 run = client.read_flow_run(run.id)
             except ObjectNotFound:
-                raise StageFailed(f"{part}: its flow run was deleted", 1) from None
+                raise StageFailed(f"{part}: its flow run was deleted") from None
     if not run.state.is_completed():
-        raise StageFailed(f"{part}: did not end well: {run.state.message}", 1)
+        raise StageFailed(f"{part}: did not end well: {run.state.message}")
 
 
 def has_ended(run: FlowRun) -> bool:
@@ -139,11 +139,11 @@ def team(
         failed = [stage for stage in stages if not has_succeeded(send(stage))]
         done = [stage for stage in stages if stage not in failed] if failed else workflow
         if done and not has_succeeded(send(WHOLE, done)):
-            raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why", 1)
+            raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why")
         if failed:
             count = f"{len(failed)} of {len(stages)}"
             raise StageFailed(
-                f"{request}: {count} parts failed: {', '.join(failed)}; start it again", 1
+                f"{request}: {count} parts failed: {', '.join(failed)}; start it again"
             )
         return done
 

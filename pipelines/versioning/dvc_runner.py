@@ -58,7 +58,9 @@ class Checkout:
 class StageFailed(UserError):
     """A stage failed; `exit_code` is the stage's own where DVC reported it."""
 
-    def __init__(self, sentence: str, exit_code: int, *, timed_out: bool = False) -> None:
+    def __init__(
+        self, sentence: str, exit_code: int = UserError.exit_code, *, timed_out: bool = False
+    ) -> None:
         super().__init__(sentence)
         self.exit_code = exit_code
         self.timed_out = timed_out

@@ -268,6 +268,16 @@ IMPOSSIBLE = [
     ("cola", lambda m: m.predict([3]), r"rows\[0\]: is 3; it should be a text, a pair"),
     ("cola", lambda m: m.predict([{"body": "x"}]), r"has body; it needs the columns a or a, b"),
     ("cola", lambda m: m.predict(["x", "\ud800"]), r"rows\[1\]: a is '\\ud800'; it should be text"),
+    (
+        "cola",
+        lambda m: m.predict([{"a": "x", "id": 1.5}]),
+        r"rows\[0\]: the id is 1\.5; it should be",
+    ),
+    (
+        "cola",
+        lambda m: m.predict([{"a": "x", "id": "\ud800"}]),
+        r"the id is '\\ud800'; it should be",
+    ),
     ("mood", lambda m: m.predict([("a", "b")]), r"rows\[0\]: has 2 texts; it needs 1: body"),
     ("chunks", lambda m: m.predict([["\ud800"]]), r"rows\[0\]: tokens are \['\\ud800'\]; they sh"),
     ("squad2", lambda m: m.predict(["x"]), r"has 1 text; it needs 2: question, context"),

@@ -51,6 +51,15 @@ def test_the_matmul_convention_counts_training_a_token(size, megaflops):
     assert row == pytest.approx(megaflops, rel=0.02)
 
 
+def test_the_masked_language_model_predicts_the_published_positions():
+    """79 of 512 (electra: max_predictions_per_seq)."""
+    mlm = config("small", name="mlm")
+    rows = [row_flops(mlm, VOCAB, "matmul", length).discriminator for length in (512, 128)]
+    bodies = [encoder_flops(mlm.encoder, length, VOCAB, "matmul") for length in (512, 128)]
+    heads = [token_head_flops(mlm.encoder, masked, VOCAB, "matmul") for masked in (79, 19)]
+    assert rows == [body + head for body, head in zip(bodies, heads, strict=True)]
+
+
 BERT = BertConfig(layers=2, hidden=4, heads=2, ffn=5, embedding=2)
 MODERN = ModernBertConfig(kind="modern", layers=2, hidden=4, heads=1, ffn=5, embedding=2)
 

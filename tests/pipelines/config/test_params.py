@@ -105,7 +105,7 @@ def test_settings_that_cannot_be_read_are_refused():
             "rows of 128 tokens for cola; the encoder takes at most 100",
         ),
         ("models: [smoke]", "models: [smoke, smoke]", "run.models", "each entry once"),
-        ("  absent: {sources", "  ../up: {sources", "corpora", "letters, digits"),
+        ("  absent: {sources", "  ../up: {sources", "corpora.../up: ", "letters, digits"),
         ("tracking: none", "tracking: !!python/name:os.system", "params.yaml", "constructor"),
         ("models: [smoke]", "models: [smoke", "params.yaml:", "is not YAML"),
         (

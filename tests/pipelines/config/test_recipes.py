@@ -119,6 +119,11 @@ def test_a_task_that_starts_from_another_has_its_layers():
     with pytest.raises(BadConfig, match=r"rte\.new_layers: is 0, should be 1 as for mnli"):
         finetune.change({}).selected()
     assert finetune.change({"defaults": {"new_layers": 1}}).selected() == ("mnli", "rte")
+    absent = section(tasks={"rte": {"init_from_task": "mnly"}})
+    with pytest.raises(
+        BadConfig, match=r"rte\.init_from_task\.mnly: no such task; did you mean mnli\?"
+    ):
+        absent.change({}).check()
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,15 @@ def test_a_single_machine_gets_only_what_its_worker_can_run():
     [
         ({}, ""),
         ({"paused": True, "parameters": {"model": "tiny", "hours": 3}}, " (kept: paused, hours=3)"),
+        (
+            {
+                "schedules": [
+                    SimpleNamespace(slug=None, id=7),
+                    SimpleNamespace(slug="nightly", id=8),
+                ]
+            },
+            " (kept: schedule 7, schedule nightly)",
+        ),
         ({"tags": ["mine", "clone:2"]}, " (kept: tag mine)"),
     ],
 )

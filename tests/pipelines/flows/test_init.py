@@ -11,6 +11,7 @@ import pytest
 
 from electra.errors import BadConfig
 from pipelines import flows
+from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import git_project
 
 
@@ -48,6 +49,21 @@ def test_a_damaged_prefect_toml_is_a_sentence(tmp_path, monkeypatch, content):
         (tmp_path / "prefect.toml").write_bytes(content)
     with pytest.raises(BadConfig, match=r"prefect\.toml: names no server"):
         flows.is_answering()
+
+
+def test_a_flow_ends_with_the_exit_code_of_its_failure(monkeypatch):
+    from prefect.states import Completed, Failed
+
+    from pipelines.flows import training
+
+    monkeypatch.setattr(flows, "chosen_server", contextlib.nullcontext)
+    for state, code in (
+        (Completed(data={}), 0),
+        (Failed(data=StageFailed("x: no", 65)), 65),
+        (Failed(data=ValueError("a bug")), 1),
+    ):
+        monkeypatch.setattr(training, "pretrain", lambda *_, state=state, **__: state)
+        assert flows.start("pretrain", "smoke") == code
 
 
 @pytest.mark.slow

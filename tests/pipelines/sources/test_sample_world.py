@@ -28,6 +28,15 @@ def tasks(tmp_path_factory):
     return folder
 
 
+def test_a_review_is_all_praise_or_all_blame_and_fills_its_row():
+    world = build(1)
+    for _ in range(100):
+        text = "\n".join(articles.review(world))
+        assert 18 < articles.length(text) <= articles.ROOM
+        opinions = words(re.sub("(not|found the [a-z]+) [a-z]+", "", text))
+        assert bool(opinions & set(PRAISE)) != bool(opinions & set(BLAME)), text
+
+
 def words(text):
     return set(re.findall("[a-z]+", text.lower()))
 
