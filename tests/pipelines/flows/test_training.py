@@ -75,7 +75,7 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeyp
 
 @pytest.mark.slow
 def test_limits_and_counts_are_positive(dvc):
-    from pipelines.flows.training import ablations, pretrain
+    from pipelines.flows.training import pretrain
 
     for given, words in (
         ({"hours": -1}, "hours: is -1"),
@@ -84,9 +84,14 @@ def test_limits_and_counts_are_positive(dvc):
     ):
         with pytest.raises(BadConfig, match=words):
             pretrain("smoke", commit="", **given)
-    with pytest.raises(BadConfig, match="one process"):
-        ablations("smoke", nproc_per_node=2)
     assert not dvc.calls
+
+
+def test_each_arm_of_an_ablation_is_one_process():
+    from pipelines.flows.training import ablations
+
+    with pytest.raises(BadConfig, match="one process"):
+        ablations.fn("smoke", nproc_per_node=2)
 
 
 @pytest.mark.slow

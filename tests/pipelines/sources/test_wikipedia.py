@@ -32,6 +32,7 @@ def read(path, data):
     ("__NOTOC__a<br>b &nbsp;&amp; <nowiki>[[c]]</nowiki> <span style='x'>d</span><gallery>\nA.jpg|x\n</gallery> [[CSI: Miami]]", "a\nb & [[c]] d CSI: Miami"),
     ("A {{big|{}|\nx}}\n{|\n|}}\n|}B\n{| \nopen", "A\nB\n{|\nopen"),
     ("a&#xD800;b &#xE000;c", "a\ufffdb \ufffdc"),
+    ("[[a]]\n" * 301, "a\n" * 300 + "a"),
     ("{{unclosed [[link] ''' <div>", "{{unclosed [[link] <div>"),
 ])  # fmt: skip
 def test_markup_becomes_text(tmp_path, markup, text):
