@@ -8,11 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from electra.errors import UserError
+from electra.files import write_json
 from pipelines import tracking
 from pipelines.flows import server, steps
+from pipelines.stages import STAGES
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
-from tests.conftest import ROOT
+from tests.conftest import ROOT, files_of
 from tests.pipelines.flows.conftest import ABLATION
 
 CHECKOUT = dvc_runner.Checkout(Path())
@@ -102,6 +104,14 @@ def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         monkeypatch.setenv(steps.MLFLOW_PAGE, page)
         assert running.origin == [f"- [its run in MLflow]({expected})"]
+
+
+def test_an_experiment_has_the_numbers_of_its_stages(tmp_path):
+    for stage in ("glue", "tokens"):
+        write_json(tmp_path / STAGES[stage].results("smoke"), {"average": 1})
+        steps.keep_numbers(f"{stage}@smoke", tmp_path)
+    steps.keep_numbers("squad@smoke", tmp_path)  # which left none
+    assert files_of(tmp_path / "results").keys() == {"smoke/glue.json"}
 
 
 def test_an_error_for_the_user_is_logged_once_without_a_traceback(caplog):
