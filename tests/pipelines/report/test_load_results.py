@@ -60,7 +60,14 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
     assert (model.series("train_loss")[0][0], model.series("loss")[0][0]) == (200, 0)
     assert model.series("no such metric") is None
     path = Path("results/curves/tiny.csv")
-    for spoilt in (b"step,loss\n1,\xff\n", b"step,loss\n" + b"9" * 200_000, b""):
+    head = b"step,loss\n"
+    for spoilt in (
+        head + b"1,\xff\n",
+        head + b"9" * 200_000,
+        head + b"1,2\n3\n",
+        head + b"1\n",
+        b"",
+    ):
         path.write_bytes(spoilt)
         inputs = load_results.load(TINY)
         assert inputs.models[0].curve == {}
