@@ -64,7 +64,7 @@ def test_a_curve_has_no_empty_cells_and_one_that_cannot_be_read_is_missing():
     for spoilt in (
         head + b"1,\xff\n",
         head + b"9" * 200_000,
-        head + b"1,2\n3\n",
+        head + b"1,2\n3,4,5\n",
         head + b"1\n",
         b"",
     ):
