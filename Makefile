@@ -25,7 +25,7 @@ demo: setup
 	@echo "The report is results/report/index.html. To try the model in the browser: .venv/bin/electra play tiny"
 
 # Each process starts with its share of the files and takes work from others at the end, so few servers and models are
-# created twice.
+# created twice. Some tests only wait for servers, so three processes suit two cores.
 TESTS = python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 PROCESSES ?= 3
 # Continuous integration adds "and not lock" when it has resolved other versions.

@@ -8,10 +8,9 @@ Each reads the same TSV rows (of `tasks.local` in benchmarks/real_text.yaml), to
 its own tokenizer, trains one epoch with dropout 0.1 and AdamW at batch 32 on one thread, in fp32
 but for the arm named so, and predicts the dev rows. Arms take turns, each in a forked process of
 its own, so that its peak of memory is its own; imports are done before and count for none.
-`--encoder` names one of params.yaml.
-`--fraction` cuts every task alike, so that their shares stay as they are; `--arms` leaves arms out
-(bf16 takes many times as long as fp32 where the processor has no products for it). Needs `pip
-install accelerate`.
+`--encoder` names an encoder of params.yaml. `--fraction` cuts every task alike, so that their
+shares stay as they are; `--arms` leaves arms out (bf16 takes many times as long as fp32 where the
+processor has no products for it). Needs `pip install accelerate`.
 """
 
 import itertools

@@ -66,7 +66,7 @@ def choose(mutant, seconds, runs):
 
     ran = set().union(*(runs[name].get(line, ()) for line in lines))
     ran = ran or set().union(*runs[name].values())  # of a line that runs at import
-    golden = {test for test in seconds if test.startswith(GOLDEN)}  # they run in a process, too
+    golden = {test for test in seconds if test.startswith(GOLDEN)}  # in a process
     nearest = sorted(ran - golden, key=rank)[:NEAREST]
     mirrored = {test for test in seconds if test.startswith(f"tests/{name.parent}/")}
     return [*nearest, *sorted(mirrored.difference(nearest), key=rank), *sorted(golden)]

@@ -57,7 +57,9 @@ class _Change(_Spent):
 
 @_strict
 class _Record(_Spent):
-    """What a later process reads of `progress.json`: a fitting hash doesn't prove its form."""
+    """The fields of `progress.json` that a later process reads. The hash does not prove their
+    types.
+    """
 
     stage: str
     fingerprint: dict[str, Any]

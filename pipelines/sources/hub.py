@@ -286,7 +286,7 @@ def _guard_requests() -> None:
 def check_answer(answer: Any) -> None:
     """Refuse what the library would obey: an ETag that is a path, by which it names a file in its
     cache and would replace any file of this machine, a redirect from https to http, and a wait of
-    days.
+    days. Let its body be read at a minimum pace.
     """
     for name in ("etag", "x-linked-etag"):
         etag = answer.headers.get(name, "").removeprefix("W/")
