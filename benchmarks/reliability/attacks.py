@@ -19,6 +19,7 @@ READ = {
     "tokens": ["runs/tokens", "build/corpus"],
     "pretrain": ["runs/pretrain", "build/tokens"],
     "glue": ["runs", "build/models", "build/tasks"],
+    "squad": ["runs", "build/models", "build/tasks"],
     "ablation": ["runs", "build/tokens", "build/tasks"],
 }
 DAMAGE = ("bit", "cut", "empty", "missing", "swapped", "link", "folder", "read error (EIO)")

@@ -42,13 +42,14 @@ tokenizers:
 tokens:
   micro: {corpus: micro, tokenizer: micro, lengths: [16, 24], valid_fraction: 0.4}
 tasks:
-  micro: {kind: local, glue: glue}
+  micro: {kind: local, glue: glue, squad: squad}
 encoders:
   micro: {layers: 1, hidden: 16, heads: 2, ffn: 32, embedding: 16}
 recipes:
   paper:
     run: [cola, stsb]
     defaults: {length: 16, epochs: 1, batch: 8, seeds: [1], keep_models: first}
+    squad: {length: 24, stride: 8, question_length: 8}
 models:
   micro:
     tokens: micro
@@ -75,6 +76,7 @@ OUTPUTS = {  # stage -> its folder in build/
     "tasks": "tasks",
     "pretrain": "models",
     "glue": "glue",
+    "squad": "squad",
     "ablation": "ablation",
 }
 STAGES = tuple(OUTPUTS)
@@ -292,11 +294,11 @@ def import_stages() -> None:
 
 
 def write_project(folder: Path) -> None:
-    """Write settings, text with repetitions, and two GLUE tasks, all made up."""
+    """Write settings, text with repetitions, two GLUE tasks and SQuAD 2.0's layout, all made up."""
     draw = random.Random(1)
     words = ["".join(draw.choices("abcdefgh", k=draw.randrange(2, 6))) for _ in range(60)]
     sentences = [" ".join(draw.choices(words, k=draw.randrange(5, 12))) for _ in range(400)]
-    for name in ("text", "glue/CoLA", "glue/STS-B"):
+    for name in ("text", "glue/CoLA", "glue/STS-B", "squad"):
         (folder / name).mkdir(parents=True)
     (folder / "params.yaml").write_text(PARAMS)
     for number in range(2):
@@ -311,3 +313,10 @@ def write_project(folder: Path) -> None:
         (folder / f"glue/CoLA/{split}.tsv").write_text("\n".join(cola) + "\n")
         table = ["sentence1\tsentence2\tscore", *stsb]
         (folder / f"glue/STS-B/{split}.tsv").write_text("\n".join(table) + "\n")
+        questions = []
+        for row in range(rows):
+            answer = first[row].split()[0]
+            answers = {"text": [answer], "answer_start": [0]} if row % 2 else {}
+            question = {"id": str(row), "question": second[row], "context": first[row]}
+            questions.append(json.dumps(question | {"answers": answers}))
+        (folder / f"squad/{split}-v2.0.jsonl").write_text("\n".join(questions) + "\n")
