@@ -13,7 +13,7 @@ code         a tag for each word: whether it is code
 
 A checkpoint in the layout of published ones, pre-trained on Wikipedia and books (own_base in
 benchmarks/real_text.yaml), is continued three times with the same text, and fine-tuned before and
-after it.
+after it. Three fresh starts read as many tokens as it then does.
 
 Installed packages differ, so only the same environment gives the same figures. Finished runs are
 reused.
@@ -67,6 +67,7 @@ FOLDER = Path("data/own")
 MODELS = ("own1", "own2", "own3")
 BASE = "own_base"
 CONTINUED = ("continued1", "continued2", "continued3")
+HALF = ("half1", "half2", "half3")  # fresh starts with as many tokens as the continued ones
 FACTS = (  # recorded of a pre-training
     "seed",
     "steps",
@@ -217,11 +218,13 @@ def measure(language: str) -> dict[str, Any]:
     if not language:
         run_stages(local_params(), pretrain=BASE)
         run_stages(params, tokens="own_continued", glue=BASE)
+        fresh = train(params, HALF)
+        fresh["mean"] = means(fresh["tasks"])
         continued = train(params, CONTINUED)
         for task, arms in read_json(STAGES["glue"].results(BASE))["tasks"].items():
             continued["tasks"][task]["before"] = arms["pretrained"]["scores"]
         continued["mean"] = means(continued["tasks"])
-        results["continued"] = {"base": facts(BASE), **continued}
+        results["continued"] = {"base": facts(BASE), "fresh": fresh, **continued}
     return results
 
 

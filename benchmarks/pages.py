@@ -161,12 +161,12 @@ def own_text_run() -> str:
 
 def continued() -> str:
     """Return the table of a checkpoint before and after further pre-training on the user's own
-    text, with its lead over a fresh start on the same text.
+    text, with its lead over a fresh start on as many tokens of the same text.
     """
-    run = record("own-text")
-    fresh_start = {"mean": run["mean"], **run["tasks"]}
+    run = record("own-text")["continued"]
+    fresh_start = {"mean": run["fresh"]["mean"], **run["fresh"]["tasks"]}
     rows = []
-    for name, arms in {**run["continued"]["tasks"], "mean": run["continued"]["mean"]}.items():
+    for name, arms in {**run["tasks"], "mean": run["mean"]}.items():
         scores = (fresh_start[name]["pretrained"], arms["before"], arms["pretrained"])
         gain = compare_scores(arms["pretrained"], fresh_start[name]["pretrained"])
         assert gain is not None
@@ -178,11 +178,11 @@ def continued() -> str:
 
 
 def continued_run() -> str:
-    """Return the sizes of the pre-trainings that `continued` compares."""
-    run = record("own-text")
-    runs = (run["continued"]["base"], run["continued"]["pretrainings"][0], run["pretrainings"][0])
-    base, further, fresh = (f"{one['tokens'] / 1e6:.0f} million tokens" for one in runs)
-    return f"{base} of Wikipedia and books, continued with {further}; a fresh start reads {fresh}"
+    """Return the sizes of the checkpoint's pre-training and of its continuation."""
+    run = record("own-text")["continued"]
+    runs = (run["base"], run["pretrainings"][0])
+    base, further = (f"{one['tokens'] / 1e6:.0f} million tokens" for one in runs)
+    return f"{base} of Wikipedia and books, continued with {further}"
 
 
 def classical() -> str:
