@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from electra.finetuning.batches import Examples, PaddedBatch
 from electra.finetuning.tasks import Layers, Pooling
-from electra.nn.encoder import Encoder
+from electra.nn.encoder import Encoder, Table
 from electra.storage.tensors import Tensors
 
 OutputArrays = dict[str, NDArray[Any]]  # by name, rows first
@@ -128,9 +128,7 @@ def shrink_word_table(
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     rows_U = torch.from_numpy(used_U.astype(np.int64))
-    narrowed = nn.Embedding(
-        len(used_U), word.embedding_dim, _weight=word.weight.detach()[rows_U].clone()
-    )
+    narrowed = Table(len(used_U), word.embedding_dim, _weight=word.weight.detach()[rows_U].clone())
     encoder.embeddings.word = narrowed
 
     def widen() -> None:

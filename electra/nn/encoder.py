@@ -26,7 +26,25 @@ from electra.nn.config import BertConfig, EncoderConfig
 class Table(nn.Embedding):
     """An embedding that draws no numbers on torch's meta device: that would import the compiler,
     which takes a second.
+
+    With a `base`, its vectors are the base's without gradient, plus `weight`, a delta from zero.
     """
+
+    # in a tuple, so that the base's parameters are not registered here a second time
+    base: "tuple[Table, ...]" = ()
+
+    def vectors(self) -> Tensor:
+        """Return the table that is looked up."""
+        for base in self.base:
+            return base.vectors().detach() + self.weight
+        return self.weight
+
+    @torch.no_grad()
+    def load_vectors(self, vectors: Tensor) -> None:
+        """Set the weight so that `vectors` returns these; a delta rounds the sum by an ulp."""
+        for base in self.base:
+            vectors = vectors.to(base.weight) - base.vectors()
+        self.weight.copy_(vectors)
 
     def reset_parameters(self) -> None:
         """Draw the first values, where there is memory for them."""
@@ -37,9 +55,7 @@ class Table(nn.Embedding):
 class Embeddings(nn.Module):
     """Word + token type + position, LayerNorm, dropout."""
 
-    # tables that are added to another block's, and begin at 0
-    deltas: ClassVar[tuple[str, ...]] = ()
-    word: nn.Embedding
+    word: Table
 
     def __init__(self, config: BertConfig, vocab_size: int) -> None:
         super().__init__()
@@ -49,16 +65,22 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.embedding, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.dropout)
 
+    def disentangle(self, base: "Embeddings") -> None:
+        """Share tables by disentangled gradients (DeBERTa v3). The norm and the token types stay
+        this network's own.
+        """
+        self.word.base = (base.word,)
+        self.position.base = (base.position,)
+
     def tables(self) -> tuple[Tensor, ...]:
         """Return the word (V, E) and position (P, E) tables that are looked up."""
-        return self.word.weight, self.position.weight
+        return self.word.vectors(), self.position.vectors()
 
-    @torch.no_grad()
     def load_tables(self, *tables: Tensor) -> None:
         """Set the parameters so that `tables` returns these."""
         word_VE, position_PE = tables
-        self.word.weight.copy_(word_VE)
-        self.position.weight.copy_(position_PE)
+        self.word.load_vectors(word_VE)
+        self.position.load_vectors(position_PE)
 
     def factors(self) -> dict[str, Tensor]:
         """Return the further tensors that a folder needs to restore these tables: none here."""
@@ -76,36 +98,6 @@ class Embeddings(nn.Module):
             + position_PE[: ids_BT.shape[1]]
         )
         return self.dropout(self.norm(embedded_BTE))  # type: ignore[no-any-return]
-
-
-class DisentangledEmbeddings(Embeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's tables without gradient, plus a
-    delta from zero.
-
-    `word` and `position` hold the deltas; the norm and the token types are this network's own.
-    """
-
-    deltas = ("word", "position")
-
-    def __init__(self, config: BertConfig, base: Embeddings) -> None:
-        super().__init__(config, base.word.num_embeddings)
-        # in a list, so that the generator's parameters are not registered here a second time
-        self.base = [base]
-
-    def tables(self) -> tuple[Tensor, ...]:
-        """Return the generator's tables, detached, plus the deltas."""
-        word_VE, position_PE = self.base[0].tables()
-        return word_VE.detach() + self.word.weight, position_PE.detach() + self.position.weight
-
-    @torch.no_grad()
-    def load_tables(self, *tables: Tensor) -> None:
-        """Set the deltas to the difference from the generator's current tables, which rounds the
-        sum by an ulp.
-        """
-        for delta, base, table in zip(
-            (self.word, self.position), self.base[0].tables(), tables, strict=True
-        ):
-            delta.weight.copy_(table.to(base) - base)
 
 
 class Attention(nn.Module):
@@ -195,7 +187,6 @@ class Encoder(nn.Module):
     """Ids to hidden states. `embeddings` may be another encoder's, to share it."""
 
     embeddings_class: ClassVar[type[Any]] = Embeddings
-    disentangled_class: ClassVar[type[Any]] = DisentangledEmbeddings
     layer_class: ClassVar[type[Any]] = BertLayer
 
     def __init__(
@@ -283,10 +274,9 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
                 nn.init.xavier_uniform_(part.weight)
             else:
                 nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
+            if getattr(part, "base", ()):
+                nn.init.zeros_(part.weight)
         if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(
             part, nn.LayerNorm | nn.Linear
         ):
             nn.init.zeros_(bias)
-    for part in module.modules():
-        for name in part.deltas if isinstance(part, Embeddings) else ():
-            nn.init.zeros_(part.get_submodule(name).weight)  # type: ignore[arg-type]

@@ -43,18 +43,13 @@ class ModernEmbeddings(Embeddings):
         self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_eps, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
-    def words(self) -> Tensor:
-        """Return the word vectors (V, E)."""
-        return self.word.weight
-
-    @torch.no_grad()
-    def load_words(self, word_VE: Tensor) -> None:
-        """Set the parameters so that `words` returns these."""
-        self.word.weight.copy_(word_VE)
+    def disentangle(self, base: Embeddings) -> None:
+        """Share words by disentangled gradients. Projection and norm stay this network's own."""
+        self.word.base = (base.word,)
 
     def tables(self) -> tuple[Tensor, ...]:
         """Return the word table (V, H) that is looked up."""
-        table_VH: Tensor = self.project(self.words())
+        table_VH: Tensor = self.project(self.word.vectors())
         return (table_VH,)
 
     def load_tables(self, *tables: Tensor) -> None:
@@ -62,14 +57,14 @@ class ModernEmbeddings(Embeddings):
         instead.
         """
         if not self.factors():
-            self.load_words(*tables)
+            self.word.load_vectors(*tables)
 
     def factors(self) -> dict[str, Tensor]:
         """Return words and projection where the table is their product."""
         if not isinstance(self.project, nn.Linear):
             return {}
         return {
-            "embeddings.word": self.words().detach(),
+            "embeddings.word": self.word.vectors().detach(),
             "embeddings.project": self.project.weight.detach(),
         }
 
@@ -77,42 +72,15 @@ class ModernEmbeddings(Embeddings):
     def load_factors(self, factors: dict[str, Tensor]) -> None:
         """Set the parameters so that `factors` returns these."""
         assert isinstance(self.project, nn.Linear)
-        self.load_words(factors["embeddings.word"])
+        self.word.load_vectors(factors["embeddings.word"])
         self.project.weight.copy_(factors["embeddings.project"])
 
     def forward(self, ids_BT: Tensor, segments_BT: Tensor) -> Tensor:
         """Return the embeddings (B, T, H) of ids, in the norm's type under autocast too. Segments
         are not read.
         """
-        words_BTH = self.project(F.embedding(ids_BT, self.words())).to(self.norm.weight)
+        words_BTH = self.project(F.embedding(ids_BT, self.word.vectors())).to(self.norm.weight)
         return self.dropout(self.norm(words_BTH))  # type: ignore[no-any-return]
-
-
-class DisentangledModern(ModernEmbeddings):
-    """Gradient-disentangled sharing (DeBERTa v3): the generator's words without gradient, plus a
-    delta from zero.
-
-    `word` holds the delta; projection and norm are this network's own.
-    """
-
-    deltas = ("word",)
-
-    def __init__(self, config: ModernBertConfig, base: ModernEmbeddings) -> None:
-        super().__init__(config, base.word.num_embeddings)
-        # in a list, so that the generator's parameters are not registered here a second time
-        self.base = [base]
-
-    def words(self) -> Tensor:
-        """Return the generator's words, detached, plus the delta."""
-        return self.base[0].words().detach() + self.word.weight
-
-    @torch.no_grad()
-    def load_words(self, word_VE: Tensor) -> None:
-        """Set the delta to the difference from the generator's current words, which rounds the sum
-        by an ulp.
-        """
-        base_VE = self.base[0].words()
-        self.word.weight.copy_(word_VE.to(base_VE) - base_VE)
 
 
 class ModernLayer(EncoderLayer):
@@ -150,7 +118,6 @@ class ModernEncoder(Encoder):
     """Ids to hidden states, after a final norm."""
 
     embeddings_class = ModernEmbeddings
-    disentangled_class = DisentangledModern
     layer_class = ModernLayer
     config: ModernBertConfig
 

@@ -202,7 +202,8 @@ class Pretraining(nn.Module):
             return None
         encoder = self.generator.encoder
         if self.config.objective.sharing == "gradient_disentangled":
-            block: Embeddings = encoder.disentangled_class(self.config.encoder, encoder.embeddings)
+            block: Embeddings = encoder.embeddings_class(self.config.encoder, self.vocab_size)
+            block.disentangle(encoder.embeddings)
             return block
         return encoder.embeddings if self.config.objective.sharing == "embeddings" else None
 
