@@ -13,7 +13,6 @@ once for the output; that is not counted: 2 V E H operations a step, below a hun
 Symbols: T positions, V vocabulary, H hidden, E embedding, F feed-forward, A heads.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from electra.errors import BadConfig
@@ -66,27 +65,10 @@ def binary_head_flops(config: EncoderConfig, length: int, convention: Convention
     return float(length * (2 * H * H + 2 * H + (0 if convention == "matmul" else pointwise * H)))
 
 
-@dataclass(frozen=True)
-class StepFlops:
-    """Operations of one row, forward only."""
-
-    generator: float
-    discriminator: float
-    convention: Convention
-
-    @property
-    def train(self) -> float:
-        """Return those of forward and backward."""
-        return (self.generator + self.discriminator) * (2 if self.convention == "authors" else 3)
-
-
 def row_flops(
-    config: ElectraConfig, vocab_size: int, convention: Convention, length: int | None = None
-) -> StepFlops:
-    """Return the operations of pre-training on one row (of the run's last length, or of another),
-    by network.
-    """
-    T = length or config.pretrain.length
+    config: ElectraConfig, T: int, vocab_size: int, convention: Convention
+) -> tuple[float, float]:
+    """Return the forward operations of generator and discriminator for one row."""
     objective = config.objective
     share = (
         _OUTPUT_FRACTION * T if convention == "authors" else float(slots(objective.mask_rate, T))
@@ -102,7 +84,7 @@ def row_flops(
     else:
         predicted = T if objective.name == "all_tokens_mlm" else share
         main += token_head_flops(config.encoder, predicted, vocab_size, convention)
-    return StepFlops(generator, main, convention)
+    return generator, main
 
 
 def phase_flops(
@@ -112,12 +94,12 @@ def phase_flops(
 
     Two-stage training spends half its steps on each network.
     """
-    row = row_flops(config, vocab_size, convention, phase.length)
-    factor = 2 if convention == "authors" else 3
+    generator, discriminator = row_flops(config, phase.length, vocab_size, convention)
+    factor = 2 if convention == "authors" else 3  # forward and backward
     if config.objective.training == "two_stage":
-        again = row.generator / factor  # frozen: forward only
-        return phase.batch * factor * (row.generator + again + row.discriminator) / 2
-    return phase.batch * row.train
+        again = generator / factor  # frozen: forward only
+        return phase.batch * factor * (generator + again + discriminator) / 2
+    return phase.batch * ((generator + discriminator) * factor)
 
 
 def step_flops(config: ElectraConfig, vocab_size: int, convention: Convention = "authors") -> float:
