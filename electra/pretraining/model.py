@@ -27,13 +27,14 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from electra.errors import BadInput
 from electra.nn.attention_init import init_attention
 from electra.nn.encoder import Embeddings, Encoder, initialise, real_tokens
 from electra.nn.factory import make_encoder
 from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
-from electra.optim.adamw import AdamW, build_optimizer
+from electra.optim.adamw import build_optimizer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import (
     Masked,
@@ -66,7 +67,7 @@ class Outputs(NamedTuple):
     sums: dict[str, Tensor]
     corrupted_BT: Tensor
     replaced_BT: Tensor
-    logits_BT: Tensor | None  # discriminator's, where the objective has them
+    logits_BT: Tensor | None = None  # discriminator's, where the objective has them
 
 
 # ── losses ──
@@ -96,7 +97,6 @@ def discriminator_loss(
     said_BT = (logits_BT > 0) & real_BT
     loss = (replaced_token_losses(logits_BT, replaced_BT) * real_BT).sum()
     return loss, {
-        "disc_loss": loss,
         "tokens": real_BT.sum(),
         "said_replaced": said_BT.sum(),
         "found": (said_BT & replaced_BT).sum(),
@@ -261,9 +261,8 @@ class Pretraining(nn.Module):
             hidden_BTH = self.discriminator.encoder(
                 masked.ids_BT, batch.segments_BT, batch.lengths_B
             )
-            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
-            loss = self._token_loss("mlm", logits_MV, masked, sums) / batch.chosen
-            return _outputs(loss, sums, masked.ids_BT, nothing_BT)
+            loss = self._main_token_loss("mlm", hidden_BTH, masked, sums) / batch.chosen
+            return Outputs(loss, sums, masked.ids_BT, nothing_BT)
 
         # generator: propose; sample, through which no gradient passes
         logits_MV, hidden_MH = self.generator(
@@ -275,7 +274,7 @@ class Pretraining(nn.Module):
             / batch.chosen
         )
         if stage == "generator":
-            return _outputs(mlm_loss, sums, batch.ids_BT, nothing_BT)
+            return Outputs(mlm_loss, sums, batch.ids_BT, nothing_BT)
         sampled_M = self.sample(
             logits_MV, batch.noise.sample_BN.reshape(-1), objective, masked.targets_M
         )
@@ -287,19 +286,18 @@ class Pretraining(nn.Module):
         # discriminator: judge
         hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
         if objective.name == "replace_mlm":
-            logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
-            main_loss = self._token_loss("main", logits_MV, masked, sums) / batch.chosen
-            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
+            main_loss = self._main_token_loss("main", hidden_BTH, masked, sums) / batch.chosen
+            return Outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
         if objective.name == "all_tokens_mlm":
             main_loss = self._all_tokens_loss(batch, corrupted_BT, hidden_BTH, sums) / batch.tokens
-            return _outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
+            return Outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
         logits_BT = self.discriminator.head(hidden_BTH)
         loss, counts = self.discriminator_loss(logits_BT, replaced_BT, batch.lengths_B)
-        sums |= counts
+        sums |= {"disc_loss": loss.detach(), **counts}
         main_loss = loss / batch.tokens
         if objective.name == "electra_15" or objective.training == "adversarial":
-            losses_BT1 = replaced_token_losses(logits_BT, replaced_BT).unsqueeze(-1)
-            losses_M = gather_rows(losses_BT1, masked.positions_BN).squeeze(-1)
+            losses_BT = replaced_token_losses(logits_BT, replaced_BT)
+            losses_M = losses_BT.gather(1, masked.positions_BN).view(-1)
         if objective.name == "electra_15":
             main_loss = (losses_M * weights_M).sum() / batch.chosen
         if objective.training == "adversarial":
@@ -313,7 +311,7 @@ class Pretraining(nn.Module):
                 / batch.chosen
             )
         loss = mlm_loss + objective.discriminator_weight * main_loss
-        return _outputs(loss, sums, corrupted_BT, replaced_BT, logits_BT.detach())
+        return Outputs(loss, sums, corrupted_BT, replaced_BT, logits_BT.detach())
 
     def _words(self) -> Tensor:
         """Return the main network's word table (V, E)."""
@@ -327,10 +325,17 @@ class Pretraining(nn.Module):
         """
         weights_M = masked.weights_BN.view(-1)
         loss = self.masked_token_loss(logits_MV, masked.targets_M, weights_M)
-        sums[f"{name}_loss"] = loss
+        sums[f"{name}_loss"] = loss.detach()
         if not self.training:  # one more pass over the logits
             sums[f"{name}_correct"] = ((logits_MV.argmax(-1) == masked.targets_M) * weights_M).sum()
         return loss
+
+    def _main_token_loss(
+        self, name: str, hidden_BTH: Tensor, masked: Masked, sums: dict[str, Tensor]
+    ) -> Tensor:
+        """Return `_token_loss` of the main network."""
+        logits_MV = self.token_head(gather_rows(hidden_BTH, masked.positions_BN), self._words())
+        return self._token_loss(name, logits_MV, masked, sums)
 
     def _all_tokens_loss(
         self, batch: Batch, corrupted_BT: Tensor, hidden_BTH: Tensor, sums: dict[str, Tensor]
@@ -339,25 +344,9 @@ class Pretraining(nn.Module):
         copy_X = self.copy_gate(hidden_BTH).flatten()
         losses_X = copy_losses(logits_XV, copy_X, corrupted_BT.flatten(), batch.ids_BT.flatten())
         real_BT = real_tokens(batch.lengths_B, batch.ids_BT.shape[1])
-        sums["main_loss"] = loss = (losses_X * real_BT.flatten()).sum()
-        sums["tokens"] = real_BT.sum()
+        loss: Tensor = (losses_X * real_BT.flatten()).sum()
+        sums |= {"main_loss": loss.detach(), "tokens": real_BT.sum()}
         return loss
-
-
-def _outputs(
-    loss: Tensor,
-    sums: dict[str, Tensor],
-    corrupted_BT: Tensor,
-    replaced_BT: Tensor,
-    logits_BT: Tensor | None = None,
-) -> Outputs:
-    return Outputs(
-        loss,
-        {name: value.detach() for name, value in sums.items()},
-        corrupted_BT,
-        replaced_BT,
-        logits_BT,
-    )
 
 
 def pretraining_optimizer(model: Pretraining) -> AdamW:
