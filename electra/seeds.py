@@ -46,7 +46,7 @@ def permute(positions: NDArray[np.int64], size: int, key: int) -> NDArray[np.int
     image falls inside. No library's shuffle is involved: neither numpy nor torch promises theirs
     from one version to the next.
     """
-    half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
+    half = (max(size - 1, 1).bit_length() + 1) // 2
     mask = np.uint64((1 << half) - 1)
     keys = [np.uint64(derive(key, "feistel", i)) for i in range(_ROUNDS)]
 

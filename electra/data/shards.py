@@ -146,10 +146,10 @@ def read_at_random(table: NDArray[Any]) -> None:
     """Tell the system that rows of a memory-mapped table will be read in random order.
 
     Otherwise the system reads the 128 KB around every row: some 4,000 times a batch's own bytes.
-    Nothing is done for a table that is in memory, or where the system takes no advice.
+    Nothing is done for a table that is in memory.
     """
     base: object = table.base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+    if isinstance(base, mmap.mmap):
         base.madvise(mmap.MADV_RANDOM)
 
 
@@ -158,7 +158,7 @@ def prefetch(table: NDArray[Any], indices: NDArray[np.int64]) -> None:
     works.
     """
     base: object = table.base
-    if not (isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_WILLNEED")):
+    if not isinstance(base, mmap.mmap):
         return
     page = mmap.PAGESIZE
     starts = indices * table.strides[0]

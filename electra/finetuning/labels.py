@@ -7,9 +7,8 @@ F1.
 3. predicted BIOES -> spans -> IOB2, which is written and scored
 """
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from electra.errors import BadInput, short_repr
@@ -91,16 +90,11 @@ def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]])
     """Return F1 over spans of all rows, in points, or 0 if there are none. A span is right if type,
     first and last word are.
     """
-    ours = _numbered(predicted)
-    theirs = _numbered(gold)
-    total = len(ours) + len(theirs)
-    return 200 * len(ours & theirs) / total if total else 0.0
-
-
-def _numbered(rows: Sequence[Sequence[str]]) -> set[tuple[int, Span]]:
-    """Return the spans of all rows, each with its row's number."""
-    numbered = [[(number, span) for span in spans(tags)] for number, tags in enumerate(rows)]
-    return set(itertools.chain.from_iterable(numbered))
+    total = sum(len(spans(tags)) for tags in [*predicted, *gold])
+    right = sum(
+        len({*spans(ours)} & {*spans(theirs)}) for ours, theirs in zip(predicted, gold, strict=True)
+    )
+    return 200 * right / total if total else 0.0
 
 
 def tag_scores(
@@ -117,9 +111,9 @@ def tag_scores(
     }
 
 
-def check_tags(row: Any, task: Task, where: str, *, labelled: bool) -> None:
+def check_tags(row: Mapping[str, Any], task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
-    words = row.get("words") if isinstance(row, dict) else None
+    words = row.get("words")
     blank = not isinstance(words, list) or [
         word for word in words if not isinstance(word, str) or not word.strip()
     ]

@@ -100,12 +100,6 @@ class Stored:
 
     def load_exactly(self, head: nn.Module, heads: Tensors) -> None:
         """Load a head from these tensors, which must be exactly its own."""
-        missing = [name for name in head.state_dict() if name not in heads]
-        if missing:
-            raise BadInput(
-                f"{self.path}: has no {missing[0]}, so it is not a fine-tuned model; "
-                f"{FOLDER_ADVICE}"
-            )
         load_exactly(head, heads, self.path, FOLDER_ADVICE)
 
 

@@ -276,7 +276,5 @@ def initialise(module: nn.Module, config: EncoderConfig) -> None:
                 nn.init.trunc_normal_(part.weight, std=std, a=-2 * std, b=2 * std)
             if getattr(part, "base", ()):
                 nn.init.zeros_(part.weight)
-        if isinstance(bias := getattr(part, "bias", None), Tensor) and isinstance(
-            part, nn.LayerNorm | nn.Linear
-        ):
+        if isinstance(bias := getattr(part, "bias", None), Tensor):
             nn.init.zeros_(bias)

@@ -49,11 +49,8 @@ class GeneratorConfig(Settings):
         heads = max(1, hidden // 64) if self.width < 1 else discriminator.heads
         ffn = discriminator.scaled_ffn(self.width)
         layers = max(1, round(discriminator.layers * self.depth))
-        init: Any = (
-            "published" if discriminator.init in {"mimetic", "neighbours"} else discriminator.init
-        )
         return dataclasses.replace(
-            discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init=init
+            discriminator, hidden=hidden, heads=heads, ffn=ffn, layers=layers, init="published"
         )
 
 
@@ -136,10 +133,17 @@ class PhaseConfig(Settings):
 # Keys of PretrainConfig that bear on no result: how a run is computed, logged and saved. They may
 # change in mid-run; some then change the rounding of sums, or which points the curve has
 # (min_eval_interval_minutes). The hashes of the weights in `init_from` stand for its path.
-_ROUNDING = frozenset({"threads", "compile", "deterministic"})
-_SHOWN = frozenset({"log_every", "min_eval_interval_minutes"})
-_SAVED = frozenset({"save_every", "min_save_interval_minutes", "keep_checkpoints", "init_from"})
-NOT_IN_FINGERPRINT = _ROUNDING | _SHOWN | _SAVED
+NOT_IN_FINGERPRINT = {
+    "threads",
+    "compile",
+    "deterministic",
+    "log_every",
+    "min_eval_interval_minutes",
+    "save_every",
+    "min_save_interval_minutes",
+    "keep_checkpoints",
+    "init_from",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

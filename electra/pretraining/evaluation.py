@@ -62,13 +62,13 @@ def metrics(sums: dict[str, float]) -> dict[str, float]:
         result |= {
             "replaced_rate": rate,
             "disc_loss": ratio(sums["disc_loss"], tokens),
-            "disc_baseline": -sum(p * np.log(p) for p in (rate, 1 - rate) if p > 0),
+            "disc_baseline": float(-sum(p * np.log(p) for p in (rate, 1 - rate) if p > 0)),
             "disc_accuracy": 1 - ratio(wrong, tokens),
             "disc_majority": 1 - rate,
             "disc_precision": ratio(sums["found"], sums["said_replaced"]),
             "disc_recall": ratio(sums["found"], replaced),
         }
-    return {name: float(value) for name, value in result.items()}
+    return result
 
 
 def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
@@ -79,8 +79,6 @@ def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
 
 def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
     """Read accumulated sums back to the host, in one copy."""
-    if not total:
-        return {}
     return dict(zip(total, torch.stack(list(total.values())).tolist(), strict=True))
 
 

@@ -17,7 +17,8 @@ from electra.finetuning.labels import (
     spans,
     tag_scores,
 )
-from electra.finetuning.tasks import Task
+
+from .conftest import CHUNKS
 
 
 def test_a_label_that_can_be_meant_is_read():
@@ -48,10 +49,6 @@ def test_any_other_label_is_named():
         label, fault = read_label(value, labels)
         assert label is None and sentence in fault
 
-
-CHUNKS = Task(
-    name="chunks", title="chunks", labels=("NP", "VP"), metrics=("entity_f1",), tagging=True
-)
 
 SPANS: dict[str, list[Any]] = {  # as seqeval reads them
     "S-NP O E-NP I-VP S-VP I-NP B-NP S-VP": [0, 2, 3, 4, 5, 6, 7],
