@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from electra.inference import Model, ReplacedTokens, load
 
 _HOME = {
-    "electra.errors": ["UserError"],
-    "electra.generation": ["Corrupted", "Proposed", "corrupt", "propose"],
-    "electra.inference": ["ReplacedTokens", "Model", "load"],
+    "UserError": "errors",
+    "Corrupted": "generation",
+    "Proposed": "generation",
+    "corrupt": "generation",
+    "propose": "generation",
+    "Model": "inference",
+    "ReplacedTokens": "inference",
+    "load": "inference",
 }
 __all__ = [
     "Corrupted",
@@ -38,10 +43,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = next((module for module, names in _HOME.items() if name in names), None)
-    if home is None:
+    if name not in _HOME:
         raise AttributeError(f"module 'electra' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
+    value = globals()[name] = getattr(importlib.import_module(f"electra.{_HOME[name]}"), name)
     return value
 
 

@@ -21,7 +21,6 @@ for token, share in zip(judged.tokens, judged.probability):
     "question": 'print(model.answer("Who cooked the meal?", "The chef cooked the meal."))',
 }
 _INSTALL = "With this project (`pip install .` in a clone of electra-workflow), in this folder:"
-_TASK = "task"  # task.json holds it, with the size of its official training set
 
 
 def model_card(title: str, use: Use, settings: Mapping[str, Any]) -> str:
@@ -37,7 +36,8 @@ def rewrite_card(card: str, front: str, title: str, text: str, settings: Mapping
 
 
 def _layout(front: str, title: str, text: str, code: str, settings: Mapping[str, Any]) -> str:
-    facts = {key: value for key, value in settings.items() if key != _TASK}
+    # without the task: task.json holds it, with the size of its official training set
+    facts = {key: value for key, value in settings.items() if key != "task"}
     values = json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False)
     text = f"{text}\n" if text else ""
     return f"---\n{front}---\n\n# {title}\n\n{text}{_INSTALL}\n\n{code}\n```json\n{values}\n```\n"

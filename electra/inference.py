@@ -153,7 +153,7 @@ class Model:
             raise self.missing_head("predict()", "a fine-tuned model")
         schema = input_schema(self.finetuned.task)
         parsed: list[Row] = []
-        for number, row in enumerate(_listed(rows, "rows", "row")):
+        for number, row in enumerate(_listed(rows, "rows")):
             where = f"rows[{number}]"
             parsed.append(as_row(schema, _record(schema, row, where), str(number), where))
         return list(answer(self.finetuned, parsed, self.device, self.precision))
@@ -275,12 +275,12 @@ def _device(choice: str | torch.device | None) -> torch.device:
         raise BadDevice(f"device is {short_repr(choice)}: {first_line(error)}") from None
 
 
-def _listed(values: Any, what: str, item: str) -> list[Any]:
+def _listed(values: Any, what: str) -> list[Any]:
     if isinstance(values, str | Mapping):
         raise BadInput(f"{what} is {short_repr(values)}; put it in a list")
     items = list(values)
     if not items:
-        raise BadInput(f"{what} is empty; it should be a list of at least one {item}")
+        raise BadInput(f"{what} is empty; it should be a list of at least one {what[:-1]}")
     return items
 
 
@@ -293,7 +293,7 @@ def _require_choice(value: Any, name: str, choices: Any) -> None:
 
 def check_texts(texts: Iterable[str]) -> list[str]:
     """Return the texts. Raise BadInput for anything that isn't text."""
-    items = _listed(texts, "texts", "text")
+    items = _listed(texts, "texts")
     for number, text in enumerate(items):
         if not isinstance(text, str) or not encodes(text):
             raise BadInput(f"texts[{number}] is {short_repr(text)}; it should be text")

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim import AdamW
 
 from electra.finetuning.batches import Examples, PaddedBatch, parts, training_order
 from electra.finetuning.heads import Network
 from electra.finetuning.tasks import FinetuneConfig
 from electra.optim.adamw import (
-    AdamW,
     build_optimizer,
     clip_gradients,
     layer_scale,

@@ -41,13 +41,9 @@ class MaskedTokenHead(nn.Module):
         self.norm = _norm(config)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def features(self, hidden_MH: Tensor) -> Tensor:
-        """Return the features that are multiplied with the word table (M, E)."""
-        return self.norm(F.gelu(self.dense(hidden_MH)))  # type: ignore[no-any-return]
-
     def forward(self, hidden_MH: Tensor, word_VE: Tensor) -> Tensor:
         """Return logits (M, V) for hidden states (M, H) under a word table (V, E)."""
-        return F.linear(self.features(hidden_MH), word_VE, self.bias)
+        return F.linear(self.norm(F.gelu(self.dense(hidden_MH))), word_VE, self.bias)
 
 
 def _dense(config: EncoderConfig, width: int) -> nn.Linear:

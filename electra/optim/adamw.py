@@ -14,8 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-__all__ = ["AdamW", "build_optimizer", "clip_gradients", "layer_scale", "set_learning_rate"]
-
 NO_CORRECTION = 1_000_000.0  # 0.999^1e6 is below the smallest number of either precision
 
 
@@ -71,7 +69,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
     return nn.utils.clip_grad_norm_(parameters, limit, foreach=True)
 
 
-def layer_scale(layers: int, decay: float, *, published: bool = True) -> Callable[[str], float]:
+def layer_scale(layers: int, decay: float, *, published: bool) -> Callable[[str], float]:
     """Return the layer-wise decay: a function from a parameter's name in a fine-tuned encoder to
     its share of the learning rate.
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import AdamW
 
 from electra.errors import OutOfRoom
 from electra.files import well_formed, write_atomic, write_errors
-from electra.optim.adamw import AdamW
 from electra.pretraining.distributed import World
 from electra.storage import checkpoint
 from electra.storage.fingerprint import Fingerprint
@@ -69,20 +69,18 @@ class State:
 
     def save(self, step: int, progress: dict[str, Any], keep: int) -> None:
         """Write checkpoint `step`."""
-        # from here the main process holds them all, as after a resume
+        running: dict[str, Tensor] = {}
         for kind, sums in self.sums.items():
             pooled = self.world.all_reduce_sum(sums)
+            running |= {f"{kind}/{name}": value for name, value in pooled.items()}
+            # from here the main process holds them all, as after a resume
             self.sums[kind] = {
                 name: value if self.world.main else value * 0 for name, value in pooled.items()
             }
-        if not self.world.main:
-            return
-        running: dict[str, Tensor] = {}
-        for kind, sums in self.sums.items():
-            running |= {f"{kind}/{name}": value for name, value in sums.items()}
-        groups = {**self._tensors(), "running": running}
-        progress = progress | {"fingerprint": self.fingerprint}
-        checkpoint.save(self.run, step, groups, progress, keep=keep)
+        if self.world.main:
+            groups = {**self._tensors(), "running": running}
+            progress = progress | {"fingerprint": self.fingerprint}
+            checkpoint.save(self.run, step, groups, progress, keep=keep)
 
     def require_fit(self, groups: checkpoint.Groups) -> None:
         """Raise BadInput for a checkpoint with tensors of other names or shapes than these

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import AdamW
 from torch.utils._pytree import tree_leaves, tree_map
 
-from electra.optim.adamw import AdamW, clip_gradients
+from electra.optim.adamw import clip_gradients
 from electra.optim.precision import Precision, autocast
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.distributed import World
