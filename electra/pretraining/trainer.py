@@ -210,9 +210,8 @@ def pretrain(
 
         def spent(done: int) -> dict[str, Any]:
             """Return steps, tokens and FLOPs so far, across a change of settings in mid-run."""
-            start: dict[str, Any] = {"step": 0, "tokens": 0, "flops": 0.0}
-            if continued:
-                start = continued[-1]
+            first: dict[str, Any] = {"step": 0, "tokens": 0, "flops": 0.0}
+            start = continued[-1] if continued else first
             count = {phase: phase.steps(start["step"], done) for phase in phases}
             read = round(sum(count[phase] * tokens[phase] for phase in phases))
             computed = sum(count[phase] * flops[phase] for phase in phases)

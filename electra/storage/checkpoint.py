@@ -81,14 +81,13 @@ def save(run: Path, step: int, groups: Groups, progress: dict[str, Any], *, keep
     """
     from electra.storage.tensors import write_tensors
 
-    for file, tensors in groups.items():
-        for name, tensor in tensors.items():
-            if not tensor.isfinite().all():
-                fault = f"{file}/{name} holds NaN or infinity"
-                raise NonFinite(f"step {step}: {fault}; nothing was saved, see the last checkpoint")
     folder = run / f"step-{step}"
     with atomic_folder(folder) as temporary:
         for file, tensors in groups.items():
+            for name, tensor in tensors.items():
+                if not tensor.isfinite().all():
+                    fault = f"{file}/{name} holds NaN or infinity; nothing was saved"
+                    raise NonFinite(f"step {step}: {fault}, see the last checkpoint")
             write_tensors(temporary / f"{file}.safetensors", tensors)
         write_json(temporary / PROGRESS, progress)
         write_manifest(temporary, step=step)

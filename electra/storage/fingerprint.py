@@ -22,8 +22,11 @@ def differences(old: Fingerprint, new: Fingerprint) -> Changes:
         {key.removeprefix("config."): value for key, value in leaves(fingerprint)}
         for fingerprint in (old, new)
     )
-    pairs = {key: [before.get(key), after.get(key)] for key in before | after}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    return {
+        key: [before.get(key), after.get(key)]
+        for key in before | after
+        if before.get(key) != after.get(key)
+    }
 
 
 def describe(changes: Changes) -> str:

@@ -87,8 +87,8 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Encode
             windows.append(Window(number, first, count, len(prefix), owned))
             sequences.append([*prefix, *ids[first : first + count], tokenizer.sep_id])
             shift = len(prefix) - first
-            inside = gold is not None and first <= gold[0] and gold[1] < first + count
-            span_N2.append((gold[0] + shift, gold[1] + shift) if inside and gold else (0, 0))
+            inside = first <= gold[0] and gold[1] < first + count
+            span_N2.append((gold[0] + shift, gold[1] + shift) if inside else (0, 0))
     start_N, end_N = np.array(span_N2, dtype=np.int64).T
     window_rows = [rows[window.question] for window in windows]
     targets: dict[str, NDArray[Any]] = {
@@ -101,14 +101,16 @@ def encode(rows: list[Row], tokenizer: Tokenizer, config: SquadConfig) -> Encode
     return EncodedQuestions(rows, examples, windows, [contexts[row["context"]][1] for row in rows])
 
 
-def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return the first and last piece that the first gold answer touches, or None."""
+def _gold(row: dict[str, Any], places_P2: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the first and last piece that the first gold answer touches, or -1, which no window
+    holds.
+    """
     if row["impossible"]:
-        return None
+        return -1, -1
     begin = row["answers"][0]["start"]
     end = begin + len(row["answers"][0]["text"])
     touched = np.flatnonzero((places_P2[:, 1] > begin) & (places_P2[:, 0] < end))
-    return (int(touched[0]), int(touched[-1])) if len(touched) else None
+    return (int(touched[0]), int(touched[-1])) if len(touched) else (-1, -1)
 
 
 def _cuts(pieces: int, room: int, stride: int) -> list[tuple[int, int, NDArray[np.bool_]]]:
