@@ -6,7 +6,7 @@ import tokenizers
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from electra.data.tokenizer import SPECIALS
+from electra.data.tokenizer import NAMES, SPECIALS
 from electra.files import read_json, write_json
 
 TEXTS = [
@@ -16,7 +16,6 @@ TEXTS = [
     "[MASK] and [CLS] are words here",
     "",
 ]
-NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
 def write_byte_level(folder, **changes):

@@ -9,10 +9,10 @@ from tokenizers import decoders, pre_tokenizers
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from electra.data.byte_level import BYTES
-from electra.data.tokenizer import load, save
+from electra.data.tokenizer import NAMES, load, save
 from electra.errors import BadInput
 from electra.generation import write
-from tests.electra.byte_level import NAMES, TEXTS, write_byte_level
+from tests.electra.byte_level import TEXTS, write_byte_level
 
 
 @pytest.fixture(scope="module")

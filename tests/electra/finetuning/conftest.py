@@ -120,14 +120,15 @@ def task_rows(tmp_path_factory):
 
 
 FINETUNE = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40)
-KEPT = {
-    "stride": 12,
-    "question_length": 10,
-    "answer_length": 7,
-    "n_best": 3,
-    "null_threshold": -1.5,
-}
-SQUAD = SquadConfig(length=40, beam=5, **KEPT)
+SQUAD = SquadConfig(
+    length=40,
+    beam=5,
+    stride=12,
+    question_length=10,
+    answer_length=7,
+    n_best=3,
+    null_threshold=-1.5,
+)
 CHUNKS = Task(
     name="chunks",
     title="chunks",

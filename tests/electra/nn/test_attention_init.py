@@ -8,7 +8,7 @@ import torch
 
 from electra.config import build
 from electra.errors import BadConfig
-from electra.nn.attention_init import mimetic_attention
+from electra.nn.attention_init import mimetic_attention, split_heads
 from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import BertLayer, rotate
 from electra.nn.factory import fresh_encoder
@@ -18,18 +18,13 @@ NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
 MODERN = partial(ModernBertConfig, kind="modern")
 
 
-def query_and_key(layer):
-    query, key, _ = layer.attention.qkv.weight.detach().chunk(3)
-    size = len(query) // layer.attention.heads
-    return list(zip(query.split(size), key.split(size), strict=True))
-
-
+@torch.no_grad()
 def test_mimetic_heads_are_the_best_approximation_of_noise_and_identity():
     layer = BertLayer(BertConfig(**SHAPE))
     torch.manual_seed(3)
     mimetic_attention([layer])
     torch.manual_seed(3)
-    for query, key in query_and_key(layer):
+    for query, key in split_heads(layer.attention):
         target = 0.7 * torch.randn(256, 256) / 16 + 0.7 * torch.eye(256)
         actual = query.T @ key
         left_out = (
@@ -68,7 +63,8 @@ def test_heads_of_neighbours_look_at_the_words_beside_their_own(kind, changes):
     attention: Any = encoder.layers[0].attention
     query, key, _ = attention.project_qkv(encoder.embeddings(ids, torch.zeros_like(ids)))
     if angles:
-        query, key = rotate(query, *angles), rotate(key, *angles)
+        query = rotate(query, *angles)
+        key = rotate(key, *angles)
     for head in range(4):
         beside((query[:, head] @ key[:, head].mT / 32**0.5).softmax(-1).mean(0), head)
 

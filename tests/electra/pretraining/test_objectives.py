@@ -235,10 +235,9 @@ def test_two_stage_begins_the_discriminator_with_the_generators_weights():
         assert torch.equal(ours, theirs) and ours is not theirs
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.5])
-def test_a_stage_leaves_the_other_network_as_it_is(tmp_path, decay):
+def test_a_stage_leaves_the_other_network_as_it_is(tmp_path):
     """Weight decay also changes only the network that learns."""
-    settings = config(**TWO_STAGES, pretrain__weight_decay=decay, pretrain__warmup=1)
+    settings = config(**TWO_STAGES, pretrain__weight_decay=0.5, pretrain__warmup=1)
     torch.manual_seed(derive(settings.pretrain.seed, "init"))
     first = Pretraining(settings, VOCAB, SPECIAL).state_dict()
     runs = {}

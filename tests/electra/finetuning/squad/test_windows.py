@@ -29,8 +29,6 @@ def row(**values):
         ([row(answers=[{"text": "old house", "start": -9}])], r"at -9"),
         ([row(answers=[{"text": "", "start": 0}])], r"has the answer ''"),
         ([row(answers=[{"text": "old house", "start": "25"}])], r"at '25'"),
-        ([], "holds no rows"),
-        ([row(), row()], r":2 \(id q\): repeats the id of line 1"),
         ([row(impossible=True)], "has answers though it is impossible"),
         ([row(answers=[])], "has no answer"),
         ([row(context=None)], "expected an object with text"),
