@@ -206,9 +206,9 @@ def transformers_class(head: nn.Module) -> str:
 
 
 def is_encoder_tensor(name: str) -> bool:
-    """Return whether a tensor of a folder belongs to its encoder."""
+    """Return whether a tensor of a folder, without prefix, belongs to its encoder."""
     parts = ("embeddings", "encoder.", "layers.", "final_norm.")
-    return strip_prefix(name).startswith(parts) and not name.endswith(_NUMBERS)
+    return name.startswith(parts) and not name.endswith(_NUMBERS)
 
 
 def is_head_tensor(name: str) -> bool:

@@ -116,7 +116,9 @@ class ModelFolder:
 
     @cached_property
     def tensors(self) -> Tensors:
-        """The tensors of model.safetensors, or of all its shards."""
+        """The tensors of model.safetensors, or of all its shards, an encoder's without its
+        prefix.
+        """
         tensors: Tensors = {}
         count = 0
         for name in weight_files(self.path):
@@ -129,8 +131,8 @@ class ModelFolder:
                 )
             shard = read_file(file, FOLDER_ADVICE)
             count += len(shard)
-            tensors |= shard
-        if len(set(map(strip_prefix, tensors))) < count:
+            tensors |= {strip_prefix(name): value for name, value in shard.items()}
+        if len(tensors) < count:
             fault = "holds a tensor twice, in two shards or under two names"
             raise BadInput(f"{self.path}: {fault}; {FOLDER_ADVICE}")
         return tensors
@@ -151,7 +153,7 @@ class ModelFolder:
     def encoder(self, dropout: float | None = None) -> Encoder:
         """Return the encoder with its weights. `dropout` replaces both rates."""
         encoder = self.empty_encoder(dropout)
-        load_encoder_tensors(encoder, self.tensors, self.path)
+        load_encoder_tensors(encoder, self)
         return encoder
 
 
@@ -175,23 +177,21 @@ def read_config(folder: Path) -> tuple[EncoderConfig, int]:
     return open_folder(folder).encoder_settings
 
 
-def load_encoder_tensors(encoder: Encoder, tensors: Tensors, where: object) -> None:
-    """Fill an encoder from transformers' names, with or without their prefix.
+def load_encoder_tensors(encoder: Encoder, folder: ModelFolder) -> None:
+    """Fill an encoder from a folder.
 
     Raises BadInput for a missing or surplus tensor or a wrong shape. Heads are ignored. An encoder
     on torch's meta device gets its memory, on the CPU, once all tensors fit: a config.json with
     absurd sizes costs none.
     """
-    renamed = {
-        strip_prefix(name): tensor for name, tensor in tensors.items() if is_encoder_tensor(name)
-    }
-    require_fit(named_tensors(encoder), renamed, where, FOLDER_ADVICE)
+    tensors = {name: value for name, value in folder.tensors.items() if is_encoder_tensor(name)}
+    require_fit(named_tensors(encoder), tensors, folder.path, FOLDER_ADVICE)
     _allocate(encoder)
     encoder.embeddings.load_tables(
-        *(renamed.pop(name) for name in transformers_names(encoder.config).tables)
+        *(tensors.pop(name) for name in transformers_names(encoder.config).tables)
     )
     places = named_tensors(encoder)
-    for name, tensor in renamed.items():
+    for name, tensor in tensors.items():
         places[name].copy_(tensor)
 
 
@@ -354,7 +354,7 @@ def _drop_padding(model: ModelFolder, vocab_size: int) -> None:
     """Cut rows that no piece stands for off the tensors with a row for each piece, in place."""
     word_table = transformers_names(model.encoder_settings[0]).tables[0]
     for name, tensor in model.tensors.items():
-        if strip_prefix(name) == word_table or name in _PIECE_TENSORS:
+        if name in {word_table, *_PIECE_TENSORS}:
             model.tensors[name] = tensor[:vocab_size]
 
 
@@ -363,12 +363,18 @@ def load_network(
 ) -> None:
     """Fill an encoder and its head from a folder that holds both, and `extras` if it has them."""
     path = folder.path
-    load_encoder_tensors(encoder, folder.tensors, path)
+    load_encoder_tensors(encoder, folder)
     extra = read_file(path / EXTRAS, FOLDER_ADVICE) if (path / EXTRAS).is_file() else {}
     if places := encoder.embeddings.factors():
         factors = {name: extra.pop(name) for name in places if name in extra}
         require_fit(places, factors, path / EXTRAS, FOLDER_ADVICE)
-        _load_factors(encoder, factors, folder)
+        encoder.embeddings.load_factors(factors)
+        table_VH = folder.tensors[transformers_names(encoder.config).tables[0]].float()
+        if not torch.allclose(encoder.embeddings.tables()[0], table_VH, rtol=1e-4, atol=1e-6):
+            raise BadInput(
+                f"{path / EXTRAS}: holds factors of another word table than this folder's; "
+                f"{FOLDER_ADVICE}"
+            )
     ours = {their: our for our, their in head_names(encoder, head)}
     parts = {ours.get(name, name): value for name, value in folder.head_tensors.items()}
     for decoder in _DECODERS:
@@ -404,19 +410,3 @@ def _used(config: EncoderConfig) -> dict[str, Any]:
         if values["global_every"] == 1:
             del values["window"], values["local_theta"]
     return values
-
-
-def _load_factors(encoder: Encoder, factors: Tensors, folder: ModelFolder) -> None:
-    """Set the factors of a word table that is a product. Raise BadInput if their product is not the
-    folder's table.
-    """
-    encoder.embeddings.load_factors(factors)
-    word_table = transformers_names(encoder.config).tables[0]
-    table_VH = next(
-        value for name, value in folder.tensors.items() if strip_prefix(name) == word_table
-    )
-    if not torch.allclose(encoder.embeddings.tables()[0], table_VH.float(), rtol=1e-4, atol=1e-6):
-        raise BadInput(
-            f"{folder.path / EXTRAS}: holds factors of another word table than this folder's; "
-            f"{FOLDER_ADVICE}"
-        )
