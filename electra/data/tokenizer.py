@@ -502,8 +502,11 @@ def read_files(folder: Path, positions: int) -> dict[str, str]:
     """Return the texts of a tokenizer's files by name, for the folder of a model that has been
     trained on rows of `positions` tokens: transformers cuts longer ones as well.
     """
-    present = [name for name in FILES if (folder / name).is_file()]
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in present}
+    texts = {
+        name: (folder / name).read_text(encoding="utf-8")
+        for name in FILES
+        if (folder / name).is_file()
+    }
     config = _read_config(folder) | {"model_max_length": positions}
     return texts | {CONFIG: dump_json(config)}
 

@@ -45,9 +45,9 @@ def add_new_layers(encoder: Encoder, count: int, seed: int) -> None:
         return
     torch.manual_seed(derive(seed, "init"))
     encoder.config = dataclasses.replace(encoder.config, layers=encoder.config.layers + count)
-    first = len(encoder.layers)
     fresh = nn.ModuleList(
-        encoder.layer_class(encoder.config, first + index) for index in range(count)
+        encoder.layer_class(encoder.config, index)
+        for index in range(len(encoder.layers), encoder.config.layers)
     )
     initialise(fresh, encoder.config)
     if encoder.config.init == "mimetic":
