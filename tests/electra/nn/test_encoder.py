@@ -18,13 +18,18 @@ from electra.pretraining.networks import Discriminator, Generator
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 1024, "embedding": 128}
 
 
-def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_gave_no_initializer():
+def networks():
     torch.manual_seed(0)
     config = BertConfig(**SHAPE)
     discriminator = Discriminator(Encoder(config, 500))
     generator = Generator(Encoder(config, 500))
     for network in (discriminator, generator):
         initialise(network, config)
+    return discriminator, generator
+
+
+def test_published_is_a_normal_cut_at_two_sigma_and_glorot_where_the_original_gave_no_initializer():
+    discriminator, generator = networks()
     layer = discriminator.encoder.layers[0]
     cut = [
         discriminator.encoder.embeddings.word,
