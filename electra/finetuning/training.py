@@ -144,8 +144,8 @@ def read_outputs(
 def read_batches(
     read: Callable[[PaddedBatch], dict[str, Tensor]],
     examples: Examples,
-    device: torch.device | str = "cpu",
-    precision: PrecisionChoice = "auto",
+    device: torch.device | str,
+    precision: PrecisionChoice,
 ) -> dict[str, NDArray[Any]]:
     """Return the outputs of a function of batches for every row, in the order of the rows."""
     device = torch.device(device)
