@@ -16,7 +16,7 @@ from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.finetuning.folder import load_tokenizer
 from electra.nn.config import EncoderConfig
-from electra.nn.hf_names import is_encoder_tensor, strip_prefix
+from electra.nn.hf_names import is_encoder_tensor
 from electra.nn.huggingface import ModelFolder, load_networks, open_folder
 from electra.pretraining.config import ElectraConfig, GeneratorConfig
 from electra.pretraining.corruption import SpecialIds
@@ -109,9 +109,9 @@ def share_embeddings(discriminator: ModelFolder, generator: ModelFolder) -> bool
     """Return whether two networks have the same embeddings, as those that were trained together."""
     ours, theirs = (
         {
-            strip_prefix(key): value
+            key: value
             for key, value in folder.tensors.items()
-            if is_encoder_tensor(key) and strip_prefix(key).startswith("embeddings.")
+            if is_encoder_tensor(key) and key.startswith("embeddings.")
         }
         for folder in (discriminator, generator)
     )
