@@ -30,9 +30,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -78,16 +78,14 @@ Propose = Callable[[Masked, Batch], Any]  # masked rows -> logits (M, V)
 Sets = dict[str, Tensor]  # corrupted ids (B, T) of the held-out rows
 
 
+@dataclass(frozen=True)
 class Arm:
     """One arm: a training step, its discriminator's logits and, if it has any, its generator's."""
 
-    def __init__(
-        self, networks: nn.Module, train: Train, judge: Judge, propose: Propose | None = None
-    ) -> None:
-        self.networks = networks
-        self.train = train
-        self.judge = judge
-        self.propose = propose
+    networks: nn.Module
+    train: Train
+    judge: Judge
+    propose: Propose | None = None
 
 
 class Corpus:
@@ -445,8 +443,6 @@ def run(name: str, seed: int, peak: float, seconds: float, folder: Path) -> dict
 
 # ── the main process ──
 
-ARMS = ("preset", "paper", *MAKERS)
-
 
 def propose_frequent(folder: Path) -> None:
     """Write the held-out rows with tokens drawn by their frequency."""
@@ -458,21 +454,6 @@ def propose_frequent(folder: Path) -> None:
     nothing = corpus.masked.ids_BT
     logits_MV = FixedGenerator(counts_V)(nothing, nothing, None, corpus.masked.positions_BN)[0]
     np.save(folder / "frequencies", corpus.corrupt(logits_MV).numpy())
-
-
-def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the mean, lowest and highest of each number at the end of an arm's runs."""
-    ends = [run["curve"][-1] for run in runs]
-    results: dict[str, Any] = {"tokens": [end["tokens"] for end in ends]}
-    for name in ends[0].keys() - {"seconds", "tokens"}:
-        for metric in ("auc", "recall"):
-            values = [end[name][metric] for end in ends]
-            results[f"{name} {metric}"] = {
-                "mean": round(sum(values) / len(values), 4),
-                "lowest": round(min(values), 4),
-                "highest": round(max(values), 4),
-            }
-    return results
 
 
 def draw(record: dict[str, Any]) -> "Figure":
@@ -526,14 +507,13 @@ def measure(options: Any) -> dict[str, Any]:
         trials += pool.map(partial(child, "transformers", 0), RATES)
         best = max(trials[1:], key=lambda run: run["curve"][-1]["preset"]["auc"])["rate"]
         shutil.copy(folder / f"proposed/transformers-{best}.npy", folder / "transformers.npy")
-        jobs = list(itertools.product(range(1, options.seeds + 1), ARMS))
+        jobs = list(itertools.product(range(1, options.seeds + 1), STYLES))
         done = pool.map(lambda job: child(job[1], job[0], best), jobs)
-        runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in ARMS}
+        runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in STYLES}
         for (_, arm), result in zip(jobs, done, strict=True):
             runs[arm].append(result)
     sets = sorted(path.stem for path in folder.glob("*.npy"))
-    arms = {arm: summary(results) for arm, results in runs.items()}
-    return {"best rate": best, "sets": sets, "arms": arms, "trials": trials, "runs": runs}
+    return {"best rate": best, "sets": sets, "trials": trials, "runs": runs}
 
 
 def main() -> None:
