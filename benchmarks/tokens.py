@@ -4,7 +4,6 @@ Tokens are those of Python's `tokenize` without comments, docstrings and line en
 lines nor shorter names change this measure.
 """
 
-import ast
 import io
 import sys
 import tokenize
@@ -12,29 +11,19 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IGNORED = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+BLANK = {tokenize.COMMENT, tokenize.NL}
+ENDS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}  # of statements
 
 
 def count_tokens(source: str) -> tuple[int, int]:
     """Return the number of tokens of code in a source text, and of lines with code."""
-    docstrings = set()
-    for node in ast.walk(ast.parse(source)):
-        body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
-            value = body[0].value
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                docstrings.add((value.lineno, value.col_offset))
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    kept = [
-        token for token in tokens if token.type not in IGNORED and token.start not in docstrings
-    ]
+    kept = []
+    begins = True  # a statement; one that begins with a string is a docstring
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in BLANK:
+            if token.type not in ENDS and not (begins and token.type == tokenize.STRING):
+                kept.append(token)
+            begins = token.type in ENDS
     return len(kept), len({token.start[0] for token in kept})
 
 
