@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from electra.files import write_json
 from pipelines.config.params import FILE, FinetuningConfig, ModelConfig, Params, load
+from pipelines.finetuning_runs.summary import sd
 from pipelines.stages import STAGES
 from pipelines.tracking import Tracker
 
@@ -84,6 +85,16 @@ def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
     values = sorted(values)
     summary = {"median": statistics.median(values), "lowest": values[0], "highest": values[-1]}
     return {name: float(f"{value:.{digits}g}") for name, value in summary.items()}
+
+
+def summarize(values: Sequence[float]) -> dict[str, Any]:
+    """Return values, their mean and standard deviation (None of one), rounded to hundredths."""
+    deviation = sd(values)
+    return {
+        "scores": [round(value, 2) for value in values],
+        "mean": round(statistics.fmean(values), 2),
+        "std": None if deviation is None else round(deviation, 2),
+    }
 
 
 def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:

@@ -29,6 +29,7 @@ from benchmarks.harness import (
     local_params,
     provenance,
     run_stages,
+    summarize,
     with_model,
     write_record,
 )
@@ -40,7 +41,6 @@ from electra.pretraining.config import GeneratorConfig, ObjectiveConfig
 from electra.pretraining.flops import step_flops
 from pipelines.cli.cost import vocabulary
 from pipelines.config.params import ModelConfig, Params
-from pipelines.finetuning_runs.summary import sd
 from pipelines.report.comparison import compare_scores
 from pipelines.report.records import TITLES
 from pipelines.report.style import BLUE, GREY, INK, ORANGE, context, new_figure, save
@@ -173,14 +173,8 @@ def compare_arms(scores: dict[str, list[dict[str, list[float]]]]) -> dict[str, A
         results[name] = {}
         arms = {}
         for arm, runs in scores.items():
-            values = [mean_of_tasks(run, tasks) for run in runs]
-            deviation = sd(values)
-            arms[arm] = values
-            results[name][arm] = {
-                "scores": [round(value, 2) for value in values],
-                "mean": round(statistics.fmean(values), 2),
-                "std": None if deviation is None else round(deviation, 2),
-            }
+            arms[arm] = [mean_of_tasks(run, tasks) for run in runs]
+            results[name][arm] = summarize(arms[arm])
         for first, second in PAIRS:
             if pair := compare_scores(arms.get(first, ()), arms.get(second, ())):
                 facts = {**dataclasses.asdict(pair), "reading": pair.verdict}

@@ -13,7 +13,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.harness import arguments, provenance, run_stages, with_model, write_record
+from benchmarks.harness import (
+    arguments,
+    provenance,
+    run_stages,
+    summarize,
+    with_model,
+    write_record,
+)
 from electra.config import merge, to_jsonable
 from electra.files import read_json
 from electra.finetuning.tasks import GLUE
@@ -36,15 +43,6 @@ def with_seed(params: Params, seed: int) -> tuple[str, Params]:
     recipe = merge(params.recipe(finetuning.recipe), {"defaults": seeds, "squad": seeds})
     finetuning = dataclasses.replace(finetuning, arms=ARMS)
     return name, with_model(params, name, model, recipe, finetuning)
-
-
-def summarize(values: list[float]) -> dict[str, Any]:
-    """Return values, their mean and standard deviation."""
-    return {
-        "scores": [round(value, 2) for value in values],
-        "mean": round(statistics.fmean(values), 2),
-        "std": round(statistics.stdev(values), 2),
-    }
 
 
 def main() -> None:
