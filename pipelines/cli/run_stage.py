@@ -23,20 +23,20 @@ from pipelines.tracking.lineage import printed
 
 def run(
     stage: str,
-    section: str,
     name: str,
     *,
     launch: dict[str, Any] | None = None,
     origin: str | None = None,
     restart: bool = False,
 ) -> int:
-    """Run a stage on an entry of its section ("" for none) and return the exit code.
+    """Run a stage on an entry of its section and return the exit code.
 
     `launch` holds torchrun's options, `origin` is the run to continue from.
     """
     params = load()
-    if section:
-        params.require(section, name)
+    work = STAGES[stage]
+    if work.section:
+        params.require(work.section, name)
     key = f"{stage}-{name}" if name else stage
     if origin is not None:
         manage_runs.ask_to_continue(origin, name)
@@ -45,7 +45,6 @@ def run(
     if launch and not processes.is_process() and processes.needs_several(launch):
         debug = ["--debug"] if "--debug" in sys.argv else []
         return processes.launch([*debug, stage, name], launch, key)
-    work = STAGES[stage]
     data = {"data": data_label(f"{stage}@{name}", params)}
     main = is_main()
     started = time.monotonic()

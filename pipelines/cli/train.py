@@ -12,7 +12,6 @@ from pipelines.stages import STAGES, Stage
 
 app = typer.Typer()
 command = functools.partial(app.command, rich_help_panel="Train")
-HIDDEN = ("published",)
 Restart = Annotated[
     bool, typer.Option("--restart", help="archive what this run has saved, and start over")
 ]
@@ -35,32 +34,33 @@ def add_stage(stage: Stage) -> None:
     """Add the command of a stage. Pre-training has options of its own."""
     cls = TakesRunOrNothing if stage.name == "pretrain" else None
     help = f"{stage.help[0].upper()}{stage.help[1:]}."
-    add = command(stage.name, help=help, cls=cls, hidden=stage.name in HIDDEN)
-    section = stage.section
+    add = command(stage.name, help=help, cls=cls, hidden=stage.name == "published")
     if stage.name == "pretrain":
         add(pretrain)
     elif stage.restarts:
 
         @add
-        def run_or_restart(name: Annotated[str, entry(section)], restart: Restart = False) -> int:
-            return run_stage(stage.name, section, name, restart=restart)
-    elif section:
+        def run_or_restart(
+            name: Annotated[str, entry(stage.section)], restart: Restart = False
+        ) -> int:
+            return run_stage(stage.name, name, restart=restart)
+    elif stage.section:
 
         @add
-        def run_entry(name: Annotated[str, entry(section)]) -> int:
-            return run_stage(stage.name, section, name)
+        def run_entry(name: Annotated[str, entry(stage.section)]) -> int:
+            return run_stage(stage.name, name)
     else:
 
         @add
         def run(name: Annotated[str, entry("finetunings")] = "") -> int:
-            return run_stage(stage.name, section, name)
+            return run_stage(stage.name, name)
 
 
-def run_stage(stage: str, section: str, name: str, **options: Any) -> int:
+def run_stage(stage: str, name: str, **options: Any) -> int:
     """Run a stage. Its imports take seconds."""
     from pipelines.cli import run_stage
 
-    return run_stage.run(stage, section, name, **options)
+    return run_stage.run(stage, name, **options)
 
 
 def pretrain(
@@ -115,7 +115,7 @@ def pretrain(
         "max_restarts": max_restarts,
         "rdzv_endpoint": rdzv_endpoint,
     }
-    return run_stage("pretrain", "models", name, launch=launch, origin=origin, restart=restart)
+    return run_stage("pretrain", name, launch=launch, origin=origin, restart=restart)
 
 
 for stage in STAGES.values():
@@ -129,7 +129,7 @@ def finetune(name: Annotated[str, entry("finetunings")]) -> int:
     params.require("finetunings", name)
     stages = ("glue", "squad") if params.squad_versions(name) else ("glue",)
     for stage in stages:
-        if code := run_stage(stage, "finetunings", name):
+        if code := run_stage(stage, name):
             return code
     return 0
 
