@@ -189,7 +189,6 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
     """
     words = " ".join(texts).lower().split()
     is_english = sum(word in ENGLISH for word in words) > ENGLISH_SHARE * len(words)
-    cased = {} if is_english else {"lowercase": False, "strip_accents": False}
     rules: dict[str, Any] = {"lowercase": is_english, "strip_accents": is_english}
     default = wordpiece.TrainTokenizer.alphabet
     alphabet = max(default, alphabet_for(texts, lowercase=is_english))
@@ -211,4 +210,8 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
         if is_english
         else ("with case and accents, as published models of most languages")
     )
-    return {"kind": "train", **size, **cased}, f"vocabulary: {pieces:,} pieces {case}"
+    return {
+        "kind": "train",
+        **size,
+        **({} if is_english else rules),
+    }, f"vocabulary: {pieces:,} pieces {case}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from electra.config import require
 from electra.errors import BadConfig, BadInput, Busy, pluralize, printable
 from electra.files import lock_folder, remove
 from electra.storage import checkpoint
@@ -80,7 +81,7 @@ def restart(stage: str, name: str, params: Params) -> None:
         print(f"{run}: starts over; the old run is {held.archive()}", file=sys.stderr, flush=True)
 
 
-def delete(names: Sequence[str], *, archived: bool = False, sure: bool) -> None:
+def delete(names: Sequence[str], *, archived: bool, sure: bool) -> None:
     """Delete folders of runs/, all of them or none, after asking unless `sure`.
 
     `archived` adds those that `--restart` has archived. Raises BadInput for an unknown name, and
@@ -95,15 +96,10 @@ def delete(names: Sequence[str], *, archived: bool = False, sure: bool) -> None:
         folders += [
             folder for name, folder in known.items() if OLD in name and folder not in folders
         ]
-    if folders:
-        _delete(folders, sure)
-    elif archived:
+    if not folders and archived:
         print("there are no archived runs")
-    else:
-        raise BadConfig("runs remove: name the runs to remove, or give --archived")
-
-
-def _delete(folders: Sequence[Path], sure: bool) -> None:
+        return
+    require(bool(folders), "runs remove: name the runs to remove, or give --archived")
     with contextlib.ExitStack() as held:
         for folder in folders:
             for lock in _locks(folder):

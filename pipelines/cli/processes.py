@@ -41,8 +41,7 @@ def needs_several(options: Mapping[str, Any]) -> bool:
     Raises BadConfig for several machines without a place to meet.
     """
     sentence = "is missing; with several machines it is HOST:PORT of the first, the same on all"
-    can_meet = bool(options["rdzv_endpoint"]) or options["nnodes"] == 1
-    require(can_meet, f"--rdzv-endpoint: {sentence}")
+    require(options["rdzv_endpoint"] or options["nnodes"] == 1, f"--rdzv-endpoint: {sentence}")
     return bool(options["nproc_per_node"] > 1 or options["nnodes"] > 1)
 
 

@@ -28,9 +28,14 @@ GREEN = "#0b7f68"
 GREY = "#767f8b"
 # light -> the page's variable, and the colour on a dark ground (as in templates/page.css)
 THEMES = {
-    **{INK: ("--ink", "#e7eaee"), MUTED: ("--muted", "#a3adb8"), RULE: ("--rule", "#303842")},
-    **{PAPER: ("--paper", "#14181d"), BLUE: ("--blue", "#63b0f4"), ORANGE: ("--orange", "#f59a5c")},
-    **{GREEN: ("--green", "#4fc4a8"), GREY: ("--grey", "#98a3af")},
+    INK: ("--ink", "#e7eaee"),
+    MUTED: ("--muted", "#a3adb8"),
+    RULE: ("--rule", "#303842"),
+    PAPER: ("--paper", "#14181d"),
+    BLUE: ("--blue", "#63b0f4"),
+    ORANGE: ("--orange", "#f59a5c"),
+    GREEN: ("--green", "#4fc4a8"),
+    GREY: ("--grey", "#98a3af"),
 }
 STYLE = Path(__file__).with_name("report.mplstyle")
 
