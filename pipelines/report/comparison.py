@@ -53,18 +53,21 @@ def mean(scores: Sequence[float]) -> float | None:
 
 def predict_next(scores: Sequence[float]) -> tuple[float, float] | None:
     """Return Student's 95 % interval of another score, or None of fewer than two."""
-    return _interval(scores, math.sqrt(1 + 1 / len(scores))) if len(scores) > 1 else None
+    return _interval(scores, of_another=1)
 
 
 def around(scores: Sequence[float]) -> tuple[float, float] | None:
     """Return Student's 95 % interval of the mean, or None of fewer than two scores."""
-    return _interval(scores, math.sqrt(1 / len(scores))) if len(scores) > 1 else None
+    return _interval(scores, of_another=0)
 
 
-def _interval(scores: Sequence[float], deviations: float) -> tuple[float, float]:
+def _interval(scores: Sequence[float], of_another: int) -> tuple[float, float] | None:
+    if len(scores) < 2:
+        return None
     from scipy.stats import t
 
     middle = statistics.fmean(scores)
+    deviations = math.sqrt(of_another + 1 / len(scores))
     reach = float(t.ppf(0.975, len(scores) - 1)) * statistics.stdev(scores) * deviations
     return max(middle - reach, -HIGHEST), min(middle + reach, HIGHEST)
 
