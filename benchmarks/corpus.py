@@ -15,10 +15,8 @@ Peak memory is measured in a new process for each arm. `filters` are those of a 
 `times_cleaning` is the cost of a filter relative to cleaning the same text.
 """
 
-import argparse
 import functools
 import itertools
-import json
 import operator
 import os
 import shutil
@@ -37,12 +35,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.harness import (
     arguments,
+    in_process,
     in_turns,
     local_params,
     memory_mb,
     provenance,
     ratios,
-    run_process,
     spread,
     write_record,
 )
@@ -144,6 +142,12 @@ def run_arm(arm: str, path: Path, folder: Path) -> tuple[int, float]:
     return tokens, time.process_time() - started
 
 
+def measure_memory(arm: str, path: Path, folder: Path) -> dict[str, Any]:
+    """Return the peak memory of this process after one arm, and the arm's tokens."""
+    tokens, _ = run_arm(arm, path, folder)
+    return {"peak_megabytes": memory_mb("VmHWM"), "tokens": tokens}
+
+
 def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:
     """Return the megabytes of clean text per processor second, for cleaning, each filter and all
     filters together.
@@ -184,13 +188,7 @@ def main() -> None:
     parser = arguments(__doc__, "corpus.json")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--megabytes", type=float, default=12)
-    for hidden, kind in (("--arm", str), ("--slice", Path), ("--folder", Path)):
-        parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.arm:
-        tokens, _ = run_arm(options.arm, options.slice, options.folder)
-        print(json.dumps({"peak_megabytes": memory_mb("VmHWM"), "tokens": tokens}))
-        return
     origin = provenance("datasets", "transformers", "pyarrow")
     with tempfile.TemporaryDirectory() as name:
         write_record(options.output, measure(Path(name), options.rounds, options.megabytes), origin)
@@ -213,8 +211,7 @@ def measure(folder: Path, rounds: int, megabytes: float) -> dict[str, Any]:
     rates = {
         arm: [tokens / seconds for tokens, seconds in results] for arm, results in turns.items()
     }
-    words = ("--slice", str(slices[0]), "--folder", str(folder))
-    memory = {arm: run_process(__file__, ["--arm", arm, *words]) for arm in ARMS}
+    memory = {arm: in_process(measure_memory, arm, slices[0], folder) for arm in ARMS}
     peaks = {arm: result["peak_megabytes"] for arm, result in memory.items()}
     return {
         "what": "clean documents (JSON lines) to rows of 128 on disk, one thread",

@@ -3,7 +3,7 @@ JSON record with its provenance.
 """
 
 import argparse
-import json
+import multiprocessing
 import os
 import platform
 import shlex
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -102,16 +103,18 @@ def ratios(first: Iterable[float], second: Iterable[float]) -> dict[str, float]:
     return spread([a / b for a, b in zip(first, second, strict=False)])
 
 
-def run_process(script: str, words: Sequence[str], timeout: float | None = None) -> Any:
-    """Run a benchmark in a new process and return the JSON of its last line. Raise RuntimeError if
-    it fails.
+def in_process(work: Callable[..., T], *given: Any, timeout: float | None = None) -> T:
+    """Run a function in a new process, which imports its module again, and return its result. Raise
+    its error, or TimeoutError after some seconds.
     """
-    command = [sys.executable, script, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    if done.returncode:
-        lines = [f"exit code {done.returncode}", *done.stderr.strip().splitlines()]
-        raise RuntimeError(lines[-1])
-    return json.loads(done.stdout.splitlines()[-1])
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        future = pool.submit(work, *given)
+        try:
+            return future.result(timeout)
+        except TimeoutError:
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
 
 
 def memory_mb(field: str) -> float:

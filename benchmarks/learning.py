@@ -23,9 +23,7 @@ interrupted, the same command continues.
     PYTHONPATH=build/peers TORCHDYNAMO_DISABLE=1 python benchmarks/learning.py
 """
 
-import argparse
 import itertools
-import json
 import shutil
 import sys
 import tempfile
@@ -44,7 +42,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import arguments, local_params, provenance, run_process, write_record
+from benchmarks.harness import arguments, in_process, local_params, provenance, write_record
 from benchmarks.pretrain_arms import Peer, chosen_cells, peer_network
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
@@ -494,9 +492,7 @@ def measure(options: Any) -> dict[str, Any]:
     def child(arm: str, seed: int, peak: float) -> dict[str, Any]:
         path = folder / f"{arm}-{seed}-{peak}.json"
         if not path.exists():
-            words = ["--arm", arm, "--seed", str(seed), "--rate", str(peak)]
-            words += ["--seconds", str(options.seconds), "--folder", str(folder)]
-            write_json(path, run_process(__file__, words))
+            write_json(path, in_process(run, arm, seed, peak, options.seconds, folder))
         done = read_json(path)
         print(arm, seed, peak, done["steps"], done["curve"][-1], flush=True)
         return dict(done)
@@ -521,13 +517,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=400.0, help="processor seconds of a run")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each")
-    for name, kind in (("arm", str), ("seed", int), ("rate", float), ("folder", Path)):
-        parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.arm:
-        result = run(options.arm, options.seed, options.rate, options.seconds, options.folder)
-        print(json.dumps(result))
-        return
     origin = provenance("torch", *MAKERS)
     record = measure(options)
     write_record(options.output, record, origin)

@@ -193,7 +193,7 @@ def batches(config: ElectraConfig, device: torch.device, count: int) -> list[tup
 
 def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float]:
     """Return the losses of ours and of the peers at step 0, in fp32, without dropout, for the same
-    samples. Exit if they differ.
+    samples. Raise ValueError if they differ.
     """
     small = replace(config, pretrain=replace(config.pretrain, batch=min(4, config.pretrain.batch)))
     batch, masked = batches(small, device, 1)[0]
@@ -214,5 +214,5 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
         losses = {kind: peer.loss(batch, masked, sampled_X).item() for kind, peer in peers.items()}
     for kind, loss in losses.items():
         if abs(ours - loss) > 1e-4 * loss:
-            raise SystemExit(f"losses at step 0 differ: ours {ours}, {kind} {loss}")
+            raise ValueError(f"losses at step 0 differ: ours {ours}, {kind} {loss}")
     return {"ours": ours, **losses}

@@ -29,9 +29,10 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -41,10 +42,10 @@ import torch
 from benchmarks.harness import (
     RESULTS,
     arguments,
+    in_process,
     memory_mb,
     provenance,
     ratios,
-    run_process,
     spread,
     write_record,
 )
@@ -137,7 +138,7 @@ def measure(
         results["bf16 peak"].append(probe(device))
         results["blocks"].append(time_calls(step, steps, device))
         if not torch.isfinite(losses[0]):
-            raise SystemExit(f"{arm}: loss {losses[0].item()}")
+            raise ValueError(f"{arm}: loss {losses[0].item()}")
     return results
 
 
@@ -198,25 +199,21 @@ def compare(rounds: list[dict[str, Results]], arm: str, ours: str) -> dict[str, 
     }
 
 
-def child(options: argparse.Namespace, deadline: float, *more: str) -> Results:
-    """Run this script in a child process and return its results, or `error`. The process may take
-    a minute beyond the deadline.
+def child(deadline: float, work: Callable[[], Results]) -> Results:
+    """Return the results of a function in a child process, or `error`. The process may take a
+    minute beyond the deadline.
     """
-    words = ["--deadline", str(deadline), *more]
-    for name in ("rows", "length", "threads", "blocks", "steps"):
-        if (value := getattr(options, name)) is not None:
-            words += [f"--{name}", str(value)]
     try:
-        results = run_process(__file__, words, max(deadline - time.time(), 0) + 60)
-    except TimeoutExpired:
+        return in_process(work, timeout=max(deadline - time.time(), 0) + 60)
+    except TimeoutError:
         return {"error": LATE}
-    except RuntimeError as error:
+    except Exception as error:
         return {"error": str(error)}
-    return dict(results)
 
 
 def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
     """Check that the arms' losses are equal, then measure them in turns until the deadline."""
+    device = default_device()
     config = settings(name, options.rows, options.length)
     results: Results = {
         "settings": to_jsonable(load().models[name].electra()),
@@ -224,22 +221,23 @@ def model(name: str, options: argparse.Namespace, deadline: float) -> Results:
         "errors": {},
     }
     if any(arm.startswith(PEERS) for arm in options.arms):
-        results["loss at step 0"] = child(options, deadline, "--model", name)
+        results["loss at step 0"] = child(deadline, partial(equal_losses, config, device))
         if "error" in results["loss at step 0"]:
             return results
+    turns = {"blocks": options.blocks, "steps": options.steps, "deadline": deadline}
     rounds: list[dict[str, Results]] = []
     for number in range(options.rounds):
         rounds.append({})
         for arm in options.arms:
             if time.time() > deadline or arm in results["errors"]:
                 continue
-            turn = child(options, deadline, "--model", name, "--arm", arm)
+            turn = child(deadline, partial(measure, arm, config, device, **turns))
             if "error" in turn:
                 results["errors"][arm] = turn["error"]
             else:
                 rounds[number][arm] = turn
     if any(rounds):
-        results |= summary(config, rounds, not torch.cuda.is_available())
+        results |= summary(config, rounds, device.type == "cpu")
     done = {*results.get("arms", {}), *results["errors"]}
     results["skipped"] = [arm for arm in options.arms if arm not in done]
     return results
@@ -275,30 +273,18 @@ def main() -> None:
     option("steps", int, 20 if gpu else 2, "steps per block")
     option("seconds", float, 540.0, "time limit for all models")
     option("out", Path, None)
-    for name, kind in (("model", str), ("arm", str), ("deadline", float)):
-        option(name, kind, None, argparse.SUPPRESS)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    device = default_device()
-    if not options.model:
-        measure_models(options, device)
-        return
-    config = settings(options.model, options.rows, options.length)
-    if options.arm:
-        turn = {"blocks": options.blocks, "steps": options.steps, "deadline": options.deadline}
-        print(json.dumps(measure(options.arm, config, device, **turn)))
-    else:
-        print(json.dumps(equal_losses(config, device)))
+    measure_models(parser.parse_args())
 
 
-def measure_models(options: argparse.Namespace, device: torch.device) -> None:
+def measure_models(options: argparse.Namespace) -> None:
     """Measure every model and write the record after each."""
-    gpu = device.type == "cuda"
+    gpu = torch.cuda.is_available()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # of the processes
     started = time.time()
     origin = provenance("torch", "transformers")
     name = torch.cuda.get_device_name() if gpu else None
     origin["machine"] |= {"gpu": name, "threads": options.threads}
-    origin["probed precision"] = fastest(device)
+    origin["probed precision"] = fastest(default_device())
     variant = "gpu" if gpu else f"cpu-{options.threads}"
     output = options.out or RESULTS / f"pretrain-step-{variant}.json"
     models: Results = {}

@@ -1,10 +1,13 @@
 """Shared parts of benchmarks: turns, ratios, records; and the count of tokens."""
 
 import importlib
+import os
+import time
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from benchmarks.harness import in_turns, provenance, ratios, run_process, spread, write_record
+from benchmarks.harness import in_process, in_turns, provenance, ratios, spread, write_record
 from benchmarks.tokens import count_tokens
 from electra.files import read_json
 from tests.conftest import ROOT
@@ -33,14 +36,14 @@ def test_a_record_says_where_it_comes_from(tmp_path):
     assert {"command", "machine", "recorded"} <= found.keys()
 
 
-def test_a_process_that_fails_says_its_last_line(tmp_path):
-    script = tmp_path / "one.py"
-    script.write_text(
-        "import sys; print('note'); print('[1]') if sys.argv[1] == 'well' else sys.exit('a\\nreason')"
-    )
-    assert run_process(str(script), ["well"]) == [1]
-    with pytest.raises(RuntimeError, match=r"^reason$"):
-        run_process(str(script), ["ill"])
+def test_a_process_returns_fails_dies_or_is_ended():
+    assert in_process(divmod, 7, 2) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        in_process(divmod, 7, 0)
+    with pytest.raises(BrokenProcessPool):
+        in_process(os._exit, 1)
+    with pytest.raises(TimeoutError):
+        in_process(time.sleep, 60, timeout=0.1)
 
 
 def test_count_tokens_leaves_out_comments_docstrings_and_blanks():
