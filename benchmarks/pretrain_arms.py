@@ -2,6 +2,7 @@
 weights and masks.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from electra.pretraining.step import CudaGraphs, Step, keep_freed_memory
 VOCAB = 30_522
 RATE = 1e-4
 PEERS = ("peer", "expert", "compiled")
+Train = Callable[[int, Batch, Masked], Tensor]  # a step's number, its rows and their masks -> loss
 
 
 def build(config: ElectraConfig) -> Pretraining:
@@ -34,41 +36,29 @@ def build(config: ElectraConfig) -> Pretraining:
     return Pretraining(config, VOCAB, SPECIAL)
 
 
-class Ours:
-    """The step of the training loop. On a GPU, `ours` compiles each layer once and captures the
-    step as CUDA graphs; the other kinds change that.
+def our_step(config: ElectraConfig, precision: Any, device: torch.device, kind: str) -> Train:
+    """Return the step of the training loop. On a GPU, `ours` compiles each layer once and captures
+    the step as CUDA graphs; the other kinds change that.
 
     `eager` neither compiles nor captures, `captured` does not compile, `parts` does not capture.
     `whole` compiles the whole forward pass in one piece. `autotune` also lets Inductor choose among
     its own matrix products.
     """
-
-    def __init__(
-        self,
-        config: ElectraConfig,
-        precision: Any,
-        device: torch.device,
-        kind: str,
-    ) -> None:
-        if device.type == "cpu":
-            keep_freed_memory()
-        self.model = build(config).to(device).train()
-        gpu = device.type == "cuda"
-        if gpu and not missing_for_compile():
-            torch._inductor.config.max_autotune = kind == "autotune"
-            if kind == "whole":
-                self.model.compile(dynamic=False, options={"combo_kernels": True})
-            elif kind not in {"eager", "captured"}:
-                compile_parts(self.model)
-        self.optimizer = build_optimizer(self.model.named_parameters(), weight_decay=0.01)
-        set_learning_rate(self.optimizer, RATE)
-        graphs = CudaGraphs(device) if gpu and kind not in {"eager", "parts"} else None
-        self.update = Step(
-            self.model, self.optimizer, World(0, 1, device), precision=precision, graphs=graphs
-        )
-
-    def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
-        return self.update([batch], [number], "joint")[0]["loss"]
+    gpu = device.type == "cuda"
+    if not gpu:
+        keep_freed_memory()
+    model = build(config).to(device).train()
+    if gpu and not missing_for_compile():
+        torch._inductor.config.max_autotune = kind == "autotune"
+        if kind == "whole":
+            model.compile(dynamic=False, options={"combo_kernels": True})
+        elif kind not in {"eager", "captured"}:
+            compile_parts(model)
+    optimizer = build_optimizer(model.named_parameters(), weight_decay=0.01)
+    set_learning_rate(optimizer, RATE)
+    graphs = CudaGraphs(device) if gpu and kind not in {"eager", "parts"} else None
+    update = Step(model, optimizer, World(0, 1, device), precision=precision, graphs=graphs)
+    return lambda number, batch, masked: update([batch], [number], "joint")[0]["loss"]
 
 
 class Peer:
@@ -171,12 +161,12 @@ def chosen_cells(masked: Masked, ids: Tensor) -> Tensor:
     return counts.scatter_add_(1, masked.positions_BN, masked.weights_BN.long()) > 0
 
 
-def build_arm(arm: str, config: ElectraConfig, device: torch.device) -> Ours | Peer:
-    """Build an arm by its name, such as `ours-bf16`."""
+def build_arm(arm: str, config: ElectraConfig, device: torch.device) -> Train:
+    """Return the step of an arm by its name, such as `ours-bf16`."""
     kind, precision = arm.split("-")
     if kind in PEERS:
-        return Peer(config, precision, device, kind)
-    return Ours(config, precision, device, kind)
+        return Peer(config, precision, device, kind).step
+    return our_step(config, precision, device, kind)
 
 
 def batches(config: ElectraConfig, device: torch.device, count: int) -> list[tuple[Batch, Masked]]:

@@ -5,7 +5,7 @@
 
 Arms, where P is the precision: fp32 (transformers' default) or bf16
 
-ours-P      the step of the training loop; class Ours in pretrain_arms.py lists variants for a GPU
+ours-P      the step of the training loop; our_step in pretrain_arms.py lists variants for a GPU
 peer-P      ElectraForMaskedLM and ElectraForPreTraining, used as their docs suggest (SDPA, labels
             of -100, fused AdamW, autocast), with Gumbel sampling at the masked positions
 expert-P    peer-P with the vocabulary head at the masked positions only
@@ -122,11 +122,11 @@ def measure(
         import transformers.models.electra.modeling_electra  # noqa: F401
     inputs = batches(config, device, 4)
     before = memory(device)
-    trainer = build_arm(arm, config, device)
+    train = build_arm(arm, config, device)
     losses: list[Any] = []
 
     def step(number: int) -> None:
-        losses[:] = [trainer.step(number, *inputs[number % len(inputs)])]
+        losses[:] = [train(number, *inputs[number % len(inputs)])]
 
     results: Results = {"first step seconds": time_calls(step, 1, device)[1]}
     time_calls(step, 1 if device.type == "cpu" else WARM_UP + 2, device)
