@@ -328,12 +328,15 @@ def claims() -> str:
     return f"{counts}: {', '.join(came_out)}"
 
 
+def arm_scores(ablation: str) -> dict[str, list[float]]:
+    """Return the scores of every arm of a recorded ablation."""
+    arms = record(f"ablations/{ablation}")["arms"]
+    return {arm: results["average"]["scores"] for arm, results in arms.items()}
+
+
 def main_claim() -> str:
     """Return ELECTRA's lead over BERT at the demo's full length and equal FLOPs."""
-    scores = {
-        arm: results["average"]["scores"]
-        for arm, results in record("ablations/electra_bert_whole")["arms"].items()
-    }
+    scores = arm_scores("electra_bert_whole")
     electra, mlm = (
         f"{statistics.fmean(points):.1f} ± {statistics.stdev(points):.1f}"
         for points in scores.values()
@@ -347,10 +350,7 @@ def main_claim() -> str:
 
 def masks() -> str:
     """Return the gain of BERT from ELECTRA's masks, and ELECTRA's lead over both."""
-    scores = {
-        arm: results["average"]["scores"]
-        for arm, results in record("ablations/table5")["arms"].items()
-    }
+    scores = arm_scores("table5")
     pairs = [
         compare_scores(scores[arm], scores[base])
         for arm, base in (("mlm_85", "mlm"), ("electra", "mlm_85"))
