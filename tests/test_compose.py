@@ -29,8 +29,7 @@ def interpolate(values):
         return values.get(name) or rest
 
     text = re.sub(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}", replace, COMPOSE.read_text())
-    services = YAML(typ="safe").load(text)
-    return services
+    return YAML(typ="safe").load(text)
 
 
 def make_team(folder):

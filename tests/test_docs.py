@@ -24,6 +24,7 @@ from pipelines.config.params import PublishedConfig, load
 from pipelines.config.settings_file import read
 from pipelines.flows.deployments import deployments
 from tests.conftest import ROOT, read_text
+from tests.pages import typed
 from tests.pipelines.cli.parsing import parse
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,15 +37,11 @@ SECTIONS = {"corpus": "corpora", "tokens": "tokens", "tasks": "tasks", "ablation
 SECTIONS |= {"published": "published", "glue": "finetunings", "squad": "finetunings"}
 
 
-def commands(text):
-    """Return the lines of the sh blocks of a page, and code spans that begin with a tool."""
-    lines = []
-    for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
-        lines += [line.split(" #")[0] for line in block.replace("\\\n", " ").splitlines()]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+def commands(page):
+    """Return the commands that a reader of a page types, and code spans that begin with a tool."""
+    prose = re.sub(r"^```.*?^```", "", TEXTS[page], flags=re.M | re.S)
     spans = re.findall(r"`([^`\n]+ [^`\n]+)`", prose)
-    lines += [span for span in spans if span.split()[0] in (*CHECKED, *TOOLS)]
-    return [line.strip() for line in lines if line.strip() and line[0] != "#"]
+    return [*typed(page), *(span for span in spans if span.split()[0] in (*CHECKED, *TOOLS))]
 
 
 def blocks(page):
@@ -69,7 +66,7 @@ def settings(page, folder):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_and_commands_of_a_page_are_accepted(page, tmp_path):
     params = settings(page, tmp_path) if blocks(page) else shipped()
-    for command in commands(TEXTS[page]):
+    for command in commands(page):
         if not PATTERN.search(command):
             tool, *words = shlex.split(command.removeprefix("$ "))
             if words[:2] == ["-m", "pipelines"]:

@@ -14,8 +14,7 @@ GOLDEN = json.loads(read_text("tests/golden.json"))
 
 @pytest.fixture(scope="module")
 def computed():
-    digests = json.loads(run(ROOT, "-m", "tests.golden").stdout)
-    return digests
+    return json.loads(run(ROOT, "-m", "tests.golden").stdout)
 
 
 @pytest.mark.skipif(

@@ -185,7 +185,6 @@ def test_streams_that_take_nothing_leave_the_exit_code(words, streams, code, pro
     "words, code, sentence",
     [
         (["flow", "pretrain", "smoky"], 64, "no models entry 'smoky'; did you mean smoke?"),
-        (["runs", "remove", "x" * 300], 65, "there is no such run"),
         (["check", "base"], 69, "nowhere/*.jsonl"),
     ],
 )

@@ -334,13 +334,11 @@ def test_new_task_never_takes_tiny_in_silence(here, run_command):
     "records, settings",
     [
         ([{"text": "a", "score": n / 7} for n in range(9)], {"kind": "regression", "a": "text"}),
-        ([{"text": "a", "label": n} for n in range(3)], {"labels": ("0", "1", "2")}),
         # sorted by label
         ([{"text": "a", "label": n // 9000} for n in range(9001)], {"labels": ("0", "1")}),
         ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], {"kind": "tagging", "labels": ("NP",)}),
         ([{"hypothesis": "a" * 9, "premise": "b", "idx": n, "label": n % 2} for n in range(9)],
          {"a": "premise", "b": "hypothesis"}),
-        ([{"text": "a", "label": "+-"[n % 2]} for n in range(8)], {"labels": ("+", "-")}),
         ([{"text": "a", "label": ("b", "a", "a\xa0")[n % 3]} for n in range(8)],
          {"labels": ("a", "b")}),
         ([{"text": "a b", "tags": "B-NP O"}, {"text": "c", "tags": "O"}], {"kind": "tagging"}),

@@ -52,7 +52,6 @@ def write(name, config, scores, **facts):
             "label": made.label(arm),
             "settings": settings,
             "values": list(made.values(arm)),
-            "failed": [],
         }
         arms[arm] = part | {"status": "failed: loss nan", "failed": ["seed 1: loss nan"]}
         if of := scores.get(arm):

@@ -47,4 +47,5 @@ def test_csv_has_every_digit():
 )
 def test_numbers_have_a_true_minus_and_no_negative_zero(value, text):
     assert flops(value) == text
+    assert Column("score", 1).text(-3.25) == "−3.2"
     assert [signed(-0.04), signed(-0.06), signed(2.0)] == ["0.0", "−0.1", "+2.0"]
