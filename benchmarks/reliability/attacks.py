@@ -35,7 +35,7 @@ def kill(world: World, chance: random.Random, tries: int) -> Iterator[Verdict]:
     """Send SIGKILL before a change to a file, or in the middle of a write."""
     for stage in choose_stages(chance, tries):
         place = chance.randrange(world.changes[stage])
-        prepare = partial(disk.watch, disk.At(place, disk.kill_process))
+        prepare = partial(disk.watch_from, place, disk.kill_process)
         start = partial(run, stage=stage, prepare=prepare)
         yield world.attack("SIGKILL at a change to a file", f"change {place}", stage, start)
 
@@ -103,7 +103,7 @@ def fail_writes(world: World, chance: random.Random, tries: int) -> Iterator[Ver
     for stage in choose_stages(chance, tries):
         name = chance.choice(list(disk.FAULTS))
         place = chance.randrange(world.changes[stage])
-        prepare = partial(disk.watch, disk.At(place, disk.FAULTS[name]()))
+        prepare = partial(disk.watch_from, place, disk.FAULTS[name]())
         start = partial(run, stage=stage, prepare=prepare)
         yield world.attack(f"writing fails ({name})", f"from change {place} on", stage, start)
 

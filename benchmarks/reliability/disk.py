@@ -10,6 +10,7 @@ a hook's exception as the system's answer.
 import builtins
 import errno
 import io
+import itertools
 import os
 import shutil
 import signal
@@ -123,17 +124,15 @@ def count_changes(target: Path) -> Callable[[], object]:
     return lambda: target.write_text(str(len(kinds)))
 
 
-class At:
-    """Call another listener from the change number `place` on, counted from 0."""
+def watch_from(place: int, listener: Listener) -> None:
+    """Watch from the change number `place` on, counted from 0."""
+    numbers = itertools.count()
 
-    def __init__(self, place: int, listener: Listener) -> None:
-        self.left = place
-        self.listener = listener
+    def listen(what: str, paths: tuple[Path, ...], data: Any) -> None:
+        if next(numbers) >= place:
+            listener(what, paths, data)
 
-    def __call__(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        self.left -= 1
-        if self.left < 0:
-            self.listener(what, paths, data)
+    watch(listen)
 
 
 def kill_process(what: str, paths: tuple[Path, ...], data: Any) -> None:
@@ -144,28 +143,28 @@ def kill_process(what: str, paths: tuple[Path, ...], data: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Fail:
-    """Fail at the first change of some kinds, and if `lasting` at all that follow."""
+def fail(number: int, kinds: str, *, lasting: bool) -> Listener:
+    """Return a listener that fails at the first change of some kinds, and if `lasting` at all that
+    follow.
+    """
+    failed = False
 
-    def __init__(self, number: int, kinds: str, *, lasting: bool) -> None:
-        self.number = number
-        self.kinds = kinds.split()
-        self.lasting = lasting
-        self.failed = False
+    def listen(what: str, paths: tuple[Path, ...], data: Any) -> None:
+        nonlocal failed
+        if what in kinds.split() and (lasting or not failed):
+            failed = True
+            raise OSError(number, os.strerror(number), str(paths[0]))
 
-    def __call__(self, what: str, paths: tuple[Path, ...], data: Any) -> None:
-        if what in self.kinds and (self.lasting or not self.failed):
-            self.failed = True
-            raise OSError(self.number, os.strerror(self.number), str(paths[0]))
+    return listen
 
 
 FAULTS = {
-    "full disk, ENOSPC": partial(Fail, errno.ENOSPC, "create write folder link", lasting=True),
+    "full disk, ENOSPC": partial(fail, errno.ENOSPC, "create write folder link", lasting=True),
     "one bad place, EIO": partial(
-        Fail, errno.EIO, "create write fsync folder rename link remove", lasting=False
+        fail, errno.EIO, "create write fsync folder rename link remove", lasting=False
     ),
     "no permission, EACCES": partial(
-        Fail, errno.EACCES, "create folder rename link remove", lasting=True
+        fail, errno.EACCES, "create folder rename link remove", lasting=True
     ),
 }
 

@@ -221,7 +221,7 @@ class World:
         """Return the project after a stage was killed at a share of its changes to files."""
         project = self.copy(self.before[stage])
         place = int(share * self.changes[stage])
-        run(project, stage, partial(disk.watch, disk.At(place, disk.kill_process)))
+        run(project, stage, partial(disk.watch_from, place, disk.kill_process))
         return project
 
 
