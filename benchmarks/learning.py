@@ -43,11 +43,10 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.harness import arguments, in_process, local_params, provenance, write_record
-from benchmarks.pretrain_arms import Peer, chosen_cells, peer_network
+from benchmarks.pretrain_arms import Peer, both, chosen_cells, peer_network, real
 from electra.data import tokenizer as tokenizers
 from electra.data.shards import Rows
 from electra.files import read_json, write_json
-from electra.nn.encoder import real_tokens
 from electra.optim.adamw import set_learning_rate
 from electra.pretraining import corruption
 from electra.pretraining.config import ElectraConfig, ObjectiveConfig
@@ -182,15 +181,6 @@ def in_a_loop(
         optimizer.zero_grad()
 
     return train
-
-
-def real(batch: Batch) -> Tensor:
-    """Return the attention mask (B, T) that transformers expects."""
-    return real_tokens(batch.lengths_B, batch.ids_BT.shape[1]).long()
-
-
-def both(batch: Batch) -> dict[str, Tensor]:
-    return {"attention_mask": real(batch), "token_type_ids": batch.segments_BT}
 
 
 def transformers(corpus: Corpus, config: ElectraConfig) -> Arm:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.made_up_rows import SPECIAL, MadeUpRows
+from electra.nn.encoder import real_tokens
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
 from electra.optim.adamw import build_optimizer, set_learning_rate
@@ -113,18 +114,16 @@ class Peer:
 
     def loss(self, batch: Batch, masked: Masked, sampled_X: Tensor | None = None) -> Tensor:
         ids = batch.ids_BT
-        real = torch.arange(ids.shape[1], device=self.device) < batch.lengths_B[:, None]
         chosen = chosen_cells(masked, ids)
-        both = {"attention_mask": real.long(), "token_type_ids": batch.segments_BT}
         with autocast(self.precision, self.device):
             if self.kind == "expert":
-                hidden_BTD = self.generator.electra(input_ids=masked.ids_BT, **both)[0]
+                hidden_BTD = self.generator.electra(input_ids=masked.ids_BT, **both(batch))[0]
                 hidden_XD = self.generator.generator_predictions(hidden_BTD[chosen])
                 logits_XV = self.generator.generator_lm_head(hidden_XD)
                 mlm_loss = F.cross_entropy(logits_XV, ids[chosen])
             else:
                 labels = torch.where(chosen, ids, -100)
-                proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both)
+                proposed = self.generator(input_ids=masked.ids_BT, labels=labels, **both(batch))
                 logits_XV = proposed.logits[chosen]
                 mlm_loss = proposed.loss
             with torch.no_grad():
@@ -135,7 +134,7 @@ class Peer:
                 corrupted = ids.clone()
                 corrupted[chosen] = sampled_X
             replaced = (corrupted != ids).long()
-            judged = self.discriminator(input_ids=corrupted, labels=replaced, **both)
+            judged = self.discriminator(input_ids=corrupted, labels=replaced, **both(batch))
             return mlm_loss + self.weight * judged.loss
 
     def step(self, number: int, batch: Batch, masked: Masked) -> Tensor:
@@ -146,6 +145,15 @@ class Peer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.detach()
+
+
+def real(batch: Batch) -> Tensor:
+    """Return the attention mask (B, T) that transformers expects."""
+    return real_tokens(batch.lengths_B, batch.ids_BT.shape[1]).long()
+
+
+def both(batch: Batch) -> dict[str, Tensor]:
+    return {"attention_mask": real(batch), "token_type_ids": batch.segments_BT}
 
 
 def peer_network(kind: Any, encoder: Any, vocab_size: int) -> Any:
@@ -196,10 +204,9 @@ def equal_losses(config: ElectraConfig, device: torch.device) -> dict[str, float
         logits_MV = model.generator(*inputs)[0]
         noise_M = batch.noise.sample_BN.reshape(-1)
         sampled = sample(logits_MV, noise_M, small.objective, masked.targets_M)
-        grid = torch.zeros_like(batch.ids_BT)
-        places = zip(masked.positions_BN.mT, sampled.view_as(masked.positions_BN).mT, strict=True)
-        for place_B, sampled_B in places:  # unused slots point at [CLS], which is never masked
-            grid.scatter_(1, place_B[:, None], sampled_B[:, None])
+        sampled_BN = sampled.view_as(masked.positions_BN)
+        # unused slots point at [CLS], which is never masked
+        grid = torch.zeros_like(batch.ids_BT).scatter_(1, masked.positions_BN, sampled_BN)
         sampled_X = grid[chosen_cells(masked, batch.ids_BT)]
         losses = {kind: peer.loss(batch, masked, sampled_X).item() for kind, peer in peers.items()}
     for kind, loss in losses.items():
