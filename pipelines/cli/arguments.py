@@ -20,8 +20,7 @@ def entry(*sections: str) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [name for name in names(sections) if name.startswith(incomplete)]
 
-    *others, last = sections
-    where = f"{', '.join(others)} or {last}" if others else last
+    where = ", ".join(sections)
     return typer.Argument(help=f"a name under {where}", show_default=False, autocompletion=complete)
 
 
