@@ -2,13 +2,13 @@
 and why, and the small project in which they run.
 """
 
-import json
 import re
 import shutil
 
 from dvc.utils.serialize import dumps_yaml
 from ruamel.yaml import YAML
 
+from electra.files import write_jsonl
 from tests.conftest import ROOT, SMOKE, commit
 
 # Commands that run until they are stopped, and where they answer.
@@ -138,18 +138,13 @@ def write_settings(folder):
 
 def write_data(folder):
     """Write the files of a reader's own that the pages name."""
-    (folder / "data" / "text").mkdir(parents=True)
-    text = (folder / "text" / "a.txt").read_text()
-    (folder / "data" / "a.txt").write_text(text)
-    documents = [document.replace("\n", " ") for document in text.split("\n\n")]
-    lines = [json.dumps({"text": document}) for document in documents]
-    (folder / "data" / "text" / "a.jsonl").write_text("\n".join(lines) + "\n")
-    moods = [
-        json.dumps({"text": f"a {word} day", "label": mood})
-        for word, mood in (("fine", "good"), ("cold", "bad"))
-    ]
+    text = (folder / "text/a.txt").read_text()
+    documents = [{"text": document.replace("\n", " ")} for document in text.split("\n\n")]
+    write_jsonl(folder / "data/text/a.jsonl", documents)
+    (folder / "data/a.txt").write_text(text)
+    moods = [{"text": "a fine day", "label": "good"}, {"text": "a cold day", "label": "bad"}]
     for name in ("train", "dev", "new"):
-        (folder / "data" / f"{name}.jsonl").write_text("\n".join(moods * 20) + "\n")
+        write_jsonl(folder / f"data/{name}.jsonl", moods * 20)
     (folder / "rows.tsv").write_text(
         "sentence1\tsentence2\nthe old miller keeps a cat\tthe miller keeps bread\n"
     )
@@ -159,7 +154,7 @@ def write_data(folder):
         "context": "the old miller keeps a grey cat",
         "question": "who keeps a cat",
     }
-    (folder / "questions.jsonl").write_text(json.dumps(question) + "\n")
+    write_jsonl(folder / "questions.jsonl", [question])
 
 
 def here(folder, command):

@@ -401,7 +401,10 @@ def test_new_counts_rows_without_a_label_as_the_stage_does(
         ({"text": "a", "label": None}, "holds nothing in every row"),
         ({"question": "a", "context": "b", "answers": {}}, "writes no settings for them"),
         ({"text,label": 1}, "has only the column 'text,label'; write a table"),
-        ({"text": "a", "mood": "good"}, "('text', 'mood') is the label? Give --label"),
+        (
+            [{"text": value, "mood": value} for value in "abab"],
+            "('text', 'mood') is the label? Give --label",
+        ),
         ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
         ({"": "a"}, "has no row with a text and a label"),
         (

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from electra.errors import BadInput
-from electra.files import read_jsonl
+from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
 from pipelines.cli import play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
+from tests.electra.made_up_models import CHUNKS
 from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
 
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
@@ -82,11 +83,14 @@ def test_an_answer_is_marked_right_or_wrong(task, answer, row, mark):
     assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
 
 
-def test_an_answer_is_shown_in_its_context():
+def test_an_answer_is_shown_in_its_context_and_a_tag_at_its_word():
     context = "🙂 a corn b"
     answer = {"prediction": "corn", "start": context.index("corn"), "n_best": [{}]}
     marked = play_page.show_answer(TASKS["squad2"], ["what?", context], answer, None)
     assert marked[1:] == [("\n\n🙂 a ", None), ("corn", "answer"), (" b", None)]
+    tagged = {"words": ["a", "cat"], "tags": ["O", "I-NP"]}
+    marked = play_page.show_answer(CHUNKS, ["a cat"], tagged, None)
+    assert marked[1:] == [("\n\n", None), ("a ", None), ("cat ", "I-NP")]
 
 
 @contextlib.contextmanager
@@ -180,7 +184,7 @@ def test_a_task_opens_with_an_example_that_is_answered_correctly(
     (row,) = read_jsonl(rows)
     other = {**row, "id": "2", "label": "entailment", "a": "the cat is red too."}
     text = rows.read_text()
-    rows.write_text("".join(json.dumps(each) + "\n" for each in (other, row)))
+    write_jsonl(rows, [other, row])
     try:
         with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
             tab.open(address, PHONE)
