@@ -183,6 +183,11 @@ def in_a_loop(
     return train
 
 
+def judge_by(network: nn.Module) -> Judge:
+    """Return the logits of a network of transformers."""
+    return lambda ids_BT, batch: network(input_ids=ids_BT, **both(batch)).logits
+
+
 def transformers(corpus: Corpus, config: ElectraConfig) -> Arm:
     peer = networks(corpus, config)
 
@@ -190,15 +195,13 @@ def transformers(corpus: Corpus, config: ElectraConfig) -> Arm:
         torch.manual_seed(step)
         return peer.loss(batch, corpus.mask(batch, config.objective))
 
-    def judge(ids_BT: Tensor, batch: Batch) -> Any:
-        return peer.discriminator(input_ids=ids_BT, **both(batch)).logits
-
     def propose(masked: Masked, batch: Batch) -> Any:
         logits_BTV = peer.generator(input_ids=masked.ids_BT, **both(batch)).logits
         return gather_rows(logits_BTV, masked.positions_BN)
 
     train = in_a_loop(peer.optimizer, loss, config, config.pretrain.warmup)
-    return Arm(nn.ModuleList([peer.generator, peer.discriminator]), train, judge, propose)
+    pair = nn.ModuleList([peer.generator, peer.discriminator])
+    return Arm(pair, train, judge_by(peer.discriminator), propose)
 
 
 def networks(corpus: Corpus, config: ElectraConfig) -> Peer:
@@ -256,10 +259,7 @@ def txtai(corpus: Corpus, config: ElectraConfig) -> Arm:
         masked, labels_BT = corpus.labelled(batch)
         return model(masked.ids_BT, labels_BT, **both(batch))[0]
 
-    def judge(ids_BT: Tensor, batch: Batch) -> Any:
-        return model.discriminator(input_ids=ids_BT, **both(batch)).logits
-
-    return Arm(model, in_a_loop(optimizer, loss, config, 0), judge)
+    return Arm(model, in_a_loop(optimizer, loss, config, 0), judge_by(model.discriminator))
 
 
 def zeldarose(corpus: Corpus, config: ElectraConfig) -> Arm:
@@ -289,9 +289,7 @@ def zeldarose(corpus: Corpus, config: ElectraConfig) -> Arm:
         optimizer.zero_grad()
 
     def judge(ids_BT: Tensor, batch: Batch) -> Any:
-        original_BT, other_BT = model.discriminator(input_ids=ids_BT, **both(batch)).logits.unbind(
-            -1
-        )
+        original_BT, other_BT = judge_by(model.discriminator)(ids_BT, batch).unbind(-1)
         return other_BT - original_BT
 
     return Arm(model, train, judge)
