@@ -8,7 +8,7 @@ from tests.pipelines.report import made_up
 
 EXAMPLE = {
     "tokens": ["[CLS]", "the", "bak", "##es", "ate", "##n", "[SEP]", "##x", "[SEP]"],
-    "original": ["[CLS]", "the", "bak", "##er", "cook", "##ed", "[SEP]", "##x", "[SEP]"],
+    "original": ["[CLS]", "the", "bak", "##er", "cook", "ed", "[SEP]", "##x", "[SEP]"],
     "replaced": [False, False, False, True, True, True, False, False, False],
     "probability": [0.0, 0.7, 0.1, 0.9, 0.2, 0.4, 0.0, 0.1, 0.0],
 }
