@@ -38,7 +38,7 @@ from benchmarks.harness import (
     in_process,
     in_turns,
     local_params,
-    memory_mb,
+    peak_memory_mb,
     provenance,
     ratios,
     spread,
@@ -145,7 +145,7 @@ def run_arm(arm: str, path: Path, folder: Path) -> tuple[int, float]:
 def measure_memory(arm: str, path: Path, folder: Path) -> dict[str, Any]:
     """Return the peak memory of this process after one arm, and the arm's tokens."""
     tokens, _ = run_arm(arm, path, folder)
-    return {"peak_megabytes": memory_mb("VmHWM"), "tokens": tokens}
+    return {"peak_megabytes": peak_memory_mb(), "tokens": tokens}
 
 
 def measure_filters(slices: list[Path], folder: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from benchmarks.harness import (
     arguments,
     in_turns,
     local_params,
-    memory_mb,
+    peak_memory_mb,
     provenance,
     ratios,
     write_record,
@@ -178,7 +178,7 @@ def measure(arm: str, task: str, rows: Rows, model: Path) -> dict[str, float]:
         found = {
             "cpu_seconds": time.process_time() - cpu,
             "wall_seconds": time.perf_counter() - started,
-            "peak_mb": memory_mb("VmHWM"),
+            "peak_mb": peak_memory_mb(),
         }
         sender.send({name: round(value, 3) for name, value in found.items()})
 

@@ -8,7 +8,6 @@ import os
 import platform
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +18,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from electra.files import write_json
+from pipelines import ROOT as ROOT
 from pipelines.config.params import FILE, FinetuningConfig, ModelConfig, Params, load
 from pipelines.finetuning_runs.summary import sd
 from pipelines.stages import STAGES
 from pipelines.tracking import Tracker
+from pipelines.tracking.lineage import printed
 
 T = TypeVar("T")
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks/results")
 # merged into params.yaml: local files and the models that are compared on them
 REAL_TEXT = ROOT / "benchmarks/real_text.yaml"
@@ -117,10 +117,10 @@ def in_process(work: Callable[..., T], *given: Any, timeout: float | None = None
             raise
 
 
-def memory_mb(field: str) -> float:
-    """Return a field of /proc/self/status, such as VmRSS or VmHWM, in MiB."""
+def peak_memory_mb() -> float:
+    """Return the peak memory of this process in MiB."""
     status = Path("/proc/self/status").read_text()
-    return round(int(status.partition(f"{field}:")[2].split()[0]) / 1024, 1)
+    return round(int(status.partition("VmHWM:")[2].split()[0]) / 1024, 1)
 
 
 def processor() -> str:
@@ -136,14 +136,8 @@ def commit() -> str:
     not count.
     """
     ignored = [":!results", ":!benchmarks/results", ":!*dvc.lock"]
-    changed = git("status", "--porcelain", "--", ".", *ignored)
-    return git("rev-parse", "HEAD") + (" with changes" if changed else "")
-
-
-def git(*words: str) -> str:
-    """Run git and return its output."""
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    changed = printed("git", "status", "--porcelain", "--", ".", *ignored)
+    return printed("git", "rev-parse", "HEAD") + (" with changes" if changed else "")
 
 
 def provenance(*packages: str) -> dict[str, Any]:

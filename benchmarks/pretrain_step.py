@@ -43,7 +43,7 @@ from benchmarks.harness import (
     RESULTS,
     arguments,
     in_process,
-    memory_mb,
+    peak_memory_mb,
     provenance,
     ratios,
     spread,
@@ -146,7 +146,7 @@ def memory(device: torch.device) -> float:
     """Return the peak memory of this process so far in bytes; on a GPU, of torch's allocator."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
-    return memory_mb("VmHWM") * 2**20
+    return peak_memory_mb() * 2**20
 
 
 def summary(config: ElectraConfig, rounds: list[dict[str, Results]], cpu: bool) -> Results:
