@@ -252,16 +252,16 @@ def gpu_speed() -> str:
         "positions only | memory, ours and transformers' | a whole pre-training"
     )
     rows = []
-    models = record("pretrain-step-h200")["models"]
     for name in ("small", "base", "modern-base"):
-        arms = models[name]["arms"]
+        run = record("pretrain-step-h200")["models"][name]
+        arms = run["arms"]
         ours = arms["ours-bf16"]
-        settings = models[name]["settings"]["pretrain"]
+        settings = run["settings"]["pretrain"]
         seconds = settings["steps"] * settings["batch"] * settings["length"]
         seconds /= ours["tokens per second"]
-        cells = [f"{name}, {models[name]['rows']}", f"{ours['tokens per second']:,.0f}"]
+        cells = [f"{name}, {run['rows']}", f"{ours['tokens per second']:,.0f}"]
         for arm in ("peer", "expert"):
-            ratio = models[name]["ratios"].get(f"{arm}-bf16 / ours-bf16")
+            ratio = run["ratios"].get(f"{arm}-bf16 / ours-bf16")
             cells.append(f"{ratio['wall']['median']:.1f} ×" if ratio else "")
         memory = [f"{ours['peak bytes'] / 1e9:.1f}"]
         if "peer-bf16" in arms:
