@@ -127,11 +127,17 @@ def set_steps(project, steps):
     params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
 
 
-def start(project, *options):
-    words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
+def start(project, *options, before=()):
+    words = [*before, sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
         words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
     )
+
+
+def wait_until_saved(process, project):
+    """Wait for the first checkpoint."""
+    steps = "runs/pretrain/*/step-*"
+    until(lambda: list(project.glob(steps)) or process.poll() is not None, seconds=120)
 
 
 def kill_second(process, runs, after):
@@ -183,14 +189,8 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
     if not ignored:
         set_steps(ready, 100_000)
     nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
-    words = [sys.executable, "-m", "pipelines", "pretrain", "smoke"]
-    words = [sys.executable, "-c", nohup, *words] if ignored else words
-    process = subprocess.Popen(
-        words, cwd=ready, env=environment(ready), stderr=subprocess.PIPE, text=True
-    )
-    until(
-        lambda: list(ready.glob("runs/pretrain/*/step-5")) or process.poll() is not None, seconds=60
-    )
+    process = start(ready, before=[sys.executable, "-c", nohup] if ignored else [])
+    wait_until_saved(process, ready)
     process.send_signal(number)
     error = process.communicate(timeout=60)[1]
     assert process.returncode == (0 if ignored else 75), error
@@ -200,10 +200,7 @@ def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
 def test_two_processes_save_at_the_end_of_a_job(ready):
     set_steps(ready, 100_000)
     process = start(ready, "--nproc-per-node", "2")
-    until(
-        lambda: list(ready.glob("runs/pretrain/*/step-*")) or process.poll() is not None,
-        seconds=120,
-    )
+    wait_until_saved(process, ready)
     for worker in workers_of(process):
         worker.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGUSR1)
