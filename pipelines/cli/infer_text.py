@@ -204,14 +204,11 @@ def infer_tokenizer(texts: Sequence[str], pieces: int) -> tuple[dict[str, Any], 
     needed = len(wordpiece.SPECIALS) + len(kept) + len(continuations)
     if 1.5 * needed > pieces:
         pieces = -(-3 * needed // 512) * 256
-    size = {"vocab_size": pieces} | ({"alphabet": alphabet} if alphabet > default else {})
-    case = (
-        "without case and accents, as published models of English"
-        if is_english
-        else ("with case and accents, as published models of most languages")
-    )
-    return {
-        "kind": "train",
-        **size,
-        **({} if is_english else rules),
-    }, f"vocabulary: {pieces:,} pieces {case}"
+    settings: dict[str, Any] = {"kind": "train", "vocab_size": pieces}
+    if alphabet > default:
+        settings["alphabet"] = alphabet
+    case = "without case and accents, as published models of English"
+    if not is_english:
+        settings |= rules
+        case = "with case and accents, as published models of most languages"
+    return settings, f"vocabulary: {pieces:,} pieces {case}"

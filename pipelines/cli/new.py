@@ -222,7 +222,7 @@ def add_text(
             steps = most
             remedy = "raise --minutes"
     steps = int(min(1_000_000, max(EVALUATIONS, float(f"{steps:.2g}"))))
-    every = max(1, steps // EVALUATIONS)
+    every = steps // EVALUATIONS
     settings |= {"steps": steps, "warmup": steps // 20, "eval_every": every, "save_every": every}
     read = steps * settings["batch"] * length
     if read < FEW_TOKENS and "init_from" not in settings:
