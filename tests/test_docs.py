@@ -21,6 +21,7 @@ from electra.pretraining.phases import make_phases
 from pipelines.cli import cost
 from pipelines.cli.estimate import estimate_finetuning
 from pipelines.config.params import PublishedConfig, load
+from pipelines.config.recipes import ChangedRecipe
 from pipelines.config.settings_file import read
 from pipelines.flows.deployments import deployments
 from tests.conftest import ROOT, read_text
@@ -172,5 +173,5 @@ def everything_of(model):
     params = shipped()
     changes = params.recipe(params.finetunings[model].recipe)
     whole = to_jsonable(params.models[model].electra())
-    recipe = params.finetune.change(changes)
+    recipe = ChangedRecipe(params.finetune, changes)
     return [*whole.values(), *(to_jsonable(recipe.resolve(task)) for task in (*GLUE, "squad"))]

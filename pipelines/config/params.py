@@ -49,10 +49,6 @@ UNREAD = "ELECTRA_ABLATIONS_UNREAD"
 Names = tuple[str, ...]
 # names become folders, DVC stages and parts of dotted keys
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-SECTIONS = (  # the names of their entries are held to NAME
-    *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
-    *("ablations", "tokenizers"),
-)
 RESULTS = ("curves", "report", "summary")  # folders in results/ that belong to no entry
 PAPER = "paper"  # the recipe that the others change
 
@@ -144,7 +140,7 @@ class Params(Settings):
                 sentence = f"is {length}, should be in {listed}; add it there"
                 require(length in lengths, f"models.{name}.pretrain.length: {sentence}")
         require(PAPER in self.recipes, f"recipes.{PAPER}: is missing; the other recipes change it")
-        self.finetune.change({}).check()
+        ChangedRecipe(self.finetune, {}).check()
         for name in self.finetunings:
             self._check_finetuning(name)
         if UNREAD not in os.environ:
@@ -159,15 +155,15 @@ class Params(Settings):
             self.require("finetunings", name, "run.models")
 
     def _check_names(self) -> None:
-        for section in SECTIONS:
-            for name in getattr(self, section):
+        for section, entries in vars(self).items():
+            for name in entries if isinstance(entries, dict) else ():
                 where = f"{section}.{short_repr(name)[1:-1]}"
                 sentence = f"{where}: should be a name of letters, digits, _ and -"
                 require(NAME.fullmatch(name) is not None, sentence)
         for name in self.published:
             sentence = f"published.{name}: is also the name of a model; choose another"
             require(name not in self.models, sentence)
-        used = {*RESULTS}
+        used = set(RESULTS)
         for section in ("finetunings", "ablations"):
             for name in getattr(self, section):
                 sentence = f"{section}.{name}: results/{name} has another use; choose another name"
@@ -225,14 +221,16 @@ class Params(Settings):
         """Return the recipe of a fine-tuning."""
         config = self.finetunings[finetuning]
         custom = self.custom_tasks(config.tasks)
-        return self.finetune.change(self.changes(finetuning), f"recipes.{config.recipe}", custom)
+        return ChangedRecipe(
+            self.finetune, self.changes(finetuning), f"recipes.{config.recipe}", custom
+        )
 
     def ablation_recipe(self, ablation: str) -> ChangedRecipe:
         """Return the recipe of an ablation's fine-tunings."""
         config = self.ablations[ablation]
         changes = merge(self.recipe(config.base.recipe), config.protocol.finetune)
         where = f"ablations.{ablation}.protocol.finetune"
-        return self.finetune.change(changes, where, self.custom_tasks(config.base.data))
+        return ChangedRecipe(self.finetune, changes, where, self.custom_tasks(config.base.data))
 
     def task_config(self, finetuning: str, task: str) -> FinetuneConfig:
         """Return the settings of one task of a fine-tuning. `squad` for SQuAD."""

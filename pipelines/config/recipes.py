@@ -42,24 +42,17 @@ class PaperRecipe(Recipe):
         for name in (*self.tasks, "squad"):
             _merge(name, [("", self)])
 
-    def change(
-        self, changes: Mapping[str, Any], where: str = "recipes.*", custom: Sequence[str] = ()
-    ) -> "ChangedRecipe":
-        """Return this recipe under the changes of another, whose key is `where`.
-
-        `custom` names the tasks that the model's source has besides GLUE's.
-        """
-        return ChangedRecipe(self, changes, where, custom)
-
 
 @dataclass(frozen=True)
 class ChangedRecipe:
-    """The paper's recipe under the changes of another one."""
+    """The paper's recipe under the changes of another one, whose key is `where`. `custom` names the
+    tasks that the model's source has besides GLUE's.
+    """
 
     paper: PaperRecipe
     changes: Mapping[str, Any]
-    where: str
-    custom: Sequence[str]
+    where: str = "recipes.*"
+    custom: Sequence[str] = ()
 
     def resolve(self, task: str) -> FinetuneConfig:
         """Return the settings of one task. `squad`, `squad1`, `squad2` for SQuAD.

@@ -6,7 +6,7 @@ from electra.config import build
 from electra.errors import BadConfig
 from electra.finetuning.tasks import SquadConfig
 from pipelines.config.params import load
-from pipelines.config.recipes import PaperRecipe
+from pipelines.config.recipes import ChangedRecipe, PaperRecipe
 from tests.conftest import ROOT
 
 
@@ -19,22 +19,22 @@ def test_later_layers_win_and_sections_within_are_merged():
         defaults={"learning_rate": 1e-4, "epochs": 3, "scratch": {"layer_decay": 1.0}},
         tasks={"rte": {"epochs": 10}},
     )
-    assert finetune.change({}).resolve("cola").epochs == 3
-    assert finetune.change({}).resolve("rte").epochs == 10
+    assert ChangedRecipe(finetune, {}).resolve("cola").epochs == 3
+    assert ChangedRecipe(finetune, {}).resolve("rte").epochs == 10
     model = {
         "defaults": {"epochs": 5, "scratch": {"learning_rate": 1e-3}},
         "tasks": {"rte": {"batch": 8}},
     }
-    rte = finetune.change(model).resolve("rte")
+    rte = ChangedRecipe(finetune, model).resolve("rte")
     assert (rte.epochs, rte.batch, rte.learning_rate) == (5, 8, 1e-4)
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
 
 
 def test_the_papers_recipe_holds_under_a_change_that_names_it():
     finetune = section(defaults={"learning_rate": 1e-4}, tasks={"mrpc": {"both_orders": True}})
-    config = finetune.change({"defaults": {"arms": ["pretrained"]}}, "recipes.paper").resolve(
-        "mrpc"
-    )
+    config = ChangedRecipe(
+        finetune, {"defaults": {"arms": ["pretrained"]}}, "recipes.paper"
+    ).resolve("mrpc")
     assert (config.learning_rate, config.both_orders, config.arms) == (1e-4, True, ("pretrained",))
 
 
@@ -43,7 +43,7 @@ def test_squad_has_its_own_section():
         defaults={"length": 128, "epochs": 3},
         squad={"length": 384, "epochs": 2, "head": "independent"},
     )
-    config = finetune.change({"squad": {"beam": 5}}).resolve("squad")
+    config = ChangedRecipe(finetune, {"squad": {"beam": 5}}).resolve("squad")
     assert isinstance(config, SquadConfig)
     assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
 
@@ -71,9 +71,9 @@ def test_a_faulty_setting_is_named_with_its_place(values, sentence):
 
 def test_windows_that_would_skip_text_are_refused():
     with pytest.raises(BadConfig, match=r"squad\.stride: is 500, should be at most 445"):
-        section(squad={"stride": 500}).change({}).resolve("squad")
+        ChangedRecipe(section(squad={"stride": 500}), {}).resolve("squad")
     with pytest.raises(BadConfig, match=r"recipes\.tiny\.squad\.stride"):
-        section().change({"defaults": {"length": 64}}, "recipes.tiny").resolve("squad")
+        ChangedRecipe(section(), {"defaults": {"length": 64}}, "recipes.tiny").resolve("squad")
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_windows_that_would_skip_text_are_refused():
     ],
 )
 def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):
-    section().change({"run": ["cola"], "tasks": {"rte": {"epochs": 5}}}).check()
+    ChangedRecipe(section(), {"run": ["cola"], "tasks": {"rte": {"epochs": 5}}}).check()
     with pytest.raises(BadConfig, match=sentence):
-        section().change(overrides, "m.finetune").check()
+        ChangedRecipe(section(), overrides, "m.finetune").check()
 
 
 def test_published_values_of_params_yaml():
@@ -108,7 +108,7 @@ def test_published_values_of_params_yaml():
         "stsb": every | {"epochs": 10, "both_orders": True},
         "squad": every | squad,
     }.items():
-        config = finetune.change({}).resolve(task)
+        config = ChangedRecipe(finetune, {}).resolve(task)
         assert {key: getattr(config, key) for key in expected} == expected, task
 
 
@@ -117,13 +117,13 @@ def test_a_task_that_starts_from_another_has_its_layers():
         tasks={"rte": {"init_from_task": "mnli"}, "mnli": {"new_layers": 1}}, run=["rte", "mnli"]
     )
     with pytest.raises(BadConfig, match=r"rte\.new_layers: is 0, should be 1 as for mnli"):
-        finetune.change({}).selected()
-    assert finetune.change({"defaults": {"new_layers": 1}}).selected() == ("mnli", "rte")
+        ChangedRecipe(finetune, {}).selected()
+    assert ChangedRecipe(finetune, {"defaults": {"new_layers": 1}}).selected() == ("mnli", "rte")
     absent = section(tasks={"rte": {"init_from_task": "mnly"}})
     with pytest.raises(
         BadConfig, match=r"rte\.init_from_task\.mnly: no such task; did you mean mnli\?"
     ):
-        absent.change({}).check()
+        ChangedRecipe(absent, {}).check()
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_a_task_that_starts_from_another_has_its_layers():
 )
 def test_what_heads_of_sentences_read_must_be_taken_back_for_squad(key, value, kept):
     finetune = section(defaults={key: value})
-    assert getattr(finetune.change({}).resolve("wnli"), key) == value
+    assert getattr(ChangedRecipe(finetune, {}).resolve("wnli"), key) == value
     with pytest.raises(
         BadConfig,
         match=rf"squad\.{key}: is {value}, should be {kept}, since an answer is looked for among",
     ):
-        finetune.change({}).resolve("squad")
-    assert getattr(finetune.change({"squad": {key: kept}}).resolve("squad"), key) == kept
+        ChangedRecipe(finetune, {}).resolve("squad")
+    assert getattr(ChangedRecipe(finetune, {"squad": {key: kept}}).resolve("squad"), key) == kept
