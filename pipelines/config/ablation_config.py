@@ -81,8 +81,10 @@ class AblationConfig(config.Settings):
     reference: str = ""
 
     def __post_init__(self) -> None:
-        has_arms = bool(self.arms or self.grid)
-        require(has_arms, "arms: should have at least one arm, unless there is a grid")
+        require(
+            bool(self.arms or self.grid),
+            "arms: should have at least one arm, unless there is a grid",
+        )
         for axis, values in self.grid.items():
             require(len(values) > 0, f"grid.{axis}: should have at least one value")
         count = len(self.arms)
@@ -93,20 +95,30 @@ class AblationConfig(config.Settings):
         names = list(self.settings)
         require(len(names) == count, f"grid: makes arms of equal names, {short_repr(names)}")
         for name in names:
-            sentence = "should be a name of letters, digits, _, ., - and +"
-            require(bool(ARM.fullmatch(name)), f"arms.{short_repr(name)[1:-1]}: {sentence}")
-        known = f"the arms are {', '.join(names)}"
-        is_known = self.reference in {"", *names}
-        require(is_known, f"reference: no arm {short_repr(self.reference)}; {known}")
+            require(
+                bool(ARM.fullmatch(name)),
+                f"arms.{short_repr(name)[1:-1]}: should be a name of letters, digits, _, ., - "
+                "and +",
+            )
+        require(
+            self.reference in {"", *names},
+            f"reference: no arm {short_repr(self.reference)}; the arms are {', '.join(names)}",
+        )
         own_steps = self.protocol.budget == "own"
-        is_free = not own_steps or self.protocol.steps is None
-        require(is_free, "protocol.steps: should be null with `budget: own`")
+        require(
+            not own_steps or self.protocol.steps is None,
+            "protocol.steps: should be null with `budget: own`",
+        )
         for arm, settings in self.settings.items():
             for key, advice in FIXED.items():
-                is_free = key not in settings
-                require(is_free, f"arms.{arm}.{key}: cannot be set for an arm; {advice}")
-            is_free = own_steps or "pretrain.steps" not in settings
-            require(is_free, f"arms.{arm}.pretrain.steps: needs `budget: own`")
+                require(
+                    key not in settings,
+                    f"arms.{arm}.{key}: cannot be set for an arm; {advice}",
+                )
+            require(
+                own_steps or "pretrain.steps" not in settings,
+                f"arms.{arm}.pretrain.steps: needs `budget: own`",
+            )
 
     @property
     def settings(self) -> dict[str, Settings]:

@@ -21,8 +21,9 @@ def read(path: Path) -> dict[str, Any]:
             raise BadConfig(f"{path}: isn't a regular file")  # a device or a pipe may never end
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        sentence = "there is no such file; run this in the project's folder"
-        raise BadConfig(f"{path}: {sentence}") from None
+        raise BadConfig(
+            f"{path}: there is no such file; run this in the project's folder"
+        ) from None
     except OSError as error:
         raise BadConfig(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
@@ -86,8 +87,9 @@ def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                sentence = f"has the key {short_repr(key)}, which is not text; put it in quotes"
-                raise BadConfig(f"{where}: {sentence}")
+                raise BadConfig(
+                    f"{where}: has the key {short_repr(key)}, which is not text; put it in quotes"
+                )
             require_plain(key, where, count)
             require_plain(inner, f"{where}{dot}{key}", count, ".")
     elif isinstance(value, list):
@@ -96,10 +98,9 @@ def require_plain(value: Any, where: str, count: Iterator[int], dot: str = "") -
     elif not isinstance(value, str | int | float | None):
         raise BadConfig(f"{where}: holds {short_repr(value)}; put text in quotes")
     elif isinstance(value, str) and "://" in value and mask_secrets(value) != value:
-        advice = "settings hold no login; `dvc import-url` brings a file here"
-        page = "(docs/corpora.md, Behind a URL)"
         raise BadConfig(
-            f"{where}: holds the URL {short_repr(mask_secrets(value))}; {advice} {page}"
+            f"{where}: holds the URL {short_repr(mask_secrets(value))}; settings hold no login; "
+            "`dvc import-url` brings a file here (docs/corpora.md, Behind a URL)"
         )
 
 

@@ -65,24 +65,25 @@ class LocalCorpus(Settings):
     weight: Positive | None = None
 
     def __post_init__(self) -> None:
-        named = [pattern for pattern in self.files if not pattern.startswith("!")]
-        require(len(named) > 0, "files: should name at least one path or glob")
-        extends = "a text encoding of Python that extends ASCII, such as latin-1 or cp1252"
+        require(
+            any(not pattern.startswith("!") for pattern in self.files),
+            "files: should name at least one path or glob",
+        )
         require(
             _extends_ascii(self.encoding),
-            f"encoding: is {short_repr(self.encoding)}, should be {extends}",
+            f"encoding: is {short_repr(self.encoding)}, should be a text encoding of Python that "
+            "extends ASCII, such as latin-1 or cp1252",
         )
         if self.kind != "local":
-            for key in ("documents", "text", "id", "encoding", "hard_wrapped"):
+            if self.format == "auto":
+                object.__setattr__(self, "format", self.kind)
+            for key in ("format", "documents", "text", "id", "encoding", "hard_wrapped"):
                 value = getattr(self, key)
-                unset = value == getattr(LocalCorpus, key)
+                unset = self.kind if key == "format" else getattr(LocalCorpus, key)
                 require(
-                    unset,
+                    value == unset,
                     f"{key}: is {short_repr(value)}, should not be set with kind: {self.kind}",
                 )
-            fits = self.format in {"auto", self.kind}
-            require(fits, f"format: is {self.format}, should not be set with kind: {self.kind}")
-            object.__setattr__(self, "format", self.kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +162,10 @@ class LocalTasks(Settings):
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
-        some = self.glue is not None or self.squad is not None
-        require(some, "glue: is missing, and so is squad; name a folder for either or both")
+        require(
+            self.glue is not None or self.squad is not None,
+            "glue: is missing, and so is squad; name a folder for either or both",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +187,9 @@ class HubTasks(Settings):
     quarantine: QuarantineConfig = field(default_factory=QuarantineConfig)
 
     def __post_init__(self) -> None:
-        some = self.glue or self.squad1 or self.squad2
         require(
-            some is not None, "glue: is missing, and so are squad1 and squad2; name at least one"
+            bool(self.glue or self.squad1 or self.squad2),
+            "glue: is missing, and so are squad1 and squad2; name at least one",
         )
 
 
@@ -221,8 +224,10 @@ class CustomTask(Settings):
         object.__setattr__(self, "metric", self.metric or metrics[0])
         # the form used everywhere else
         object.__setattr__(self, "labels", tuple(map(label_name, self.labels)))
-        known = f"metric: is {short_repr(self.metric)}, should be one of {', '.join(metrics)}"
-        require(self.metric in metrics, known)
+        require(
+            self.metric in metrics,
+            f"metric: is {short_repr(self.metric)}, should be one of {', '.join(metrics)}",
+        )
         require_unique(self.labels, "labels", empty=True)
         require(len(self.labels) >= few, f"labels: should be {few} or more for {self.kind}")
         require(few > 0 or not self.labels, "labels: should not be set for regression")
@@ -240,8 +245,10 @@ class CustomTasks(Settings):
     def __post_init__(self) -> None:
         require(len(self.tasks) > 0, "tasks: should have at least one task")
         for name in self.tasks:
-            official = name in {*GLUE, "squad", *SQUAD.values()}
-            require(not official, f"tasks.{name}: is the name of an official task; choose another")
+            require(
+                name not in {*GLUE, "squad", *SQUAD.values()},
+                f"tasks.{name}: is the name of an official task; choose another",
+            )
             require(
                 name.replace("_", "").isalnum(),
                 f"tasks.{name}: should be a name of letters, digits and _",
