@@ -45,7 +45,7 @@ class FirstOccurrences:
                     with file.open("ab") as target:
                         target.write(records[order[first:last]].tobytes())
         assert start == total, (start, total)
-        self._repeated = [_repeated(file) for file in files]
+        self._repeated = [_repeated(file) for file in files if file.exists()]
 
     def keep(self, start: int, count: int) -> NDArray[np.bool_]:
         """Return which of `count` keys from position `start` on occur for the first time."""
@@ -62,13 +62,11 @@ def _repeated(file: Path) -> NDArray[Any]:
     """Return the positions of a bucket's records, sorted, but for the first of each key. They
     replace the bucket on disk.
     """
-    if not file.exists():
-        return np.empty(0, dtype="<u8")
     records = np.fromfile(file, RECORD)
     order = np.argsort(records["key"], kind="stable")
     keys = records["key"][order]
     positions = np.sort(records["position"][order][1:][keys[1:] == keys[:-1]])
-    if not len(positions):
-        return np.empty(0, dtype="<u8")
+    if not len(positions):  # an empty file cannot be mapped
+        return positions
     positions.tofile(file)
     return np.memmap(file, dtype="<u8", mode="r")

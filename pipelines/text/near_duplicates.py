@@ -14,7 +14,6 @@ alike.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipelines.text.ngrams import Hashes, mix, ngrams
 
@@ -34,11 +33,7 @@ def band_keys(words: Hashes) -> Hashes:
     least = np.full(BANDS * ROWS, 0xFFFFFFFF, np.uint32)
     for start in range(0, len(values), BLOCK):
         np.minimum(least, (values[start : start + BLOCK] * _FACTORS + _OFFSETS).min(1), out=least)
-    return _keys(least.reshape(BANDS, ROWS))
-
-
-def _keys(least: NDArray[np.uint32]) -> Hashes:
     keys = np.arange(BANDS, dtype=np.uint64)  # so that two bands of one text never agree
-    for value in least.T:
+    for value in least.reshape(BANDS, ROWS).T:
         keys = mix(keys) ^ value
     return mix(keys)
