@@ -27,7 +27,6 @@ from pipelines.sources.local import HEADING
 from pipelines.sources.paths import find_files, require_folder, unreadable
 from pipelines.sources.streams import (
     COMPRESSIONS,
-    LOOK,
     FileRange,
     Item,
     byte_order_mark,
@@ -345,7 +344,7 @@ def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     """Return whether a file that is read in another encoding is UTF-8."""
     if source.encoding == "utf-8":
         return False
-    start = first_bytes(path, LOOK)
+    start = first_bytes(path)
     if local.file_format(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
         return False
     return not byte_order_mark(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)

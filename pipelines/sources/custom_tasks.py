@@ -63,11 +63,7 @@ _COMMENT = re.compile(rf"#+\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
 
 def facts(name: str, settings: CustomTask) -> Task:
     """Return a custom task as the `Task` that fine-tuning uses."""
-    extra = {
-        "classification": ("accuracy",),
-        "regression": ("pearson", "spearman"),
-        "tagging": ("accuracy",),
-    }[settings.kind]
+    extra = ("pearson", "spearman") if settings.kind == "regression" else ("accuracy",)
     return Task(
         name=name,
         title=name,

@@ -158,7 +158,7 @@ def hub_rows(rows: Iterable[Mapping[str, Any]], task: str, where: str) -> Iterat
         label: Any = row.get("label")
         if label == -1:
             label = None
-        elif layout.hub_labels and isinstance(label, int) and 0 <= label < len(layout.hub_labels):
+        elif isinstance(label, int) and 0 <= label < len(layout.hub_labels):
             label = layout.hub_labels[label]
         yield make_row(GLUE[task], str(number), row[a], row[b] if b else None, label, place)
 

@@ -23,7 +23,7 @@ from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
 from pipelines.sources.glue import LAYOUTS
 from pipelines.sources.local import Lines, decoded, decoded_lines
-from pipelines.sources.streams import LOOK, FileRange, first_bytes, plain_suffix, read_stream
+from pipelines.sources.streams import FileRange, first_bytes, plain_suffix, read_stream
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -60,12 +60,14 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
     conll = suffix in custom_tasks.CONLL_SUFFIXES and schema.task.tagging
     official = suffix == ".json" and isinstance(schema.task, SquadTask)
     if name == "-":
-        stream = read_stream(_standard_input(), STANDARD_INPUT)
+        if sys.stdin is None:
+            raise BadInput(f"{STANDARD_INPUT}: is closed; give a file")
+        stream = read_stream(sys.stdin.buffer, STANDARD_INPUT)
         yield from _by_line(schema, decoded(stream, STANDARD_INPUT), STANDARD_INPUT)
     elif _is_pipe(path):
         with path.open("rb") as file:
             yield from _by_line(schema, decoded(read_stream(file, name), name), name)
-    elif official and OFFICIAL.match(first_bytes(path, LOOK).lstrip()):
+    elif official and OFFICIAL.match(first_bytes(path).lstrip()):
         for row in squad.read_questions(path, answered=False):
             if isinstance(row, Rejected):
                 raise BadInput(
@@ -88,12 +90,6 @@ def _is_pipe(path: Path) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _standard_input() -> Any:
-    if sys.stdin is None:
-        raise BadInput(f"{STANDARD_INPUT}: is closed; give a file")
-    return sys.stdin.buffer
 
 
 def _refuse_rejected(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:

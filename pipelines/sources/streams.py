@@ -10,6 +10,7 @@ a byte order mark announces them, and are refused where only their NULs do.
 import bz2
 import codecs
 import contextlib
+import functools
 import io
 import lzma
 import re
@@ -144,7 +145,7 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
     """
     path = piece.path
     with unchanged(piece):
-        start = b"" if piece.start else first_bytes(path, LOOK)
+        start = b"" if piece.start else first_bytes(path)
         refuse_strangers(start, path)
         try:
             with open_content(path, piece.start, piece.end) as stream:
@@ -204,7 +205,7 @@ def is_utf8(start: bytes) -> bool:
     return True
 
 
-def first_bytes(path: Path, count: int = 64) -> bytes:
+def first_bytes(path: Path, count: int = LOOK) -> bytes:
     """Return the first bytes of the (decompressed) content, b"" if there are none or they cannot be
     read.
     """
@@ -337,15 +338,13 @@ def decompress_with_fsspec() -> None:
     """
     from fsspec.compression import register_compression
 
-    def opener(suffix: str) -> Callable[..., io.BufferedReader]:
-        def open_file(file: Any, mode: str = "rb") -> io.BufferedReader:
-            path = Path(f"{str(file.path).removesuffix(suffix)}{suffix}")
-            return io.BufferedReader(_Decompressed(path, file=file), BLOCK)
-
-        return open_file
+    def open_file(suffix: str, file: Any, **_: Any) -> io.BufferedReader:
+        path = Path(f"{str(file.path).removesuffix(suffix)}{suffix}")
+        return io.BufferedReader(_Decompressed(path, file=file), BLOCK)
 
     for suffix, name in zip(COMPRESSIONS, ("bz2", "gzip", "xz", "zstd"), strict=True):
-        register_compression(name, opener(suffix), suffix[1:], force=True)
+        opener = functools.partial(open_file, suffix)
+        register_compression(name, opener, suffix[1:], force=True)
 
 
 class _Recoded:

@@ -79,7 +79,7 @@ def read_warc(piece: FileRange) -> Iterator[Item]:
         raise BadConfig(f"{piece.path}: needs resiliparse; pip install -e '.[crawl]'") from None
     path = piece.path
     with streams.unchanged(piece):
-        if not (start := streams.first_bytes(path, LOOK)).startswith(b"WARC/"):
+        if not (start := streams.first_bytes(path)).startswith(b"WARC/"):
             streams.refuse_strangers(start, path)
         for number, record in enumerate(read_records(path), 1):
             where = f"{path}:{number}"
@@ -260,15 +260,17 @@ def _page(record: Record, where: str, name: str) -> Item:
     )
     if type_ not in {*HTML, PLAIN}:
         return Skipped("other_media_types")
-    if len(record.body) <= LONGEST_LINE:
-        try:
-            body = _transferred(body, http, truncated="warc-truncated" in headers)
-        except (ValueError, zlib.error):
-            return Rejected(where, "damaged content", address[:EXCERPT])
-        except NotImplementedError:
-            return Skipped("other_content_encodings")
-    if len(body) > LONGEST_LINE or len(record.body) > LONGEST_LINE:
-        return Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
+    too_long = Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
+    if len(record.body) > LONGEST_LINE:
+        return too_long
+    try:
+        body = _transferred(body, http, truncated="warc-truncated" in headers)
+    except (ValueError, zlib.error):
+        return Rejected(where, "damaged content", address[:EXCERPT])
+    except NotImplementedError:
+        return Skipped("other_content_encodings")
+    if len(body) > LONGEST_LINE:
+        return too_long
     if _is_binary(body):
         return Skipped("binary_content")
     charset = match[1] if (match := _CHARSET.search(media)) else ""
