@@ -84,8 +84,9 @@ def test_another_package_of_the_same_name_is_not_taken_for_this_one(project, tmp
 
 @needs_root
 def test_a_user_without_a_name_and_a_home_has_both(project):
-    values = variables_of(project, *NOBODY, PATH=os.defpath)
-    assert values["LOGNAME"] == "uid-12345" and values["HOME"] == f"{project}/.home"
+    for given, home in (({}, f"{project}/.home"), ({"HOME": "/own"}, "/own")):
+        values = variables_of(project, *NOBODY, PATH=os.defpath, **given)
+        assert (values["LOGNAME"], values["HOME"]) == ("uid-12345", home)
 
 
 def test_a_project_that_was_moved_has_the_paths_of_where_it_is(tmp_path):
