@@ -5,24 +5,13 @@ from pydantic import TypeAdapter
 from electra.finetuning.tasks import FinetuneConfig, SquadConfig
 from pipelines.config.params import Params
 
-NOTHING = {  # settings for which 0 makes sense
-    *("dropout", "attention_dropout", "head_dropout", "weight_decay", "warmup", "beta1", "beta2"),
-    *(
-        "min_save_interval_minutes",
-        "min_eval_interval_minutes",
-        "mask_token_rate",
-        "random_token_rate",
-    ),
-    *(
-        "single_segment_rate",
-        "short_rate",
-        "fraction",
-        "min_tolerated",
-        "generator_weight",
-        "answerability_weight",
-    ),
-    *("seed", "seeds", "workers", "null_threshold"),
-}
+# settings for which 0 makes sense
+NOTHING = """
+    dropout attention_dropout head_dropout weight_decay warmup beta1 beta2 seed seeds workers
+    min_save_interval_minutes min_eval_interval_minutes mask_token_rate random_token_rate
+    single_segment_rate short_rate fraction min_tolerated generator_weight answerability_weight
+    null_threshold
+""".split()
 # of official tasks, which no file sets; one of three numbers
 FACTS = {"train_rows", "scale", "new_layers"}
 

@@ -57,6 +57,11 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
 """
 
 
+@pytest.fixture(autouse=True)
+def online(monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
+
+
 def glue_files():
     """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
     by split.
@@ -164,8 +169,7 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         assert error["code"] == 69 and error["error"].startswith(f"{place}: {sentence}")
 
 
-def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+def test_a_server_that_says_nothing_is_a_sentence(monkeypatch):
     monkeypatch.setattr(hub, "SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         closing = threading.Timer(20, server.close)
@@ -179,8 +183,7 @@ def test_a_server_that_says_nothing_is_a_sentence(monkeypatch: pytest.MonkeyPatc
         closing.cancel()
 
 
-def test_a_server_that_sends_too_slowly_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+def test_a_server_that_sends_too_slowly_is_a_sentence(monkeypatch):
     with Hub({"made/up": {}}) as server, hub.reach_hub("made/up", "corpora.x"):
         monkeypatch.setattr(hub, "MINUTE", -1.0)
         with pytest.raises(
@@ -202,24 +205,21 @@ def test_a_server_that_sends_too_slowly_is_a_sentence(monkeypatch: pytest.Monkey
         (429, "ratelimit", '"api"; r=0; t = 999', "a: asks for a wait of 999 seconds; try"),
     ],
 )
-def test_an_answer_that_leads_astray_is_a_sentence(
-    status: int, header: str, value: str, sentence: str
-) -> None:
+def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, sentence):
     request = httpx.Request("HEAD", "https://hub/a")
     answer = httpx.Response(status, headers={header: value}, request=request)
     with pytest.raises(UserError, match=sentence):
         hub.check_answer(answer)
 
 
-def test_a_stream_that_breaks_is_soon_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_breaks_is_soon_given_up(monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: None)
     hub._stream(HubCorpus(kind="hub", dataset="made/up", revision="main"))
     assert datasets.config.STREAMING_READ_MAX_RETRIES == 3
     hub._stream.cache_clear()
 
 
-def test_a_hub_that_names_no_commit_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+def test_a_hub_that_names_no_commit_is_a_sentence(monkeypatch):
     for commit in (5, "../.."):
         info = SimpleNamespace(sha=commit)
         monkeypatch.setattr(HfApi, "dataset_info", lambda *_, info=info, **__: info)
@@ -252,8 +252,7 @@ def test_offline_by_choice_is_a_sentence_at_once(monkeypatch, variable):
         (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
     ],
 )
-def test_an_answer_in_another_form_is_a_sentence(monkeypatch, error, sentence):
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
+def test_an_answer_in_another_form_is_a_sentence(error, sentence):
     with (
         pytest.raises(SourceUnreachable, match=sentence),
         hub.reach_hub("made/up", "corpora.x"),
@@ -261,8 +260,7 @@ def test_an_answer_in_another_form_is_a_sentence(monkeypatch, error, sentence):
         raise error
 
 
-def test_a_split_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+def test_a_split_that_is_not_there_is_a_sentence(monkeypatch):
     config = SimpleNamespace(data_files={"test": []})
     monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
     with pytest.raises(SourceUnreachable, match="its splits are test: set `split`"):
@@ -270,8 +268,8 @@ def test_a_split_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     refusal = OSError("404")
     refusal.response = SimpleNamespace(status_code=404)  # type: ignore[attr-defined]
     stumble = OSError("timed out")
@@ -281,7 +279,7 @@ def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
         ([refusal], []),
         ([FileNotFoundError("a")], []),
     ):
-        waited: list[float] = []
+        waited = []
         monkeypatch.setattr("time.sleep", waited.append)
         monkeypatch.setattr("huggingface_hub.hf_hub_download", Mock(side_effect=answers))
         raised = contextlib.nullcontext() if "file" in answers else pytest.raises(OSError)
@@ -290,10 +288,7 @@ def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
         assert waited == pauses
 
 
-def test_a_model_file_has_the_hash_by_which_the_cache_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+def test_a_model_file_has_the_hash_by_which_the_cache_names_it(tmp_path, monkeypatch):
     vocabulary = b"[PAD]\n[UNK]\n"
     link = tmp_path / "vocab.txt"
     monkeypatch.setattr(hub, "_fetch", lambda *_: link)

@@ -289,7 +289,7 @@ def test_what_matches_and_cannot_be_read_is_refused(tmp_path, pattern, how, faul
         find_files((f"{tmp_path}/in{pattern}",), "corpora.x")
 
 
-def test_no_file_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_a_sentence(tmp_path, monkeypatch):
     with pytest.raises(BadInput, match=r"corpora\.x: no file matches '.*\*\.txt'"):
         find_files((f"{tmp_path}/*.txt",), "corpora.x")
     with pytest.raises(SourceUnreachable, match="its folder is not there"):
@@ -310,9 +310,7 @@ def test_no_file_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_a_decompression_bomb_is_refused(
-    tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decompression_bomb_is_refused(tmp_path, compression, monkeypatch):
     monkeypatch.setattr(streams, "SMALL", 10_000)
     path = tmp_path / f"a.jsonl{compression}"
     path.write_bytes(COMPRESS[compression](b'{"text": "again"}\n' * 30_000))

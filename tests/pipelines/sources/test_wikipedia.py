@@ -108,8 +108,8 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
 
-def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch) -> None:
-    def fail(markup: str, **_):
+def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch):
+    def fail(markup, **_):
         raise RecursionError
 
     monkeypatch.setattr("mwparserfromhell.parse", fail)
@@ -117,7 +117,7 @@ def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch) 
     assert [reason for _, reason in bad_input.rejections(items)] == ["not wiki markup"]
 
 
-def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypatch) -> None:
+def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypatch):
     path, data = tmp_path / "a.xml.bz2", multistream(200)
     expected = read(path, data)
     assert len(expected) == 200 and all(isinstance(item, Document) for item in expected)

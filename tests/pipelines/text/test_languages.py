@@ -8,26 +8,30 @@ from electra.data.tokenizer import train_wordpiece
 from pipelines.text.ngrams import ngrams, words
 
 LETTERS = 3  # of each word
+# letters, and what ends a sentence
+SPACED = {
+    "English": ("abcdefghijklmnopqrstuvwxyz", ".!?"),
+    "Russian": ("абвгдежзийклмнопрстуфхцчшщэюя", ".!?…"),
+    "Greek": ("αβγδεζηθικλμνξοπρστυφχψω", ".;"),
+    "Polish": ("ąćęłńóśźżbdgk", ".!?"),
+    "Turkish": ("abcçdefgğhıijklmnoöprsştuüvyz", ".!?"),
+    "Vietnamese": ("ăâđêôơưàáảãạ", ".!?"),
+    "Armenian": ("աբգդեզէըթժիլխծկհձղճմյն", "։"),
+    "Georgian": ("აბგდევზთიკლმნოპჟრსტუფქღ", ".?"),
+    "Hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", ".?!"),
+    "Arabic": ("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", ".؟!"),
+    "Urdu": ("ابپتٹثجچحخدڈذرڑزژسشص", "۔؟"),
+    "Amharic": ("ሀለሐመሠረሰሸቀበተቸኀነኘአከ", "።፧"),
+    "Hindi": ("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", "।?"),
+    "Bengali": ("কখগঘচছজঝটঠডঢণতথদধনপফ", "।?"),
+    "Sinhala": ("කඛගඝඞඟචඡජඣඤඥඦටඨඩඪණඬතථ", ".෴"),
+    "Tamil": ("கஙசஞடணதநபமயரலவழளறன", ".?"),
+    "Korean": ("가나다라마바사아자차카타파하", ".?"),
+    "Adlam": ("".join(map(chr, range(0x1E922, 0x1E944))), ".!"),
+}
 # letters, what stands between words, what ends a sentence, and what stands between sentences
 SCRIPTS = {
-    "English": ("abcdefghijklmnopqrstuvwxyz", " ", ".!?", " "),
-    "Russian": ("абвгдежзийклмнопрстуфхцчшщэюя", " ", ".!?…", " "),
-    "Greek": ("αβγδεζηθικλμνξοπρστυφχψω", " ", ".;", " "),
-    "Polish": ("ąćęłńóśźżbdgk", " ", ".!?", " "),
-    "Turkish": ("abcçdefgğhıijklmnoöprsştuüvyz", " ", ".!?", " "),
-    "Vietnamese": ("ăâđêôơưàáảãạ", " ", ".!?", " "),
-    "Armenian": ("աբգդեզէըթժիլխծկհձղճմյն", " ", "։", " "),
-    "Georgian": ("აბგდევზთიკლმნოპჟრსტუფქღ", " ", ".?", " "),
-    "Hebrew": ("אבגדהוזחטיכלמנסעפצקרשת", " ", ".?!", " "),
-    "Arabic": ("ابتثجحخدذرزسشصضطظعغفقكلمنهوي", " ", ".؟!", " "),
-    "Urdu": ("ابپتٹثجچحخدڈذرڑزژسشص", " ", "۔؟", " "),
-    "Amharic": ("ሀለሐመሠረሰሸቀበተቸኀነኘአከ", " ", "።፧", " "),
-    "Hindi": ("कखगघचछजझटठडढणतथदधनपफबभमयरलवशषसह", " ", "।?", " "),
-    "Bengali": ("কখগঘচছজঝটঠডঢণতথদধনপফ", " ", "।?", " "),
-    "Sinhala": ("කඛගඝඞඟචඡජඣඤඥඦටඨඩඪණඬතථ", " ", ".෴", " "),
-    "Tamil": ("கஙசஞடணதநபமயரலவழளறன", " ", ".?", " "),
-    "Korean": ("가나다라마바사아자차카타파하", " ", ".?", " "),
-    "Adlam": ("".join(map(chr, range(0x1E922, 0x1E944))), " ", ".!", " "),
+    **{script: (letters, " ", ends, " ") for script, (letters, ends) in SPACED.items()},
     "Chakma": ("".join(map(chr, range(0x11107, 0x11127))), " ", "\U00011141", ""),
     "Chinese": ("山水火木金土日月年人口手足目耳", "", "。！？", ""),
     "Japanese": ("あいうえおかきくけこさしすせそたちつて", "", "。！？", ""),
