@@ -6,7 +6,6 @@ stage would raise later, and yields hints: findings in the files, with the setti
 Settings are checked whenever they are read (pipelines/config).
 """
 
-import codecs
 import itertools
 import re
 import string
@@ -180,8 +179,8 @@ def alphabet_for(texts: Sequence[str], *, lowercase: bool) -> int:
     for text in texts:
         letters.update("".join((text.lower() if lowercase else text).split()))
     most = COVERED * letters.total()
-    sums = itertools.accumulate(count for _, count in letters.most_common())
-    return sum(1 for covered in sums if covered < most) + 1
+    sums = itertools.accumulate(sorted(letters.values(), reverse=True))
+    return sum(covered < most for covered in sums) + 1
 
 
 # ------------------------------------------------------------------------------------ one corpus
@@ -303,21 +302,15 @@ def advise(row: Rejected) -> str:
     encoding, word = guess_encoding(path)
     if encoding:
         return f"set `encoding: {encoding}` if {short_repr(word)} is right"
-    names = "cp1251, gbk or another"
-    return f"set `encoding` (`electra new --encoding`) to {names}" if is_text(path) else ""
+    if b"\0" in first_bytes(path, BEGINNING):  # as in no text of a supported encoding
+        return ""
+    return "set `encoding` (`electra new --encoding`) to cp1251, gbk or another"
 
 
 def is_other_encoding(path: Path) -> bool:
     """Return whether the beginning of a file is in an encoding other than UTF-8."""
     start = first_bytes(path, BEGINNING)
     return not (byte_order_mark(start) or is_utf8(start))
-
-
-def is_text(path: Path) -> bool:
-    """Return whether the beginning of a file has no NUL, which text has in none of the supported
-    encodings.
-    """
-    return b"\0" not in first_bytes(path, BEGINNING)
 
 
 def guess_encoding(path: Path) -> tuple[str, str]:
@@ -342,12 +335,11 @@ def guess_encoding(path: Path) -> tuple[str, str]:
 
 def _is_garbled(path: Path, source: LocalCorpus) -> bool:
     """Return whether a file that is read in another encoding is UTF-8."""
-    if source.encoding == "utf-8":
+    if local.encoding_of(path, source.encoding) == "utf-8":
         return False
     start = first_bytes(path)
-    if local.file_format(path, source) in {"parquet", *local.DELIVERED} or start.isascii():
-        return False
-    return not byte_order_mark(start) and not start.startswith(codecs.BOM_UTF8) and is_utf8(start)
+    is_encoded = local.file_format(path, source) not in {"parquet", *local.DELIVERED}
+    return is_encoded and not start.isascii() and is_utf8(start)
 
 
 def read_items(

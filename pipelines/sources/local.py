@@ -78,16 +78,16 @@ def decoded_lines(piece: FileRange, encoding: str = "utf-8") -> Lines:
     """Yield (line number, text) of each line. One that is too long or not in the encoding is
     rejected.
     """
-    return decoded(streams.read_lines(piece), piece.path, _encoding_of(piece, encoding))
+    return decoded(streams.read_lines(piece), piece.path, encoding_of(piece.path, encoding))
 
 
-def _encoding_of(piece: FileRange, encoding: str) -> str:
+def encoding_of(path: Path, encoding: str) -> str:
     """Return the encoding of a file's lines: UTF-8 where a byte order mark announces any, else as
     it is set.
     """
     if encoding == "utf-8":
         return encoding
-    start = first_bytes(piece.path)
+    start = first_bytes(path)
     return "utf-8" if byte_order_mark(start) or start.startswith(codecs.BOM_UTF8) else encoding
 
 
@@ -194,7 +194,7 @@ _DOC = re.compile(r"\s*<doc\s([^>]*)>\s*")
 
 def read_wikiextractor(piece: FileRange, source: LocalCorpus) -> Iterator[Item]:
     """Yield the documents of WikiExtractor's `<doc id="…" url="…" title="…">`, lines, `</doc>`."""
-    for block in streams.read_blocks(piece, "doc", _encoding_of(piece, source.encoding)):
+    for block in streams.read_blocks(piece, "doc", encoding_of(piece.path, source.encoding)):
         head, *lines = block.text.split("\n")
         opening = _DOC.fullmatch(head)
         if block.wrong or not opening:

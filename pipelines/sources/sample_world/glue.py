@@ -5,7 +5,7 @@ which no label was ever given for: only the articles describe them. Likewise hal
 praise and blame occur in no training row of SST-2. Labels are balanced.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +22,9 @@ def write_glue(folder: Path, seed: int) -> None:
     """Write <TASK>/{train,dev,test}.tsv (MNLI: dev_matched, dev_mismatched, ...) below `folder`."""
     for task in TASKS:
         for split in splits(task):
-            lines = table(task, split.split("_")[0], rows(seed, task, split))
-            write_atomic(folder / task / f"{split}.tsv", "".join(lines))
+            write_atomic(
+                folder / task / f"{split}.tsv", table(task, split, rows(seed, task, split))
+            )
 
 
 def splits(task: str) -> tuple[str, ...]:
@@ -35,10 +36,9 @@ def splits(task: str) -> tuple[str, ...]:
 
 def rows(seed: int, task: str, split: str) -> list[Row]:
     """Return the rows of one split of a task."""
-    kind = split.split("_")[0]
     restart(seed, f"{task}/{split}")
-    part = build(seed).part(kind)
-    result = [TASKS[task](part, split, i) for i in range(SIZES[kind])]
+    part = build(seed).part(split)
+    result = [TASKS[task](part, split, i) for i in range(SIZES[split.split("_")[0]])]
     rng.shuffle(result)
     return result
 
@@ -173,10 +173,11 @@ def qnli(world: World, split: str, i: int) -> Row:
         return question, fact.state(), "entailment"
     if rng.random() < 0.5:
         return question, other_fact(world, fact.who, fact.relation).state(), "not_entailment"
-    others = []
-    for being in world.beings:
-        if being is not fact.who and fact.relation in [*world.relations(being), *EVENTS]:
-            others.append(being)
+    others = [
+        being
+        for being in world.beings
+        if being is not fact.who and fact.relation in [*world.relations(being), *EVENTS]
+    ]
     other = world.something(rng.choice(others), fact.relation)
     return question, other.state(), "not_entailment"
 
@@ -251,13 +252,13 @@ LAYOUTS = {
 }
 
 
-def table(task: str, kind: str, rows: list[Row]) -> Iterator[str]:
-    """Yield the lines of a file of `kind` train, dev or test."""
-    header, layout = LAYOUTS.get(f"{task} {kind}", LAYOUTS[task])
-    if header:
-        yield header.replace("|", "\t") + "\n"
+def table(task: str, split: str, rows: list[Row]) -> str:
+    """Return the file of a split."""
+    header, layout = LAYOUTS.get(f"{task} {split.split('_')[0]}", LAYOUTS[task])
+    lines = [header] if header else []
     for i, (a, b, label) in enumerate(rows):
-        ids = {"i": i, "even": 2 * i, "odd": 2 * i + 1}
         star = "" if label == "1" else "*"
-        line = layout.format(**ids, a=a, b=b, label=label, star=star)
-        yield line.replace("|", "\t") + "\n"
+        lines.append(
+            layout.format(i=i, even=2 * i, odd=2 * i + 1, a=a, b=b, label=label, star=star)
+        )
+    return "".join(f"{line}\n" for line in lines).replace("|", "\t")

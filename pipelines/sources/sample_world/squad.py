@@ -24,10 +24,9 @@ def write_squad(folder: Path, seed: int) -> None:
     for version in ("1.1", "2.0"):
         for split, count in CONTEXTS.items():
             paragraphs = contexts(seed, version, split)
-            titles = range(0, count, 10)
             data = [
                 {"title": f"Sample world {i // 10 + 1}", "paragraphs": paragraphs[i : i + 10]}
-                for i in titles
+                for i in range(0, count, 10)
             ]
             write_json(
                 folder / f"{split}-v{version}.json",
@@ -56,7 +55,7 @@ def paragraph(world: World, version: str, name: str) -> dict[str, Any]:
         row: dict[str, Any] = {"id": f"{name}-{i}", "answers": []}
         if version == "2.0":
             row["is_impossible"] = i == 0
-        if version == "2.0" and i == 0:
+        if row.get("is_impossible"):
             row["question"], _ = unstated_fact(facts, world).ask()
         else:
             row["question"], slot = facts[k].ask()
