@@ -140,13 +140,11 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
 def look(path: Path, source: LocalCorpus) -> tuple[str, list[Cut]]:
     """Return the sha256 of a file and the beginnings of its pieces."""
     kind = local.file_format(path, source)
-    size = path.stat().st_size
     state = hashlib.sha256()
     line = 1
     cuts = [(0, 1)]
     with path.open("rb") as file:
-        starts = list(_places(path, kind, source.documents)) if size > RANGE_BYTES * 3 // 2 else []
-        for end in (*starts, size):
+        for end in (*_places(path, kind, source.documents), path.stat().st_size):
             while block := file.read(min(BLOCK, end - file.tell())):
                 state.update(block)
                 line += block.count(b"\n")
