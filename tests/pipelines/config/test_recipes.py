@@ -30,14 +30,6 @@ def test_later_layers_win_and_sections_within_are_merged():
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
 
 
-def test_the_papers_recipe_holds_under_a_change_that_names_it():
-    finetune = section(defaults={"learning_rate": 1e-4}, tasks={"mrpc": {"both_orders": True}})
-    config = ChangedRecipe(
-        finetune, {"defaults": {"arms": ["pretrained"]}}, "recipes.paper"
-    ).resolve("mrpc")
-    assert (config.learning_rate, config.both_orders, config.arms) == (1e-4, True, ("pretrained",))
-
-
 def test_squad_has_its_own_section():
     finetune = section(
         defaults={"length": 128, "epochs": 3},

@@ -5,10 +5,7 @@ have.
 import contextlib
 import hashlib
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +20,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from electra.errors import BadInput, SourceUnreachable, UserError
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, hub
 from pipelines.stages.inputs import check_source as check
+from tests.conftest import ROOT, run
 from tests.pipelines.sources.bad_input import parquet
 from tests.pipelines.sources.hub_server import COMMIT, Hub
 
-ROOT = Path(__file__).resolve().parents[3]
 README = "---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: data/train-*\n---\n"
 PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]
 
@@ -84,18 +81,8 @@ def glue_files():
 
 def ask(tmp_path, endpoint, *questions):
     """Ask in a process of its own, since the library reads its settings once."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment = {
-        **kept,
-        "HF_ENDPOINT": endpoint,
-        "HF_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-c", PROGRAM, json.dumps(questions)]
-    done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    variables = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = run(tmp_path, "-c", PROGRAM, json.dumps(questions), **variables)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

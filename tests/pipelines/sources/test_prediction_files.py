@@ -55,10 +55,3 @@ def test_files_are_scored_as_runs_are(tmp_path):
 def test_a_file_that_never_ends_is_refused():
     with pytest.raises(BadInput, match="/dev/zero: holds NUL bytes"):
         read_predictions(Path("/dev/zero"))
-
-
-def test_a_score_that_is_no_number(tmp_path):
-    rows = [{"id": "0", "label": 1.0}, {"id": "1", "label": 2.0}]
-    sentence = r"predicts 'nan' for id 0 \(row 1\): label .nan. is not a finite number"
-    with pytest.raises(BadInput, match=sentence):
-        score(GLUE["stsb"], rows, {"0": "nan", "1": "2"}, tmp_path / "p.tsv")

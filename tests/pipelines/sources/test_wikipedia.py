@@ -11,10 +11,7 @@ from pipelines.sources import CorpusConfig, LocalCorpus, documents, streams
 from pipelines.sources.streams import Skipped
 from pipelines.text.cleaning import Document
 from tests.pipelines.sources import bad_input
-from tests.pipelines.sources.delivered import WIKI_END as END
-from tests.pipelines.sources.delivered import WIKI_HEADER as HEADER
-from tests.pipelines.sources.delivered import multistream
-from tests.pipelines.sources.delivered import wiki_page as page
+from tests.pipelines.sources.delivered import WIKI_END, WIKI_HEADER, multistream, wiki_page
 
 
 def read(path, data):
@@ -36,7 +33,9 @@ def read(path, data):
     ("{{unclosed [[link] ''' <div>", "{{unclosed [[link] <div>"),
 ])  # fmt: skip
 def test_markup_becomes_text(tmp_path, markup, text):
-    assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
+    assert read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END) == [
+        Document("7", text)
+    ]
 
 
 @pytest.mark.parametrize("markup, text", [
@@ -51,7 +50,9 @@ def test_markup_becomes_text(tmp_path, markup, text):
     ("{{lang-uk|{{nobr|Київ}}}} {{small|{{nowrap|{{nts|5}}}}}}{{{x}}}", "Київ 5"),
 ])  # fmt: skip
 def test_templates_that_are_text_keep_it(tmp_path, markup, text):
-    assert read(tmp_path / "a.xml", HEADER + page(7, markup) + END) == [Document("7", text)]
+    assert read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END) == [
+        Document("7", text)
+    ]
 
 
 def test_other_templates_within_a_sentence_are_counted(tmp_path):
@@ -60,19 +61,19 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path):
         "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}\n"
         "C is {{y|{} }} and {{t|{{z}}}}."
     )
-    (document,) = read(tmp_path / "a.xml", HEADER + page(7, markup) + END)
+    (document,) = read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END)
     assert document == Document("7", "A is high.\nis B.\nH\nText.\nC is and .")
     assert document.lost_templates == 4
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
     pages = [
-        page(1, "One."),
-        page(2, "x", more='    <redirect title="T1" />\n'),
-        page(3, "talk", namespace=1),
+        wiki_page(1, "One."),
+        wiki_page(2, "x", more='    <redirect title="T1" />\n'),
+        wiki_page(3, "talk", namespace=1),
     ]
-    pages += [page(4, "{}", model="json"), page(5, "Five.")]
-    items = read(tmp_path / "dump", HEADER + "".join(pages) + END)
+    pages += [wiki_page(4, "{}", model="json"), wiki_page(5, "Five.")]
+    items = read(tmp_path / "dump", WIKI_HEADER + "".join(pages) + WIKI_END)
     left_out = [Skipped(reason) for reason in ("redirects", "other_namespaces", "other_models")]
     assert items == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
@@ -80,19 +81,19 @@ def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
 def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
     path = tmp_path / "a.xml.bz2"
     bad = [
-        page(8, "<div style='" * 400),
-        page(2, "x").replace("</text>", ""),
-        page(3, "x").replace("  </page>\n", ""),
-        page(4, "&").replace("&amp;", "&e;"),
+        wiki_page(8, "<div style='" * 400),
+        wiki_page(2, "x").replace("</text>", ""),
+        wiki_page(3, "x").replace("  </page>\n", ""),
+        wiki_page(4, "&").replace("&amp;", "&e;"),
     ]
     pages = [
-        page(1, "One."),
+        wiki_page(1, "One."),
         *bad,
-        page(5, "Five."),
-        page(6, "x\n\ny").replace("  <page>\n", ""),
-        page(7, "Seven."),
+        wiki_page(5, "Five."),
+        wiki_page(6, "x\n\ny").replace("  <page>\n", ""),
+        wiki_page(7, "Seven."),
     ]
-    items = read(path, bz2.compress((HEADER + "".join(pages) + END).encode()))
+    items = read(path, bz2.compress((WIKI_HEADER + "".join(pages) + WIKI_END).encode()))
     assert bad_input.texts(items) == ["One.", "Five.", "Seven."]
     *rejected, outside = bad_input.rejections(items)
     assert rejected == [
@@ -103,7 +104,7 @@ def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
     ]
     assert outside[1] == "text outside <page>"
     with pytest.raises(BadInput, match=r"it ends before </mediawiki>.*get the file again"):
-        read(tmp_path / "a.xml", HEADER + page(1, "One.") + page(2, "Two.")[:-20])
+        read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(1, "One.") + wiki_page(2, "Two.")[:-20])
     with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
         read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
 
@@ -113,7 +114,7 @@ def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch):
         raise RecursionError
 
     monkeypatch.setattr("mwparserfromhell.parse", fail)
-    items = read(tmp_path / "a.xml", HEADER + page(1, "One.") + END)
+    items = read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(1, "One.") + WIKI_END)
     assert [reason for _, reason in bad_input.rejections(items)] == ["not wiki markup"]
 
 
