@@ -6,12 +6,6 @@ LISTED = 'sources: [{kind: local, files: ["text/*.txt"], documents: blank_lines}
 NAMED = 'sources: {mine: {kind: local, files: ["text/*.txt"], documents: blank_lines}}'
 
 
-def test_group_stands_wherever_it_is_named(load_text):
-    params = load_text()
-    assert params.tokens["smoke"].tokenizer == params.tokenizers["smoke"]
-    assert params.models["smoke"].encoder == params.encoders["smoke"]
-
-
 def test_entries_of_a_list_may_have_names(load_text, refuse):
     """So that `dvc exp run -S` reaches them."""
     assert load_text((LISTED, NAMED)).corpora == load_text().corpora

@@ -4,7 +4,6 @@ import pytest
 
 from electra.config import build
 from electra.errors import BadConfig
-from electra.finetuning.tasks import SquadConfig
 from pipelines.config.params import load
 from pipelines.config.recipes import ChangedRecipe, PaperRecipe
 from tests.conftest import ROOT
@@ -28,16 +27,6 @@ def test_later_layers_win_and_sections_within_are_merged():
     rte = ChangedRecipe(finetune, model).resolve("rte")
     assert (rte.epochs, rte.batch, rte.learning_rate) == (5, 8, 1e-4)
     assert (rte.scratch.layer_decay, rte.scratch.learning_rate) == (1.0, 1e-3)
-
-
-def test_squad_has_its_own_section():
-    finetune = section(
-        defaults={"length": 128, "epochs": 3},
-        squad={"length": 384, "epochs": 2, "head": "independent"},
-    )
-    config = ChangedRecipe(finetune, {"squad": {"beam": 5}}).resolve("squad")
-    assert isinstance(config, SquadConfig)
-    assert (config.length, config.epochs, config.head, config.beam) == (384, 2, "independent", 5)
 
 
 @pytest.mark.parametrize(

@@ -170,10 +170,3 @@ def test_rows_of_the_hub():
     assert list(hub_rows(EXPORTED, "squad2", "x")) == EXPECTED
     _, rejected = hub_rows(EXPORTED, "squad1", "x")
     assert isinstance(rejected, Rejected)
-
-
-def test_questions_without_answers_can_be_asked(tmp_path):
-    path = tmp_path / "q.json"
-    path.write_text(json.dumps({"data": [{"id": "q1", **ROW}]}))
-    (row,) = read_questions(path, answered=False)
-    assert isinstance(row, dict) and row["question"] == "Where?"
