@@ -110,7 +110,9 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     assert [row["id"] for row in answers] == ["7", "9"]
     for name in ("rows.jsonl.gz", "rows.tsv"):
         assert ask("mood", tmp_path / name) == answers
-    paragraph = {"context": "the cat is red.", "qas": [{"id": "q", "question": "what?"}]}
+    answers = [{"text": "cat", "answer_start": 4}]
+    question = {"id": "q", "question": "what?", "answers": answers}
+    paragraph = {"context": "the cat is red.", "qas": [question]}
     write_json(tmp_path / "dev.json", {"data": [{"paragraphs": [paragraph]}]})
     assert [row["id"] for row in ask("squad2", tmp_path / "dev.json")] == ["q"]
 
