@@ -146,10 +146,9 @@ def test_rows_as_datasets_exports_them(tmp_path, name, content):
     {"text": ["Santa Clara"], "answer_start": 28},
     [{"text": "Santa Clara", "answer_start": 28}],
 ])  # fmt: skip
-def test_one_answer_need_be_no_list(tmp_path, given):
-    path = tmp_path / "v2.jsonl"
-    path.write_text(json.dumps({"id": "q1", **ROW, "answers": given}))
-    assert list(read_questions(path)) == EXPECTED[:1]
+def test_one_answer_need_be_no_list(given):
+    row = {"id": "q1", **ROW, "answers": given}
+    assert list(hub_rows([row], "squad2", "x")) == EXPECTED[:1]
 
 
 @pytest.mark.parametrize("given", [
@@ -159,10 +158,8 @@ def test_one_answer_need_be_no_list(tmp_path, given):
     {"answers": "Santa Clara"},
     {"answer": "Santa Clara"},
 ])  # fmt: skip
-def test_answers_in_another_layout_are_not_taken_for_none(tmp_path, given):
-    path = tmp_path / "v2.jsonl"
-    path.write_text(json.dumps({"id": "q1", **ROW, **given}))
-    (rejected,) = read_questions(path)
+def test_answers_in_another_layout_are_not_taken_for_none(given):
+    (rejected,) = hub_rows([{"id": "q1", **ROW, **given}], "squad2", "x")
     assert isinstance(rejected, Rejected)
 
 
