@@ -70,10 +70,8 @@ def _require_shallow(text: str, path: Path) -> None:
 
     depth = 0
     for event in YAML(typ="safe").parse(text):
-        if isinstance(event, CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, CollectionEndEvent):
-            depth -= 1
+        depth += isinstance(event, CollectionStartEvent)
+        depth -= isinstance(event, CollectionEndEvent)
         if depth > DEEPEST:
             raise BadConfig(f"{path}: is nested too deeply")
 

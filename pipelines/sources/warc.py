@@ -44,7 +44,6 @@ EAST_ASIAN = ("big5", "euc_jp", "euc_kr", "gb18030", "gbk", "shift_jis")
 # encodings that pages mean by these names
 WIDER = {"shift_jis": "cp932", "euc_kr": "cp949", "gbk": "gb18030"}
 HTML = ("text/html", "application/xhtml+xml")
-PLAIN = "text/plain"
 OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
 DIGESTS = ("md5", "sha1", "sha256")
 UNENDED = "it ends in the middle of a record"
@@ -258,7 +257,7 @@ def _page(record: Record, where: str, name: str) -> Item:
     type_ = media.partition(";")[0].strip().lower() or (
         "text/html" if body.lstrip()[:1] == b"<" else ""
     )
-    if type_ not in {*HTML, PLAIN}:
+    if type_ not in {*HTML, "text/plain"}:
         return Skipped("other_media_types")
     too_long = Rejected(where, f"longer than {LONGEST_LINE >> 20} MiB", address[:EXCERPT])
     if len(record.body) > LONGEST_LINE:

@@ -250,17 +250,17 @@ def to_text(code: "Wikicode", hidden: frozenset[str]) -> tuple[str, int]:
         level = len(line) - len(line.lstrip(_HEADING))
         marks = line.count(_LOST)
         line = " ".join(line.replace(_HEADING, "").replace(_LOST, "").split())
-        if line and not level:
-            lost += marks
         if level:
             while levels and levels[-1] >= level:
                 lines.pop()
                 levels.pop()
             levels.append(level)
         elif line:
+            lost += marks
             levels = []
-        if level or line:
-            lines.append(line)
+        else:
+            continue
+        lines.append(line)
     return "\n".join(lines[: len(lines) - len(levels)]), lost
 
 
