@@ -116,7 +116,6 @@ def read_documents(source: HubCorpus, part: HubFile) -> Iterator[Item]:
 def _downloaded(source: HubCorpus, part: HubFile, where: str) -> Any:
     import datasets
 
-    decompress_with_fsspec()
     path = download(source.dataset, part.file, source.revision, where, part.promised)
     file_format = type(_builder(source)).__module__.rpartition(".")[2]
     return datasets.load_dataset(file_format, data_files=[str(path)], split="train", streaming=True)
@@ -196,7 +195,6 @@ def read_rows(
 def _stream(source: HubCorpus) -> Any:
     import datasets
 
-    decompress_with_fsspec()
     # each time the hub's library tries six times: 20 times, the default, would take half an hour
     datasets.config.STREAMING_OPEN_MAX_RETRIES = 3
     datasets.config.STREAMING_READ_MAX_RETRIES = 3
@@ -215,7 +213,7 @@ def _builder(source: HubCorpus) -> Any:
 @contextlib.contextmanager
 def reach_hub(name: str, where: str) -> Iterator[None]:
     """Turn the library's many ways to fail into one sentence."""
-    _guard_requests()
+    _guard_libraries()
     offline = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
     if {"1", "TRUE", "YES", "ON"} & {value.upper() for value in offline}:
         raise SourceUnreachable(
@@ -263,9 +261,9 @@ def reach_hub(name: str, where: str) -> Iterator[None]:
 
 
 @functools.cache
-def _guard_requests() -> None:
-    """Do what the library leaves out. It lists files without a time-out, and so waits for ever
-    where a connection breaks unnoticed.
+def _guard_libraries() -> None:
+    """Do what the libraries leave out. They list files without a time-out, and so wait for ever
+    where a connection breaks unnoticed, and read damaged files.
     """
     from huggingface_hub import set_client_factory
     from huggingface_hub.utils._http import default_client_factory
@@ -281,6 +279,7 @@ def _guard_requests() -> None:
         return client
 
     set_client_factory(make_client)
+    decompress_with_fsspec()
 
 
 def check_answer(answer: Any) -> None:
