@@ -104,6 +104,12 @@ def test_settings_that_cannot_be_read_are_refused():
             "recipes.smoke",
             "rows of 128 tokens for cola; the encoder takes at most 100",
         ),
+        (
+            "embedding: 16}",
+            "embedding: 16, positions: 300}",
+            "recipes.smoke",
+            "rows of 512 tokens for squad; the encoder takes at most 300",
+        ),
         ("models: [smoke]", "models: [smoke, smoke]", "run.models", "each entry once"),
         ("  absent: {sources", "  ../up: {sources", "corpora.../up: ", "letters, digits"),
         ("tracking: none", "tracking: !!python/name:os.system", "params.yaml", "constructor"),
