@@ -7,7 +7,8 @@ import pytest
 
 from electra.errors import BadInput
 from pipelines import preflight
-from pipelines.sources.streams import decompress_with_fsspec, read_stream
+from pipelines.sources import hub
+from pipelines.sources.streams import read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
@@ -77,7 +78,7 @@ def test_a_western_encoding_is_named_where_it_is_plain(tmp_path, text, encoding,
 
 @pytest.mark.parametrize("compression", list(COMPRESS)[1:])
 def test_the_hubs_library_reads_compressed_files_whole_or_not(tmp_path, compression):
-    decompress_with_fsspec()
+    hub._guard_libraries()
     path = tmp_path / f"a.jsonl{compression}"
     stored = COMPRESS[compression](ROWS.encode())
     path.write_bytes(stored * 2)
