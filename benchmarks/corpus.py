@@ -51,7 +51,7 @@ from pipelines.sources.local import read_documents
 from pipelines.sources.paths import find_files
 from pipelines.sources.streams import FileRange
 from pipelines.stages.corpus import forbidden_ngrams, judge
-from pipelines.stages.tokens import PackJob, pack_shard
+from pipelines.stages.tokens import pack_shard
 from pipelines.text.cleaning import CleaningConfig, Document, clean
 
 LENGTH = 128
@@ -135,8 +135,8 @@ def run_arm(arm: str, path: Path, folder: Path) -> tuple[int, float]:
     (work / "rows").mkdir(parents=True)
     started = time.process_time()
     if arm == "ours":
-        job = PackJob(path, sha256_file(path), 0, folder / "tokenizer", CONFIG)
-        tokens = int(pack_shard(job, work / "rows")["tokens"])
+        shard = (0, (path, sha256_file(path)))
+        tokens = int(pack_shard(CONFIG, folder / "tokenizer", shard, work / "rows")["tokens"])
     else:
         tokens = peer(path, work, lines=arm == "peer_lines")
     return tokens, time.process_time() - started

@@ -78,7 +78,7 @@ def write_errors(path: Path) -> Iterator[None]:
             obstacle = error.filename2 or error.filename or path
             sentence = f"{obstacle}: is in the way ({error.strerror}); move it away"
         elif error.errno in FULL:
-            reason = f"{error.strerror}, {_free_bytes(path):,} bytes free"
+            reason = f"{error.strerror}, {free_bytes(path):,} bytes free"
             sentence = f"{path}: cannot be written ({reason}); free some space"
         elif error.errno in REFUSED:
             advice = "check the disk and its permissions"
@@ -111,7 +111,8 @@ def well_formed(where: object, do: str = REBUILD_ADVICE) -> Iterator[None]:
         ) from error
 
 
-def _free_bytes(path: Path) -> int:
+def free_bytes(path: Path) -> int:
+    """Return the free space of the disk on which a path is, or would be."""
     folder = path if path.is_dir() else path.parent
     while not folder.exists():
         folder = folder.parent

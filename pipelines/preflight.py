@@ -121,7 +121,7 @@ def _check_corpus(name: str, model: ModelConfig, params: Params) -> Iterator[str
     tokens = params.tokens[model.tokens]
     corpus = params.corpora[tokens.corpus]
     where = f"corpora.{tokens.corpus}"
-    check_room(corpus, where, Path("build/corpus") / tokens.corpus)
+    check_room(corpus, tokens.corpus)
     if corpus.cleaning.language:
         language.check(corpus.cleaning.language, f"{where}.cleaning.language")
     if decontaminate := corpus.cleaning.decontaminate:

@@ -8,6 +8,7 @@ that the digests are the same on all of them; `init: mimetic` is left to tests/e
 has no such kernel for a singular value decomposition.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -106,8 +107,9 @@ def data(folder):
     digests = {}
     for name, settings in {"local": local, "sample": sample}.items():
         config = build(CorpusConfig, settings, f"corpora.{name}")
-        corpus.gather(config, f"corpora.{name}", folder / name, folder / "work" / name)
-        digests[f"corpus, {name}"] = digest(folder / name)
+        with contextlib.chdir(folder):
+            corpus.gather(config, name)
+        digests[f"corpus, {name}"] = digest(folder / "build/corpus" / name)
     rows = {
         "corpus": "local",
         "tokenizer": {"kind": "train", "vocab_size": 80},
@@ -116,10 +118,9 @@ def data(folder):
     }
     for name, packing in PACKING.items():
         config = build(TokensConfig, {**rows, "packing": packing}, f"tokens.{name}")
-        tokens.make_rows(
-            config, "tokens.local", folder / "local", folder / name, folder / "work" / name
-        )
-        digests[name] = digest(folder / name)
+        with contextlib.chdir(folder):
+            tokens.make_rows(config, "local")
+        digests[name] = digest(folder / "build/tokens/local")
     tasks.gather(SampleTasks(kind="sample", seed=1), "tasks.sample", folder / "tasks")
     digests["tasks, sample"] = digest(folder / "tasks")
     digests["order"] = digest(

@@ -37,7 +37,7 @@ from electra.nn.huggingface import encoder_tensors, verify_folder, write_folder
 from electra.pretraining.config import ElectraConfig, Flops, fingerprinted_settings
 from electra.pretraining.flops import step_flops, training_flops, training_steps
 from electra.pretraining.phases import longest_row_read
-from electra.pretraining.trainer import PretrainResult, RunOptions
+from electra.pretraining.trainer import PretrainResult
 from electra.storage import run_dir
 from electra.storage.manifest import (
     read_checksummed,
@@ -52,7 +52,6 @@ from pipelines.config.params import Params, settings_digest
 from pipelines.finetuning_runs.plan import Plan, run_all
 from pipelines.finetuning_runs.summary import sd
 from pipelines.stages import BUILD, FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
-from pipelines.stages.announce import announce
 from pipelines.stages.pretrain import ModelRows, curve_csv
 from pipelines.stages.progress_bar import ProgressBar
 from pipelines.stages.summarize import arm_numbers
@@ -122,11 +121,13 @@ def run(name: str, params: Params, tracker: Any) -> None:
     tracker.dataset(f"tokens/{base.tokens}", rows.digest, "pretrain")
     arms = plan_arms(name, params, rows.tokenizer.vocab_size)
     outcomes = run_arms(name, params, arms)
-    finished = [result for result in outcomes.values() if isinstance(result, dict)]
+    finished = {key: result for key, result in outcomes.items() if isinstance(result, dict)}
     results: dict[str, Result] = {}
     for arm in ablation.settings:
         of_arm = [planned for planned in arms if planned.name == arm]
-        by_seed = finished_seeds(of_arm, outcomes)
+        by_seed = {
+            planned.seed: finished[planned.key] for planned in of_arm if planned.key in finished
+        }
         results[arm] = summarize_arm(ablation, of_arm, by_seed, outcomes)
         settings = {**to_jsonable(of_arm[0].config), "tokens": base.tokens, "seeds": list(by_seed)}
         del settings["pretrain"]["seed"]
@@ -141,7 +142,7 @@ def run(name: str, params: Params, tracker: Any) -> None:
         "name": name,
         "data_label": data_label(f"ablation@{name}", params),
         "reference": ablation.compared,
-        "train_rows": finished[0]["train_rows"] if finished else {},  # of every arm
+        "train_rows": next(iter(finished.values()), {}).get("train_rows", {}),  # of every arm
         "rows_sha256": rows.digest,
         "provenance": {
             "settings_digest": settings_digest(name, params),
@@ -168,24 +169,23 @@ def plan_arms(name: str, params: Params, vocab_size: int) -> list[Arm]:
         base = with_steps(base, protocol.steps, vocab_size)
     # Saved by every arm of the model, so that an ablation with points finds them in the arms of
     # another.
-    points: set[float] = set()
+    all_points: set[float] = set()
     for other in params.ablations.values():
         if other.base.model == ablation.base.model:
-            points.update(other.protocol.points)
+            all_points.update(other.protocol.points)
+    points = tuple(sorted(all_points))
     arms = []
     for arm in ablation.settings:
         config = params.arm(name, arm).electra()
+        steps = config.pretrain.steps
         if protocol.budget == "equal_steps":
             steps = training_steps(base, vocab_size)
         elif protocol.budget == "equal_flops":
-            spent = training_flops(base, vocab_size)
-            steps = max(1, round(spent / step_flops(config, vocab_size)))
-        else:
-            steps = training_steps(config, vocab_size)
-        config = with_checkpoints(with_steps(config, steps, vocab_size), sorted(points))
+            steps = Flops(flops=training_flops(base, vocab_size))
+        config = with_checkpoints(with_steps(config, steps, vocab_size), points)
         for seed in range(1, protocol.seeds + 1):
             seeded = replace(config, pretrain=replace(config.pretrain, seed=seed, threads=1))
-            arms.append(Arm(arm, seed, seeded, ablation.base.tokens, tuple(sorted(points))))
+            arms.append(Arm(arm, seed, seeded, ablation.base.tokens, points))
     return arms
 
 
@@ -225,7 +225,7 @@ def with_checkpoints(config: ElectraConfig, points: Sequence[float]) -> ElectraC
     if not points or not isinstance(steps, int):
         return config
     every = max(1, round(steps * min(points)))
-    kept = max(2, math.ceil(steps / every) + 1)
+    kept = math.ceil(steps / every) + 1
     pretrain = replace(config.pretrain, save_every=every, keep_checkpoints=kept)
     return replace(config, pretrain=pretrain)
 
@@ -290,7 +290,8 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
     scores: dict[str, dict[str, float]] = {}
     faults = []
     train_rows = {}
-    with run_dir.RunFolder(arm_folder(arm, params), patience=math.inf) as folder:
+    home = run_dir.run_path("arm", rows.fingerprint(arm.config))
+    with run_dir.RunFolder(home, patience=math.inf) as folder:
         record = train(arm, rows, folder)
         for task, config in scoring.tasks.items():
             for point in scoring.points:
@@ -314,12 +315,6 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
     return {**record, "scores": scores, "faults": faults, "train_rows": train_rows}
 
 
-def arm_folder(arm: Arm, params: Params) -> Path:
-    """Return the folder of the run of an arm's settings and data."""
-    rows = ModelRows(params, arm.tokens, arm.config)
-    return run_dir.run_path("arm", rows.fingerprint(arm.config))
-
-
 def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
     """Pre-train an arm and keep its encoders, or read them if they exist. Runs that other code has
     finished are archived.
@@ -331,10 +326,7 @@ def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
         print(f"{arm.title}: {why}; the old run is {folder.archive()}", file=sys.stderr, flush=True)
     home = folder.path
     run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
-    options = RunOptions(title=arm.title, bar=ProgressBar, on_step=announce)
-    trained = rows.train(
-        arm.config, home / arm.run, log=lambda step, numbers: None, options=options
-    )
+    trained = rows.train(arm.config, home / arm.run, arm.title)
     for point in (END, *arm.points):
         export(arm, home, trained, rows, point)
     facts = rows.facts(arm.config, trained)
@@ -393,16 +385,6 @@ def export(arm: Arm, home: Path, trained: PretrainResult, rows: ModelRows, point
     tensors = encoder_tensors(trained.model.discriminator.encoder, "")
     files = read_files(rows.folder, trained_positions)
     write_folder(home / part, tensors, config, files, card, model=arm.key, part=part)
-
-
-def finished_seeds(arms: Sequence[Arm], outcomes: Outcomes) -> dict[int, Result]:
-    """Return the results of the seeds that did not fail."""
-    results: dict[int, Result] = {}
-    for arm in arms:
-        outcome = outcomes[arm.key]
-        if not isinstance(outcome, str):
-            results[arm.seed] = outcome
-    return results
 
 
 def summarize_arm(

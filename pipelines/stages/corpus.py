@@ -13,11 +13,10 @@ quarantined, and lines read = lines + dropped lines.
 
 import functools
 import json
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +28,7 @@ from electra.config import digest
 from electra.errors import BadInput, OutOfRoom, UserError
 from electra.files import (
     atomic_folder,
+    free_bytes,
     link_or_copy,
     lock_folder,
     read_jsonl,
@@ -49,7 +49,7 @@ from pipelines.stages.inputs import require_task_files
 from pipelines.stages.progress_bar import print_left_out
 from pipelines.stages.tasks import open_splits, read_split, refuse_bad_rows
 from pipelines.stages.work_units import UnitKey, finish_units, mixed_code
-from pipelines.text.cleaning import CleaningConfig, Document, QuarantineConfig, Rejected, clean
+from pipelines.text.cleaning import CleaningConfig, Document, Rejected, clean
 from pipelines.text.duplicates import FirstOccurrences
 from pipelines.text.near_duplicates import BANDS, band_keys
 from pipelines.text.ngrams import Hashes, NgramSet, mix, ngrams, words
@@ -86,7 +86,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """Run the stage: params.yaml `corpora.<name>` → build/corpus/<name>."""
     folder = BUILD / "corpus" / name
     key = f"corpora.{name}"
-    metrics = gather(params.corpora[name], key, folder, tasks=_tasks(name, params))
+    metrics = gather(params.corpora[name], name, _tasks(name, params))
     rows = metrics["rows"]
     reasons = [
         f"{count:,} {reason} ({count / rows:.2%})"
@@ -109,8 +109,8 @@ def run_folder(name: str, params: "Params") -> Path:
     """
     scratch = RUNS / "corpus" / f".{name}"
     with lock_folder(scratch):
-        plan = _plan(params.corpora[name], f"corpora.{name}", scratch, _tasks(name, params))
-        return run_path("corpus", plan.fingerprint)
+        *_, fingerprint = _plan(params.corpora[name], name, scratch, _tasks(name, params))
+        return run_path("corpus", fingerprint)
 
 
 def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
@@ -118,18 +118,16 @@ def _tasks(name: str, params: "Params") -> TaskSourceConfig | None:
     return require_task_files(params, decontaminate.tasks) if decontaminate else None
 
 
-class _Plan(NamedTuple):
-    config: CorpusConfig  # with the hub's revisions resolved to commits
-    units: list[documents.WorkUnit]
-    forbidden: Forbidden | None
-    fingerprint: str
-
-
-def _plan(config: CorpusConfig, where: str, scratch: Path, tasks: TaskSourceConfig | None) -> _Plan:
-    resolved, units = documents.plan(config, where, scratch)
+def _plan(
+    config: CorpusConfig, name: str, scratch: Path, tasks: TaskSourceConfig | None
+) -> tuple[CorpusConfig, list[documents.WorkUnit], Forbidden | None, str]:
+    """Return the settings with the hub's revisions resolved to commits, the units, the forbidden
+    n-grams, and the fingerprint of all that.
+    """
+    resolved, units = documents.plan(config, f"corpora.{name}", scratch)
     forbidden = forbidden_ngrams(tasks, config.cleaning, scratch)
     states = [unit.state() for unit in units]
-    return _Plan(resolved, units, forbidden, digest(resolved, states, *(forbidden or ())[1:]))
+    return resolved, units, forbidden, digest(resolved, states, *(forbidden or ())[1:])
 
 
 def forbidden_ngrams(
@@ -162,49 +160,43 @@ def forbidden_ngrams(
 
 
 def gather(
-    config: CorpusConfig,
-    where: str,
-    folder: Path,
-    runs: Path = RUNS,
-    tasks: TaskSourceConfig | None = None,
+    config: CorpusConfig, name: str, tasks: TaskSourceConfig | None = None
 ) -> dict[str, Any]:
-    """Write a corpus's documents to `folder`. Return the counts of documents read, kept and
-    dropped.
+    """Write a corpus's documents. Return the counts of documents read, kept and dropped.
 
-    `runs` holds unfinished runs, `tasks` is the source that `cleaning.decontaminate` names.
+    `tasks` is the source that `cleaning.decontaminate` names.
     """
-    check_room(config, where, folder)
-    name = where.rpartition(".")[2]
+    check_room(config, name)
+    where = f"corpora.{name}"
     if config.cleaning.language:
         language.check(config.cleaning.language, f"{where}.cleaning.language")
-    scratch = runs / "corpus" / f".{name}"
+    scratch = RUNS / "corpus" / f".{name}"
     with lock_folder(scratch):
-        plan = _plan(config, where, scratch, tasks)
-        work = run_path("corpus", plan.fingerprint, runs)
-        name_run(work, name, plan.fingerprint)
-        jobs = [
-            ReadJob(unit, config.cleaning, config.quarantine, plan.forbidden) for unit in plan.units
-        ]
-        key = UnitKey(plan.fingerprint, STAGES["corpus"].digest)
+        resolved, units, forbidden, fingerprint = _plan(config, name, scratch, tasks)
+        work = run_path("corpus", fingerprint)
+        name_run(work, name, fingerprint)
+        key = UnitKey(fingerprint, STAGES["corpus"].digest)
+        read = functools.partial(read_unit, config, forbidden)
         with lock_folder(work):
-            counts = finish_units(work, key, read_unit, jobs, where, "documents")
+            counts = finish_units(work, key, read, units, where, "documents")
             _refuse_unreadable(counts, where, work)
-            metrics = collect(plan.config, plan.units, counts, where, work, folder)
+            metrics = collect(resolved, units, counts, name, work)
             remove(work)
         remove(scratch)
     return metrics
 
 
-def check_room(config: CorpusConfig, where: str, folder: Path) -> None:
+def check_room(config: CorpusConfig, name: str) -> None:
     """Raise OutOfRoom before the first byte when the disk cannot hold the corpus that is
     expected.
     """
     if config.expected is None:
         return
-    root = next(parent for parent in folder.absolute().parents if parent.is_dir())
-    free = shutil.disk_usage(root).free
-    if free < config.expected.gigabytes * 1e9:
-        fault = f"has {free / 1e9:,.0f} GB free; {where} needs {config.expected.gigabytes:,.0f} GB"
+    folder = BUILD / "corpus" / name
+    free = free_bytes(folder) / 1e9
+    needed = config.expected.gigabytes
+    if free < needed:
+        fault = f"has {free:,.0f} GB free; corpora.{name} needs {needed:,.0f} GB"
         raise OutOfRoom(f"{folder}: {fault}; free some space or move the checkout")
 
 
@@ -222,17 +214,9 @@ def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> 
 # Units
 
 
-@dataclass(frozen=True)
-class ReadJob:
-    """A unit and the processing of its text."""
-
-    unit: documents.WorkUnit
-    cleaning: CleaningConfig
-    quarantine: QuarantineConfig
-    forbidden: Forbidden | None = None
-
-
-def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
+def read_unit(
+    config: CorpusConfig, forbidden: Forbidden | None, unit: documents.WorkUnit, folder: Path
+) -> dict[str, Any]:
     """Write a unit's documents as part-NNNNN.jsonl, each with an index, and samples of dropped
     ones. Return the counts.
     """
@@ -243,7 +227,7 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
     samples = Samples(UNIT_SAMPLES)
     parts = _PartWriter(folder)
     with write_errors(folder), (folder / QUARANTINE).open("w", encoding="utf-8") as quarantine:
-        for item in _items(job.unit, refused):
+        for item in _items(unit, refused):
             counts["rows"] += 1
             if isinstance(item, Skipped):
                 counts[f"{SKIPPED}{item.reason}"] += 1
@@ -257,30 +241,25 @@ def read_unit(job: ReadJob, folder: Path) -> dict[str, Any]:
                 continue
             if item.lost_templates:
                 counts["changed_templates"] += item.lost_templates
-            text = clean(item.text, job.cleaning, counts)
+            text = clean(item.text, config.cleaning, counts)
             if not text:
                 continue
-            judgement = judge(text, job.cleaning, job.forbidden)
+            judgement = judge(text, config.cleaning, forbidden)
             counts["has_benchmark_text"] += judgement.contaminated
             if judgement.reason:
                 samples.add(judgement.reason, item.id, text)
                 lines = text.count("\n") + 1
                 counts.update({judgement.reason: 1, "lines_of_documents": lines})
                 continue
-            keys = _paragraph_keys(text, job.cleaning)
+            keys = _paragraph_keys(text, config.cleaning)
             parts.add(item.id, text, keys, judgement.bands)
             counts["documents"] += 1
             counts["paragraphs"] += len(keys)
         parts.end_part()
     if reasons.total() > HOPELESS:
-        refuse_bad_rows(first_bad, reasons.total(), counts["rows"], job.quarantine)
+        refuse_bad_rows(first_bad, reasons.total(), counts["rows"], config.quarantine)
     write_jsonl(folder / SAMPLES, samples.rows)
-    return {
-        **counts,
-        "reasons": dict(reasons),
-        "first_bad": first_bad,
-        "refused": refused,
-    }
+    return {**counts, "reasons": reasons, "first_bad": first_bad, "refused": refused}
 
 
 def _items(
@@ -415,9 +394,8 @@ def collect(
     config: CorpusConfig,
     units: list[documents.WorkUnit],
     counts: list[dict[str, Any]],
-    where: str,
+    name: str,
     work: Path,
-    folder: Path,
 ) -> dict[str, Any]:
     """Join the finished units into the corpus folder, in order. Return the metrics."""
     total = Counter[str]()
@@ -439,10 +417,10 @@ def collect(
             source_of[path] = unit.source
     shards: list[dict[str, Any]] = []
     near = Samples(CORPUS_SAMPLES)
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(BUILD / "corpus" / name) as temporary:
         for part in _find_repeats(config.cleaning, list(source_of), total, work):
-            name = f"documents-{len(shards):05d}.jsonl"
-            part_counts = _copy(part, temporary / name, config.cleaning, near)
+            file = f"documents-{len(shards):05d}.jsonl"
+            part_counts = _copy(part, temporary / file, config.cleaning, near)
             source = source_of[part.path]
             for key, number in (+part_counts).items():
                 if key in REPEATED:
@@ -451,29 +429,28 @@ def collect(
                     sources[source][key] += number
                 else:
                     lines[key] += number
-            if part_counts["documents"]:
-                written = part_counts["documents"]
-                shards.append({"file": name, "source": source, "documents": written})
+            if written := part_counts["documents"]:
+                shards.append({"file": file, "source": source, "documents": written})
             else:
-                remove(temporary / name)
+                remove(temporary / file)
         if not shards:
             fault = f"{total['rows']:,} rows read, {bad:,} quarantined, {dropped.total():,} dropped"
             ((reason, most),) = dropped.most_common(1)
             if most:
                 fault += f", most as {reason}"
             advice = "check the files and the `cleaning` settings"
-            raise BadInput(f"{where}: holds no document ({fault}); {advice}")
+            raise BadInput(f"corpora.{name}: holds no document ({fault}); {advice}")
         with (temporary / QUARANTINE).open("wb") as quarantine:
             for unit_folder in folders:
                 quarantine.write((unit_folder / QUARANTINE).read_bytes())
-        sums = {key: sum(source[key] for source in sources) for key in sources[0]}
+        sums = sum(sources, Counter[str]())
         metrics = {
             **sums,
             "rows": total["rows"],
             "lines_read": total["lines_read"],
             "shards": len(shards),
-            "dropped": dict(dropped),
-            "dropped_lines": dict(lines),
+            "dropped": dropped,
+            "dropped_lines": lines,
             "changed": {
                 key.removeprefix("changed_"): count
                 for key, count in total.items()
@@ -482,7 +459,7 @@ def collect(
             **mixed_code(counts),
             "quarantined": bad,
             "quarantined_lines": total["quarantined_lines"],
-            "reasons": dict(reasons),
+            "reasons": reasons,
             "sources": [
                 {
                     "kind": source.kind,
@@ -513,7 +490,6 @@ def collect(
         assert total["lines_read"] == sums["lines"] + lines.total(), metrics
         write_json(temporary / RESULTS, metrics)
         weights = [source.weight for source in config.sources]
-        name = where.rpartition(".")[2]
         write_manifest(temporary, kind="corpus", name=name, shards=shards, weights=weights)
     return metrics
 

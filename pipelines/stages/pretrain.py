@@ -4,7 +4,6 @@ and curve.csv.
 
 import contextlib
 import csv
-import dataclasses
 import io
 import os
 import sys
@@ -61,10 +60,8 @@ def run(name: str, params: Params, tracker: Any) -> None:
     if is_main():
         name_run(run, name, owner)
     source = find_origin(name, run, params)
-    title = f"pretrain {name}"
-    options = RunOptions(title=title, origin=source, bar=ProgressBar, on_step=announce)
     with mirrored(run, bring=source is None):
-        trained = rows.train(config, run, log=tracker.metrics, options=options, owner=owner)
+        trained = rows.train(config, run, f"pretrain {name}", log=tracker.metrics, origin=source)
     if not is_main():
         return
     facts = rows.facts(config, trained)
@@ -145,25 +142,27 @@ class ModelRows:
         self,
         config: ElectraConfig,
         run: Path,
+        title: str,
         *,
-        log: Log,
-        options: RunOptions,
-        owner: Fingerprint | None = None,
+        log: Log = lambda step, numbers: None,
+        origin: Path | None = None,
     ) -> PretrainResult:
-        """Pre-train on these rows in the folder `run`, which belongs to `owner` or else to
-        `fingerprint(config)`.
-        """
+        """Pre-train on these rows in the folder `run`, or continue the run `origin` there."""
         ids = self.tokenizer
         special = SpecialIds(pad=ids.pad_id, cls=ids.cls_id, sep=ids.sep_id, mask=ids.mask_id)
         unigram = self._counts() if config.generator.kind == "unigram" else None
         data = PretrainData(
             self.train_rows, self.valid_rows, special, ids.vocab_size, unigram, self.others
         )
-        options = dataclasses.replace(options, code=code_digest(PRETRAINING))
+        options = RunOptions(
+            title=title,
+            origin=origin,
+            code=code_digest(PRETRAINING),
+            bar=ProgressBar,
+            on_step=announce,
+        )
         with enough_memory(config.pretrain):
-            return pretrain(
-                config, data, run, owner or self.fingerprint(config), log=log, options=options
-            )
+            return pretrain(config, data, run, self.fingerprint(config), log=log, options=options)
 
     def fingerprint(self, config: ElectraConfig) -> Fingerprint:
         """Return all inputs of a run's result except its code: settings, rows, tokenizer, first
@@ -368,19 +367,23 @@ def propose(model: Pretraining, batch: Batch, pieces: list[str]) -> list[list[di
     )
     best = logits_MV[:, : len(pieces)].float().softmax(-1).topk(PROPOSALS)
     shape = (*masked.positions_BN.shape, PROPOSALS)
-    ids_BNP = best.indices.reshape(shape).tolist()
-    shares_BNP = best.values.reshape(shape).tolist()
+    hidden = (
+        masked.positions_BN,
+        masked.weights_BN,
+        best.indices.reshape(shape),
+        best.values.reshape(shape),
+    )
     rows = []
-    for row, positions in enumerate(masked.positions_BN.tolist()):
-        proposals = []
-        for number, position in enumerate(positions):
-            if masked.weights_BN[row, number]:
-                proposal = {
-                    "place": position,
-                    "pieces": [pieces[i] for i in ids_BNP[row][number]],
-                    "probability": [round(share, 4) for share in shares_BNP[row][number]],
-                }
-                proposals.append(proposal)
+    for row in zip(*hidden, strict=True):
+        proposals = [
+            {
+                "place": int(position),
+                "pieces": [pieces[i] for i in ids_P],
+                "probability": [round(share, 4) for share in shares_P.tolist()],
+            }
+            for position, weight, ids_P, shares_P in zip(*row, strict=True)
+            if weight
+        ]
         rows.append(sorted(proposals, key=itemgetter("place")))
     return rows
 

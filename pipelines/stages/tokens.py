@@ -42,7 +42,7 @@ from electra.files import (
 )
 from electra.seeds import derive, permute
 from electra.storage.manifest import MANIFEST, cached_sha256, read_manifest, write_manifest
-from electra.storage.run_dir import RUNS, name_run, run_path
+from electra.storage.run_dir import name_run, run_path
 from pipelines import rebuild_advice
 from pipelines.sources import hub
 from pipelines.stages import BUILD, RESULTS, STAGES
@@ -64,9 +64,7 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
     """Run the stage: params.yaml `tokens.<name>` → build/tokens/<name>."""
     config = params.tokens[name]
     folder = BUILD / "tokens" / name
-    corpus = BUILD / "corpus" / config.corpus
-    form = params.corpora[config.corpus].cleaning.unicode
-    metrics = make_rows(config, f"tokens.{name}", corpus, folder, form=form)
+    metrics = make_rows(config, name, params.corpora[config.corpus].cleaning.unicode)
     print_losses(f"tokens.{name}", metrics, folder / RESULTS)
     tracker.summary({**metrics, "rows": None})
     tracker.summary({f"rows-{length}": splits for length, splits in metrics["rows"].items()})
@@ -95,58 +93,41 @@ def run_folder(name: str, params: "Params") -> Path:
     corpus, until all exist.
     """
     config = params.tokens[name]
-    manifest = _manifest(config, BUILD / "corpus" / config.corpus)
-    return run_path("tokens", digest(config, manifest["files"]))
+    return run_path("tokens", digest(config, _manifest(config.corpus)["files"]))
 
 
-def _manifest(config: TokensConfig, corpus: Path) -> dict[str, Any]:
-    return read_manifest(
-        corpus, rebuild_advice("corpus", config.corpus), kind="corpus", name=config.corpus
-    )
+def _manifest(corpus: str) -> dict[str, Any]:
+    folder = BUILD / "corpus" / corpus
+    return read_manifest(folder, rebuild_advice("corpus", corpus), kind="corpus", name=corpus)
 
 
-def make_rows(
-    config: TokensConfig,
-    where: str,
-    corpus: Path,
-    folder: Path,
-    runs: Path = RUNS,
-    form: Form = "NFC",
-) -> dict[str, Any]:
-    """Write tokenizer and rows to `folder`. Return the counts.
-
-    `runs` holds unfinished runs' shards, `form` is the normal form of the corpus.
-    """
-    manifest = _manifest(config, corpus)
-    unit_key = UnitKey(digest(config, manifest["files"]), STAGES["tokens"].digest)
-    work = run_path("tokens", unit_key.fingerprint, runs)
-    name_run(work, where.rpartition(".")[2], unit_key.fingerprint)
-    shards = [shard["file"] for shard in manifest["shards"]]
-    hashes = {name: manifest["files"][name]["sha256"] for name in shards}
+def make_rows(config: TokensConfig, name: str, form: Form = "NFC") -> dict[str, Any]:
+    """Write tokenizer and rows. Return the counts. `form` is the normal form of the corpus."""
+    manifest = _manifest(config.corpus)
+    where = f"tokens.{name}"
+    key = UnitKey(digest(config, manifest["files"]), STAGES["tokens"].digest)
+    work = run_path("tokens", key.fingerprint)
+    name_run(work, name, key.fingerprint)
+    shards = {
+        BUILD / "corpus" / config.corpus / shard["file"]: manifest["files"][shard["file"]]["sha256"]
+        for shard in manifest["shards"]
+    }
     tokenizer = work / "tokenizer"
-    prepare = functools.partial(prepare_tokenizer, config, where, corpus, hashes, form)
     with lock_folder(work):
-        trained = read_counts(tokenizer, unit_key.fingerprint)
+        trained = read_counts(tokenizer, key.fingerprint)
         if trained is None:
-            trained = make_unit(tokenizer, unit_key, prepare)
-        jobs = [
-            PackJob(corpus / name, hashes[name], number, tokenizer, config)
-            for number, name in enumerate(shards)
-        ]
-        counts = finish_units(work, unit_key, pack_shard, jobs, where, "tokens")
+            prepare = functools.partial(prepare_tokenizer, config, where, shards, form)
+            trained = make_unit(tokenizer, key, prepare)
+        pack = functools.partial(pack_shard, config, tokenizer)
+        counts = finish_units(work, key, pack, list(enumerate(shards.items())), where, "tokens")
         facts = {"long_words": trained["long_words"], **mixed_code([trained, *counts])}
-        metrics = collect(config, where, manifest, counts, work, folder, facts)
+        metrics = collect(config, name, manifest, counts, work, facts)
         remove(work)
     return metrics
 
 
 def prepare_tokenizer(
-    config: TokensConfig,
-    where: str,
-    corpus: Path,
-    hashes: dict[str, str],
-    form: Form,
-    folder: Path,
+    config: TokensConfig, where: str, shards: dict[Path, str], form: Form, folder: Path
 ) -> Counts:
     """Train the tokenizer or take the published one, and leave it in `folder` for the workers."""
     settings = config.tokenizer
@@ -157,7 +138,7 @@ def prepare_tokenizer(
         "form": form,
     }
     if isinstance(settings, TrainTokenizer):
-        lines = SampleLines(corpus, hashes, settings.megabytes << 20)
+        lines = SampleLines(shards, settings.megabytes << 20)
         tokenizer = wordpiece.train_wordpiece(
             lines, settings.vocab_size, alphabet=settings.alphabet, counts=counts, **case
         )
@@ -177,17 +158,16 @@ class SampleLines:
     all.
     """
 
-    corpus: Path
-    hashes: dict[str, str]
+    shards: dict[Path, str]  # with the sha256 of each
     most: int
 
     def __iter__(self) -> Iterator[str]:
-        for name, sha256 in self.hashes.items():
+        for path, sha256 in self.shards.items():
             taken = 0
-            for text in read_texts(self.corpus / name, sha256):
+            for text in read_texts(path, sha256):
                 yield from text.split("\n")
                 taken += len(text.encode())
-                if taken >= self.most // len(self.hashes):
+                if taken >= self.most // len(self.shards):
                     break
 
 
@@ -212,27 +192,18 @@ def choose_split(text: str, seed: int, valid_fraction: float) -> str:
     return "valid" if int.from_bytes(place, "little") < valid_fraction * 2**64 else "train"
 
 
-@dataclass(frozen=True)
-class PackJob:
-    """One shard of documents to tokenize and pack."""
-
-    path: Path
-    sha256: str
-    number: int
-    tokenizer: Path
-    config: TokensConfig
-
-
 # a worker keeps its tokenizer and the words it has met
 _load = functools.lru_cache(maxsize=1)(wordpiece.load)
 
 
-def pack_shard(job: PackJob, folder: Path) -> Counts:
-    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard. Return counts of it and of each row
-    set.
+def pack_shard(
+    config: TokensConfig, vocabulary: Path, shard: tuple[int, tuple[Path, str]], folder: Path
+) -> Counts:
+    """Write rows-<L>/<split>-00000.{ids,bounds} of one shard: its number, file and sha256. Return
+    counts of it and of each row set.
     """
-    config = job.config
-    tokenizer = _load(job.tokenizer)
+    number, file = shard
+    tokenizer = _load(vocabulary)
     total: Counter[str] = Counter()
     packers: dict[tuple[int, str], Packer] = {}
     with write_errors(folder), contextlib.ExitStack() as stack:
@@ -240,7 +211,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
         for length, split in itertools.product(config.lengths, SPLITS):
             rows_folder = folder / f"rows-{length}"
             rows_folder.mkdir(exist_ok=True)
-            seed = derive(config.seed, f"packing/{split}", job.number, length)
+            seed = derive(config.seed, f"packing/{split}", number, length)
             packers[length, split] = Packer(length, tokenizer, config.packing, seed)
             writer = RowWriter(rows_folder, split, length, tokenizer)
             writers[length, split] = stack.enter_context(writer)
@@ -252,7 +223,7 @@ def pack_shard(job: PackJob, folder: Path) -> Counts:
                 if length == config.lengths[0]:
                     total["unknown"] += int((ids == tokenizer.unk_id).sum())
 
-        for texts in _batches(read_texts(job.path, job.sha256)):
+        for texts in _batches(read_texts(*file)):
             documents = [split_lines(text, config.packing) for text in texts]
             lines = list(itertools.chain.from_iterable(documents))
             encoded = tokenizer.encode_bytes(lines)
@@ -306,11 +277,10 @@ def split_lines(text: str, config: PackingConfig) -> list[str]:
 
 def collect(
     config: TokensConfig,
-    where: str,
+    name: str,
     manifest: dict[str, Any],
     counts: list[Counts],
     work: Path,
-    folder: Path,
     facts: dict[str, Any],
 ) -> dict[str, Any]:
     """Join the finished shards into the tokens folder, in order, and return the metrics, with
@@ -320,9 +290,10 @@ def collect(
     total = Counter[str]()
     for count in counts:
         total.update({key: value for key, value in count.items() if isinstance(value, int)})
+    where = f"tokens.{name}"
     _check_amounts(config, where, total, counts)
     rows: dict[str, dict[str, dict[str, Any]]] = {}
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(BUILD / "tokens" / name) as temporary:
         wordpiece.save(tokenizer, temporary)
         for length in config.lengths:
             rows_folder = temporary / f"rows-{length}"
@@ -355,19 +326,25 @@ def collect(
             seal(rows_folder, length, tokenizer, written)
         first = rows[str(config.lengths[0])].values()
         kept = sum(split["tokens_read"] - split["tokens_discarded"] for split in first)
+        unknown_rate = total["unknown"] / max(1, kept)
+        if unknown_rate > config.max_unk_rate:
+            fault = f"knows too little of the text: {unknown_rate:.1%} of its tokens are"
+            limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
+            advice = "use a vocabulary of the text's language, or train one"
+            raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice}")
         metrics = {
             **{key: total[key] for key in COUNTED},
             "vocab_size": tokenizer.vocab_size,
             "tokenizer": tokenizer.identity,
             "rows": rows,
-            "unknown_rate": round(total["unknown"] / max(1, kept), 6),
+            "unknown_rate": round(unknown_rate, 6),
             **facts,
         }
         write_json(temporary / RESULTS, metrics)
         write_manifest(
             temporary,
             kind="tokens",
-            name=where.rpartition(".")[2],
+            name=name,
             lengths=list(config.lengths),
             tokenizer=tokenizer.identity,
         )
@@ -434,13 +411,3 @@ def _check_amounts(
     if train < longest:
         fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
         raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
-    kept = sum(
-        count["rows"][f"{config.lengths[0]}/{split}"].get("tokens_kept", 0)
-        for count, split in itertools.product(counts, SPLITS)
-    )
-    unknown = total["unknown"]
-    if unknown > config.max_unk_rate * kept:
-        fault = f"knows too little of the text: {unknown / kept:.1%} of its tokens are"
-        limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
-        advice_text = "use a vocabulary of the text's language, or train one"
-        raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice_text}")

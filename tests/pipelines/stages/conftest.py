@@ -1,5 +1,6 @@
 """A project with a random encoder and made-up rows of four tasks."""
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -46,6 +47,18 @@ def change(*pairs):
         assert old in text
         text = text.replace(old, new)
     Path("params.yaml").write_text(text)
+
+
+def run_apart(tmp_path, name, output, run):
+    """Return what a function returns that runs in a folder of its own. `tmp_path / name` is a link
+    to its output.
+    """
+    place = tmp_path / f"work-{name}"
+    place.mkdir(exist_ok=True)
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to(place / output)
+    with contextlib.chdir(place):
+        return run()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from electra.pretraining.config import Flops, PhaseConfig
 from electra.pretraining.flops import step_flops, training_flops
 from electra.pretraining.phases import make_phases
 from electra.storage.manifest import write_checksummed, write_manifest
+from electra.storage.run_dir import run_path
 from pipelines import tracking
 from pipelines.config.params import load
 from pipelines.stages import PRETRAINING, ablation, corpus, tokens
@@ -82,9 +83,9 @@ def before_training(monkeypatch, action):
     """Call `action` with the title of each arm before it is trained."""
     train = ModelRows.train
 
-    def act_and_train(self, config, run, *, log, options):
-        action(options.title)
-        return train(self, config, run, log=log, options=options)
+    def act_and_train(self, config, run, title):
+        action(title)
+        return train(self, config, run, title)
 
     monkeypatch.setattr(ModelRows, "train", act_and_train)
 
@@ -171,9 +172,9 @@ def test_ablation_runs_once_and_shares_its_arms(params, trained):
     assert electra["curve"][-1]["step"] == 4
     first = results("objectives")
     assert str(Path.cwd()).encode() not in first[0] and b"seconds" not in first[0]
-    vocab_size = ModelRows(params, "smoke", params.models["smoke"].electra()).tokenizer.vocab_size
-    arm = plan("objectives", params, vocab_size)["electra-seed1"]
-    folder = ablation.arm_folder(arm, params)
+    rows = ModelRows(params, "smoke", params.models["smoke"].electra())
+    arm = plan("objectives", params, rows.tokenizer.vocab_size)["electra-seed1"]
+    folder = run_path("arm", rows.fingerprint(arm.config))
     weights = [folder / f"point-{point}" / "model.safetensors" for point in ("0.5", "1")]
     assert weights[0].read_bytes() != weights[1].read_bytes()
     names = sorted(path.name for path in folder.glob("[!.]*"))
@@ -274,7 +275,8 @@ def test_two_ablations_do_not_train_one_arm_at_once(params, monkeypatch):
     monkeypatch.setattr(ablation, "train", lambda *_: entered.set() or {})
     scoring = ablation.Scoring({}, Path(), ())
     waiting = threading.Thread(target=ablation.run_arm, args=(arm, scoring, params), daemon=True)
-    with lock_folder(ablation.arm_folder(arm, params)):
+    rows = ModelRows(params, arm.tokens, arm.config)
+    with lock_folder(run_path("arm", rows.fingerprint(arm.config))):
         waiting.start()
         assert not entered.wait(0.5)
     assert entered.wait(60)

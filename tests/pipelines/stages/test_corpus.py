@@ -24,6 +24,7 @@ from pipelines.text import duplicates
 from pipelines.tracking import Tracker
 from tests.conftest import files_of, largest_file
 from tests.pipelines.sources.delivered import write_delivered
+from tests.pipelines.stages.conftest import run_apart
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def config(tmp_path, **settings):
 
 
 def run(tmp_path, settings, name="out"):
-    return gather(settings, "corpora.x", tmp_path / name, tmp_path / f"work-{name}")
+    return run_apart(tmp_path, name, "build/corpus/x", lambda: gather(settings, "x"))
 
 
 def test_documents_in_order_and_numbers_that_add_up(tmp_path):

@@ -113,4 +113,4 @@ def test_rows_of_another_length_or_name_are_refused(copied):
     shutil.copytree("build/corpus/smoke", "build/corpus/other")
     wanted = dataclasses.replace(params.tokens["smoke"], corpus="other")
     with pytest.raises(CorruptFile, match="says name 'smoke' instead of 'other'"):
-        tokens.make_rows(wanted, "tokens.x", Path("build/corpus/other"), Path("out"), Path("work"))
+        tokens.make_rows(wanted, "x")

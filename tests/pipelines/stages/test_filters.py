@@ -20,6 +20,7 @@ from pipelines.stages.corpus import SIZE, gather
 from pipelines.text import duplicates
 from pipelines.text.cleaning import CleaningConfig
 from tests.conftest import files_of
+from tests.pipelines.stages.conftest import run_apart
 from tests.pipelines.text.test_near_duplicates import jaccard
 
 SYLLABLES = (
@@ -51,7 +52,7 @@ def run(tmp_path, texts, name="out", tasks=None, files=4, **cleaning):
         )
     sources = [{"kind": "local", "files": [f"{tmp_path}/text-{files}/*"]}]
     config = build(CorpusConfig, {"sources": sources, "cleaning": cleaning}, "corpora.x")
-    metrics = gather(config, "corpora.x", tmp_path / name, tmp_path / f"work-{name}", tasks)
+    metrics = run_apart(tmp_path, name, "build/corpus/x", lambda: gather(config, "x", tasks))
     kept = [
         row for file in sorted((tmp_path / name).glob("documents-*")) for row in read_jsonl(file)
     ]
