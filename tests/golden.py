@@ -156,7 +156,7 @@ def finetuning(folder):
     """electra/finetuning: scores and predictions of one short run of each kind of task."""
     from electra.files import write_jsonl
     from electra.finetuning.tasks import FinetuneConfig, SquadConfig
-    from pipelines.finetuning_runs.plan import Plan, run
+    from pipelines.finetuning_runs.plan import plan_jobs, run
     from tests.electra.finetuning import conftest as made_up
     from tests.electra.made_up_models import write_encoder
 
@@ -178,8 +178,9 @@ def finetuning(folder):
                 if task == "mnli" or split != "dev_mismatched":
                     write_jsonl(rows / f"{split}.jsonl", labelled)
             config = squad if task == "squad2" else FinetuneConfig(**settings)
-            plan = Plan(task, config, rows=rows, model=model, runs=folder / f"jobs {kind}")
-            for job in plan.jobs():
+            for job in plan_jobs(
+                task, config, rows=rows, model=model, runs=folder / f"jobs {kind}"
+            ):
                 run(job)
                 digests[f"{kind}{task}, {job.arm}"] = digest(job.folder)
     return digests

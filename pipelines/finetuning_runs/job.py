@@ -112,20 +112,10 @@ def job_splits(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tup
     return task.evaluation, tests if config.predict_test else ()
 
 
-@dataclass(frozen=True)
-class JobResult:
-    """The results of a job: scores, content of files by name (rows, one JSON value or tensors), the
-    network.
-    """
-
-    record: Record
-    files: dict[str, Any]
-    network: Network
-
-
-def train_and_evaluate(job: Job) -> JobResult:
+def train_and_evaluate(job: Job) -> tuple[Record, dict[str, Any], Network]:
     """Train on the job's rows, then predict its splits. Those with labels are scored, the first of
-    them counts.
+    them counts. Return the scores, the content of files by name (rows, one JSON value or tensors),
+    and the network.
     """
     task = job.task
     config = job.config
@@ -176,7 +166,7 @@ def train_and_evaluate(job: Job) -> JobResult:
     if kind.scores_training:
         record["train_metrics"] = judge(train_sample, examples_of_sample, labelled=True).scores
     widen()
-    return JobResult(record, files, network)
+    return record, files, network
 
 
 def answer_together(jobs: Sequence[Job]) -> tuple[dict[str, float], dict[str, Any]]:

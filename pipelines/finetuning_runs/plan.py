@@ -11,7 +11,6 @@ are, and which one runs a job, affects no result.
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,82 +40,75 @@ _WRITERS: dict[str, Callable[[Path, Any], None]] = {
 }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """One task's fine-tuning: every arm with every seed, each in a folder below `runs`."""
+def plan_jobs(
+    name: str,
+    config: FinetuneConfig,
+    *,
+    rows: Path,
+    model: Path,
+    runs: Path,
+    device: str = "cpu",
+    code: Code = "",
+    source_jobs: Sequence[Job] = (),
+) -> list[Job]:
+    """Return a job for each arm and seed of the task `name`, each with a folder below `runs`.
+    `source_jobs` are those of the task that `config.init_from_task` names.
 
-    task: str
-    config: FinetuneConfig
-    _: KW_ONLY
-    rows: Path
-    model: Path
-    runs: Path
-    device: str = "cpu"
-    source_jobs: Sequence[Job] = ()  # the jobs of the task that `config.init_from_task` names
-    code: Code = ""
+    Raises BadInput or BadConfig at once for inputs that no job could use: absent splits, a length
+    beyond the model's positions.
+    """
+    keep = config.keep_models
+    encoder, vocab_size = read_config(model)
+    task = find(rows, name)
+    kind_of(task).check_config(config, encoder, keep)
+    splits = _hash_splits(task, config, rows)
+    files = verify_folder(model)
+    pieces = reading.tokenizer(model, files.get("tokenizer.json", "")).vocab_size
+    if pieces != vocab_size:
+        fault = f"holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}"
+        raise BadInput(f"{model}: {fault}; pre-train again")
+    cost = (rows / "train.jsonl").stat().st_size * config.epochs
+    is_together = isinstance(task, SquadTask) and config.ensemble and len(config.seeds) > 1
+    starts = {job.seed: job for job in source_jobs if job.arm == "pretrained"}
+    jobs = []
+    for arm, seed in itertools.product(config.arms, config.seeds):
+        is_pretrained = arm == "pretrained"
+        if is_pretrained and config.init_from_task and seed not in starts:
+            fault = f"{config.init_from_task} has no seed {seed}"
+            raise BadConfig(f"finetune of {name}: {fault}; let both have the same `seeds`")
+        is_kept = keep == "all" or (keep == "first" and seed == config.seeds[0])
+        job = Job(
+            task=task,
+            arm=arm,
+            seed=seed,
+            config=config.for_arm(arm),
+            rows=rows,
+            splits=splits,
+            model=model,
+            files=files,
+            encoder=encoder,
+            vocab_size=vocab_size,
+            runs=runs,
+            cost=cost,
+            code=code,
+            device=device,
+            start=starts.get(seed) if is_pretrained else None,
+            keep=is_pretrained and is_kept,
+            candidates=is_together,
+        )
+        jobs.append(job)
+    return jobs
 
-    def jobs(self) -> list[Job]:
-        """Return a job for each arm and seed.
 
-        Raises BadInput or BadConfig at once for inputs that no job could use: absent splits, a
-        length beyond the model's positions.
-        """
-        config = self.config
-        keep = config.keep_models
-        encoder, vocab_size = read_config(self.model)
-        task = find(self.rows, self.task)
-        kind_of(task).check_config(config, encoder, keep)
-        splits = self._splits(task)
-        files = verify_folder(self.model)
-        pieces = reading.tokenizer(self.model, files.get("tokenizer.json", "")).vocab_size
-        if pieces != vocab_size:
-            fault = f"holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}"
-            raise BadInput(f"{self.model}: {fault}; pre-train again")
-        cost = (self.rows / "train.jsonl").stat().st_size * config.epochs
-        is_together = isinstance(task, SquadTask) and config.ensemble and len(config.seeds) > 1
-        jobs = []
-        for arm, seed in itertools.product(config.arms, config.seeds):
-            is_pretrained = arm == "pretrained"
-            is_kept = keep == "all" or (keep == "first" and seed == config.seeds[0])
-            job = Job(
-                task=task,
-                arm=arm,
-                seed=seed,
-                config=config.for_arm(arm),
-                rows=self.rows,
-                splits=splits,
-                model=self.model,
-                files=files,
-                encoder=encoder,
-                vocab_size=vocab_size,
-                runs=self.runs,
-                cost=cost,
-                code=self.code,
-                device=self.device,
-                start=self._start(seed) if is_pretrained and config.init_from_task else None,
-                keep=is_pretrained and is_kept,
-                candidates=is_together,
-            )
-            jobs.append(job)
-        return jobs
-
-    def _splits(self, task: Task) -> dict[str, str]:
-        """Return the sha256 of each split that exists."""
-        scored, unlabelled = job_splits(task, self.config)
-        paths = {split: self.rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
-        for split in ("train", scored[0]):
-            if not paths[split].is_file():
-                advice = f"give the source the {task.name} files and run the tasks stage"
-                raise BadInput(f"{paths[split]}: there is no such file; {advice}")
-        return {split: cached_sha256(path) for split, path in paths.items() if path.is_file()}
-
-    def _start(self, seed: int) -> Job:
-        """Return the job from whose encoder a seed starts."""
-        for job in self.source_jobs:
-            if job.arm == "pretrained" and job.seed == seed:
-                return job
-        fault = f"{self.config.init_from_task} has no seed {seed}; let both have the same `seeds`"
-        raise BadConfig(f"finetune of {self.task}: {fault}")
+def _hash_splits(task: Task, config: FinetuneConfig, rows: Path) -> dict[str, str]:
+    """Return the sha256 of each split that exists."""
+    scored, unlabelled = job_splits(task, config)
+    paths = {split: rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
+    for split in ("train", scored[0]):
+        if not paths[split].is_file():
+            advice = f"give the source the {task.name} files and run the tasks stage"
+            raise BadInput(f"{paths[split]}: there is no such file; {advice}")
+    return {split: cached_sha256(path) for split, path in paths.items() if path.is_file()}
 
 
 def read_finished(job: Job) -> Record | None:
@@ -148,18 +140,16 @@ def run(job: Job) -> Record:
     if record := read_finished(job):
         return record
     check_inputs(job)
-    result = train_and_evaluate(job)
+    results, files, network = train_and_evaluate(job)
     if manifest.read_if_complete(job.folder, job.fingerprint):  # by other code
         archive(job.folder)
-    record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **result.record}
+    record = {"task": job.task.name, "arm": job.arm, "seed": job.seed, **results}
     with atomic_folder(job.folder) as folder:
         write_json(folder / _SCORE, record)
-        for name, content in result.files.items():
+        for name, content in files.items():
             _WRITERS[Path(name).suffix](folder / name, content)
         if job.keep:
-            write_model(
-                folder / MODEL, result.network, job.task, job.config, job.model, name=job.name
-            )
+            write_model(folder / MODEL, network, job.task, job.config, job.model, name=job.name)
         write_manifest(
             folder, entry=job.name, fingerprint=job.fingerprint, made_by=job.made_by, code=job.code
         )

@@ -71,7 +71,12 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
     """
     counted = [task for task in GLUE if task in tasks]
     counted += sorted(task for task in tasks if task not in GLUE)
-    complete = {task for task in counted if is_complete(task, tasks[task])}
+    # a custom task has no official split
+    complete = {
+        task
+        for task in counted
+        if task not in GLUE or tasks[task]["train_rows"] == GLUE[task].train_rows
+    }
     if not sample and complete.issuperset(PAPER_AVERAGE):
         counted = list(PAPER_AVERAGE)
         name = "GLUE average (mean of eight tasks, without WNLI)"
@@ -99,13 +104,6 @@ def average_tasks(tasks: dict[str, Summary], *, sample: bool) -> Summary:
             means = [statistics.fmean(column[seed] for column in columns) for seed in seeds]
             result[arm] = spread(means) | {"seeds": seeds}
     return result
-
-
-def is_complete(task: str, summary: Summary) -> bool:
-    """Return whether a task was trained on as many rows as its official split has. A custom task
-    has no official split.
-    """
-    return task not in GLUE or bool(summary["train_rows"] == GLUE[task].train_rows)
 
 
 def _points(score: float) -> float:

@@ -3,33 +3,27 @@
 import re
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from prefect import artifacts
 
 from electra.config import leaves
-from electra.files import read_json
 from pipelines.flows import server
 from pipelines.stages import STAGES
 from pipelines.stages.summarize import headline
 
-WITH_NUMBERS = ("pretrain", "glue", "squad", "ablation")
 # as pipelines/stages/progress_bar.py writes it
 SHARE = re.compile(r"^([\w.@-]+(?: [\w.@-]+)?) +(\d+)%  ", re.M)
 EVERY = 5.0  # seconds between two updates of a bar
 
 
-def show_numbers(stage: str, word: str, folder: Path, origin: Sequence[str]) -> None:
-    """Create a page and a table of a stage's numbers, if it has any.
+def show_numbers(stage: str, word: str, values: dict[str, Any], origin: Sequence[str]) -> None:
+    """Create a page and a table of a stage's numbers.
 
     `word` is `ran` or `cached`, `origin` the lines of the page that say where they come from.
     """
     kind, _, name = stage.partition("@")
-    if kind not in WITH_NUMBERS or not (folder / STAGES[kind].results(name)).exists():
-        return
     path = STAGES[kind].results(name)
-    values = read_json(folder / path)
     key = artifact_key(f"{kind}-{name}")
     lines = [f"# {stage}: {word}", "", "| | |", "|-|-|"]
     lines += [

@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from prefect import get_run_logger, task
@@ -23,6 +22,7 @@ from pipelines import ROOT, tracking
 from pipelines.config.params import UNREAD
 from pipelines.flows import artifacts, server
 from pipelines.stages import STAGES
+from pipelines.stages.summarize import WITH_SCORES
 from pipelines.tracking import lineage
 from pipelines.versioning import dvc_store, workspace
 from pipelines.versioning.dvc_runner import Checkout, StageFailed, repro, would_run
@@ -193,19 +193,22 @@ def run_stage(stage: str, running: Run) -> str:
     if checkout.pull:
         store(target, checkout)
     word = "ran" if stage in outcome.ran else "cached"
-    artifacts.show_numbers(stage, word, checkout.folder, running.origin)
-    if running.request.commit:
-        keep_numbers(stage, checkout.folder)
+    record_numbers(stage, word, running)
     return word
 
 
-def keep_numbers(stage: str, folder: Path) -> None:
-    """Copy the numbers of a stage to results/, as `summarize` does for whole models, for the run's
-    experiment.
+def record_numbers(stage: str, word: str, running: Run) -> None:
+    """Show the numbers of a stage, if it has any, and copy them to results/ for the run's
+    experiment, as `summarize` does for whole models.
     """
     kind, _, name = stage.partition("@")
-    if kind in artifacts.WITH_NUMBERS and (source := folder / STAGES[kind].results(name)).exists():
-        write_json(folder / "results" / name / f"{kind}.json", read_json(source))
+    folder = running.checkout.folder
+    source = folder / STAGES[kind].results(name)
+    if kind in WITH_SCORES and source.exists():
+        values = read_json(source)
+        artifacts.show_numbers(stage, word, values, running.origin)
+        if running.request.commit:
+            write_json(folder / "results" / name / f"{kind}.json", values)
 
 
 @task(
@@ -318,13 +321,11 @@ def tags(request: Request) -> dict[str, str]:
     """Return tags of each MLflow run of a flow run: its page in Prefect, its user (tag
     `user:NAME`), its experiment.
     """
-    users = [tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:")] or [
-        ""
-    ]
+    users = (tag.partition(":")[2] for tag in flow_run.tags or [] if tag.startswith("user:"))
     values = {
         "prefect.url": mask_secrets(flow_run.ui_url or ""),
         "mlflow.source.type": "JOB",
-        "mlflow.user": users[0],
+        "mlflow.user": next(users, ""),
     }
     if request.commit:  # commit and settings together are the whole code
         values |= {

@@ -26,12 +26,12 @@ from prefect.types._datetime import now
 
 from pipelines.flows import server, steps
 from pipelines.flows.training import Model, flow_stages, stage_inputs
+from pipelines.stages.summarize import WITH_SCORES
 from pipelines.versioning.dvc_runner import StageFailed
 from pipelines.versioning.workspace import Request
 
 PART = "part/electra"
 WHOLE = "results"  # the last part
-TRAINING = {"pretrain", "glue", "squad", "ablation"}  # stages for the queue that the run names
 # seconds that a part may be crashed: deploy/automations gives it to another worker within a minute
 CRASHED = 1200.0
 Future = PrefectFuture[None]
@@ -128,7 +128,7 @@ def team(
                     for stage in stage_inputs(part, running.params)
                     if not stage.startswith("corpus@")
                 ]
-                where = queue if part.partition("@")[0] in TRAINING else "cpu"
+                where = queue if part.partition("@")[0] in WITH_SCORES else "cpu"
                 work = (part, stages or [part], where, running.parent, model, given)
                 sent[part] = hand_out.submit(*work, wait_for=after, return_state=False)
             return sent[part]

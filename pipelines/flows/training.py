@@ -18,6 +18,7 @@ from electra.errors import BadConfig, UserError
 from pipelines import ROOT
 from pipelines.config.settings_file import read
 from pipelines.flows import steps
+from pipelines.stages import STAGES
 from pipelines.versioning.workspace import Request
 
 Done = dict[str, str]  # stage -> `ran` or `cached`
@@ -64,24 +65,13 @@ def flow_stages(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
     return stages[flow]
 
 
-def stage_inputs(stage: str, params: Mapping[str, Any]) -> list[str]:
-    """Return the stages that a stage reads."""
+def stage_inputs(stage: str, params: Any) -> tuple[str, ...]:
+    """Return the stages that a stage reads, or a part that is no stage."""
     kind, _, name = stage.partition("@")
-    if kind == "tokens":
-        return [f"corpus@{params['tokens'][name]['corpus']}"]
-    if kind == "pretrain":
-        return [f"tokens@{params['models'][name]['tokens']}"]
-    if kind in {"glue", "squad"}:
-        entry = params["finetunings"][name]
-        first = "published" if entry["model"] in params["published"] else "pretrain"
-        return [f"{first}@{entry['model']}", f"tasks@{entry['tasks']}"]
-    if kind == "ablation":
-        base = params["ablations"][name]["base"]
-        return [f"tokens@{base['tokens']}", f"tasks@{base['data']}"]
-    return []
+    return STAGES[kind].inputs(params, name) if kind in STAGES else ()
 
 
-def with_inputs(stages: Iterable[str], params: Mapping[str, Any]) -> list[str]:
+def with_inputs(stages: Iterable[str], params: Any) -> list[str]:
     """Return stages and all that they rest on, each once, inputs first."""
     ordered = dict[str, None]()
     for stage in stages:

@@ -49,7 +49,7 @@ from electra.storage.tensors import read_tensors, require_fit
 from electra.workers import run_units, worker_count
 from pipelines.config.ablation_config import AblationConfig
 from pipelines.config.params import Params, settings_digest
-from pipelines.finetuning_runs.plan import Plan, run_all
+from pipelines.finetuning_runs.plan import plan_jobs, run_all
 from pipelines.finetuning_runs.summary import sd
 from pipelines.stages import BUILD, FINETUNING, PRETRAINING, RESULTS, STAGES, data_label, inputs
 from pipelines.stages.pretrain import ModelRows, curve_csv
@@ -295,7 +295,7 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
         record = train(arm, rows, folder)
         for task, config in scoring.tasks.items():
             for point in scoring.points:
-                plan = Plan(
+                (job,) = plan_jobs(
                     task,
                     replace(config, seeds=(arm.seed,)),
                     rows=scoring.rows / task,
@@ -304,7 +304,6 @@ def run_arm(arm: Arm, scoring: Scoring, params: Params) -> Result:
                     device=default_device().type,
                     code=code_digest(FINETUNING),
                 )
-                (job,) = plan.jobs()
                 (result,) = run_all([job], 1)
                 score = result["metrics"][job.task.metrics[0]]
                 scores.setdefault(f"{point:g}", {})[task] = score

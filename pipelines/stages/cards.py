@@ -296,18 +296,15 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
         corpus = params.corpora[params.tokens[base.tokens].corpus]
         sources = list(corpus.sources)
         languages = corpus.cleaning.language
-    long = f"texts beyond {recipe.length} tokens are cut"
-    if squad:
-        long = f"contexts are read in windows of {recipe.length} tokens"
     failed = [
         f"; failed: {fault}" for fault in facts[arm]["failed"] if fault.startswith(f"seed {seed}:")
     ]
     solves = "text-classification"
+    long = f"texts beyond {recipe.length} tokens are cut"
     if squad:
         solves = "question-answering"
-    elif (
-        facts["metric"] == "entity_f1" or "TokenClassification" in ModelFolder(folder).architecture
-    ):
+        long = f"contexts are read in windows of {recipe.length} tokens"
+    elif "TokenClassification" in ModelFolder(folder).architecture:
         solves = "token-classification"
     origin = "pre-trained here" if base else "published weights"
     return ModelCard(

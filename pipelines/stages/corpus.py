@@ -416,11 +416,14 @@ def collect(
         for path in sorted(unit_folder.glob("part-*.jsonl")):
             source_of[path] = unit.source
     shards: list[dict[str, Any]] = []
-    near = Samples(CORPUS_SAMPLES)
+    samples = Samples(CORPUS_SAMPLES)
+    for unit_folder in folders:
+        for row in read_jsonl(unit_folder / SAMPLES):
+            samples.add(**row)
     with atomic_folder(BUILD / "corpus" / name) as temporary:
         for part in _find_repeats(config.cleaning, list(source_of), total, work):
             file = f"documents-{len(shards):05d}.jsonl"
-            part_counts = _copy(part, temporary / file, config.cleaning, near)
+            part_counts = _copy(part, temporary / file, config.cleaning, samples)
             source = source_of[part.path]
             for key, number in (+part_counts).items():
                 if key in REPEATED:
@@ -471,11 +474,7 @@ def collect(
             ],
         }
         if config.cleaning.filters:
-            samples = Samples(CORPUS_SAMPLES)
-            for unit_folder in folders:
-                for row in read_jsonl(unit_folder / SAMPLES):
-                    samples.add(row["reason"], row["id"], row["text"])
-            write_jsonl(temporary / SAMPLES, [*samples.rows, *near.rows])
+            write_jsonl(temporary / SAMPLES, samples.rows)
             skipped = sum(n for reason, n in dropped.items() if reason.startswith(SKIPPED))
             read = sums["documents"] + dropped.total() - skipped
             metrics["dropped_shares"] = {
@@ -558,18 +557,16 @@ def _read_index(part: Path, name: str) -> NDArray[Any]:
         return array
 
 
-def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Counter[str]:
+def _copy(part: _Part, new: Path, cleaning: CleaningConfig, samples: Samples) -> Counter[str]:
     """Write a part's remaining documents and count them. If none is dropped, the part only gets a
     second name.
     """
-    counts: Counter[str] = Counter()
     rows = part.rows
     if (part.reasons == "").all() and part.kept.all():
         link_or_copy(part.path, new)
-        counts["documents"] = len(rows)
-        for key in ("lines", "bytes"):
-            counts[key] = int(rows[key].sum(dtype=np.int64))
-        return counts
+        sums = {key: int(rows[key].sum(dtype=np.int64)) for key in ("lines", "bytes")}
+        return Counter(documents=len(rows), **sums)
+    counts: Counter[str] = Counter()
     kept = iter(part.kept.tolist())
     with part.path.open("rb") as source, new.open("wb") as target:
         for line, row, reason in zip(source, rows, part.reasons.tolist(), strict=True):
@@ -579,7 +576,7 @@ def _copy(part: _Part, new: Path, cleaning: CleaningConfig, near: Samples) -> Co
             if reason:
                 counts.update({reason: 1, "lines_of_documents": lines})
                 if reason == "near_duplicates":
-                    near.add(reason, **json.loads(line))
+                    samples.add(reason, **json.loads(line))
                 continue
             if not all(stay):
                 document = json.loads(line)

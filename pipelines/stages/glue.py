@@ -34,7 +34,7 @@ from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
 from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, job_splits
-from pipelines.finetuning_runs.plan import Plan, run_all
+from pipelines.finetuning_runs.plan import plan_jobs, run_all
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
 from pipelines.stages import FINETUNING as CODE
@@ -121,7 +121,7 @@ def plan_task(
     task: str, config: FinetuneConfig, rows: Path, encoder: Path, source_jobs: Sequence[Job] = ()
 ) -> list[Job]:
     """Return the jobs of a task on this machine, by this code."""
-    return Plan(
+    return plan_jobs(
         task,
         config,
         rows=rows / task,
@@ -130,7 +130,7 @@ def plan_task(
         device=device(),
         code=code_digest(CODE),
         source_jobs=source_jobs,
-    ).jobs()
+    )
 
 
 def plan_glue(configs: Mapping[str, FinetuneConfig], rows: Path, encoder: Path) -> list[Job]:

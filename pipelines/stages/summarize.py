@@ -156,11 +156,11 @@ def record_results(stage: str, name: str, tracker: Any) -> None:
     """Record the outputs of a stage with scores: its numbers, a few of them as the run's note, its
     results file, and the cards of its models.
     """
-    path = STAGES[stage].results(name)
-    if stage not in WITH_SCORES or not path.is_file():
+    if stage not in WITH_SCORES:
         return
     from pipelines.stages.cards import with_run  # imports torch, as stages with scores have
 
+    path = STAGES[stage].results(name)
     values = read_json(path)
     tracker.summary(stage_numbers(stage, values))
     numbers = dict(leaves(headline({stage: values}), "/"))

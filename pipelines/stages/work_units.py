@@ -53,27 +53,33 @@ def finish_units(
     """
     sweep(work, ".*")
     folders = [work / f"unit-{index:05d}" for index in range(len(jobs))]
-    results = [read_counts(folder, key.fingerprint) for folder in folders]
-    done = [counts for counts in results if counts is not None]
-    todo = [index for index, counts in enumerate(results) if counts is None]
-    others = sum(counts["code"] != key.code for counts in done)
+    finished: dict[Path, Counts] = {}
+    for folder in folders:
+        counts = read_counts(folder, key.fingerprint)
+        if counts is not None:
+            finished[folder] = counts
+    others = sum(counts["code"] != key.code for counts in finished.values())
     if others:
         fact = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
         print(f"{title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
-    tasks = [(function, jobs[index], folders[index], key) for index in todo]
-    address = os.environ.get(dask_cluster.VARIABLE, "") if todo else ""
+    tasks = [
+        (function, job, folder, key)
+        for job, folder in zip(jobs, folders, strict=True)
+        if folder not in finished
+    ]
+    address = os.environ.get(dask_cluster.VARIABLE, "") if tasks else ""
     if address:
         finishing = dask_cluster.run_units(_finish, tasks, address, work / LOCK)
     else:
         finishing = run_units(_finish, tasks, worker_count())
-    total = sum(counts.get(shown, 0) for counts in done)
+    total = sum(counts.get(shown, 0) for counts in finished.values())
     with ProgressBar(title, len(jobs), "units") as progress:
-        progress.update(len(done))
+        progress.update(len(finished))
         for position, counts in finishing:
-            results[todo[position]] = counts
+            finished[tasks[position][2]] = counts
             total += counts.get(shown, 0)
-            progress.update(progress.done + 1, **{shown: total})
-    return [counts for counts in results if counts is not None]
+            progress.update(len(finished), **{shown: total})
+    return [finished[folder] for folder in folders]
 
 
 def make_unit(folder: Path, key: UnitKey, make: Callable[[Path], Counts]) -> Counts:

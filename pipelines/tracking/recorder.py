@@ -125,7 +125,7 @@ def open_parent(
     the commit.
     """
     mlflow, experiment = store or client()
-    text = "".join(character for character in key if character not in "'\"\\")
+    text = re.sub(r"['\"\\]", "", key)
     runs = mlflow.search_runs([experiment], f"tags.`electra.workflow` = '{text}'", max_results=1)
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
@@ -340,8 +340,10 @@ class Recorder:
         moment = _milliseconds(event)
         if not path:
             self.state["closed"] = status  # first: an end that MLflow refuses is an end, too
-        below = [open_run for open_run in self.runs if f"{open_run}/".startswith(f"{path}/")]
-        ending = [self.runs[open_run] for open_run in sorted(below if path else self.runs)]
+        below = sorted(
+            open_run for open_run in self.runs if not path or f"{open_run}/".startswith(f"{path}/")
+        )
+        ending = [self.runs[open_run] for open_run in below]
         # no flow will end its workflow: it lasts as long as its stages
         if not path and self.state["found_parent"]:
             ending.append(self.state["parent"])

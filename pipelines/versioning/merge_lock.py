@@ -37,7 +37,6 @@ def split(text: str) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    old, current, other = map(Path, sys.argv[1:4])
-    current.write_bytes(
-        merge(*(path.read_bytes().decode() for path in (old, current, other))).encode()
-    )
+    paths = list(map(Path, sys.argv[1:4]))
+    texts = [path.read_bytes().decode() for path in paths]
+    paths[1].write_bytes(merge(*texts).encode())

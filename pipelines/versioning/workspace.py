@@ -187,9 +187,8 @@ def opened(
         _make(folder, request, log, variables)
         # this project may be a part of a larger repository
         project = folder / git("rev-parse", "--show-prefix")
-        yield Checkout(
-            project, {**_variables(project), **variables}, pull=dvc_store.share(ROOT, project)
-        )
+        pull = dvc_store.share(ROOT, project)
+        yield Checkout(project, _variables(project, variables), pull=pull)
         (folder / FINISHED).touch()
         _remove_if_sent(folder)
 
@@ -234,7 +233,7 @@ def _make(folder: Path, request: Request, log: Log, variables: Mapping[str, str]
         git("checkout", "--quiet", "--detach", request.commit, folder=trial)
         if request.settings:
             write_settings(trial / prefix / "params.yaml", request.settings)
-            checkout = Checkout(trial / prefix, {**_variables(trial / prefix), **variables})
+            checkout = Checkout(trial / prefix, _variables(trial / prefix, variables))
             ask(checkout, "params")  # the commit's own code refuses settings that it does not know
         rename(trial, folder)
     finally:
@@ -321,9 +320,9 @@ def _lock(folder: Path) -> Path:
     return folder.parent / ".locks" / folder.name
 
 
-def _variables(folder: Path) -> dict[str, str]:
+def _variables(folder: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a run's processes: its own code and its own state of DVC, this
-    checkout's MLflow.
+    checkout's MLflow, and these variables.
     """
     return {
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc-site"),
@@ -331,6 +330,7 @@ def _variables(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(
             filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])
         ),
+        **variables,
     }
 
 
@@ -370,11 +370,19 @@ def ask(checkout: Checkout, *arguments: str) -> list[str]:
     return printed
 
 
-def params(checkout: Checkout, *arguments: str) -> dict[str, Any]:
+class Values(dict[str, Any]):
+    """Settings of a run, which the stages' `inputs` read as they read `Params`."""
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(*values)
+        self.__dict__ = self
+
+
+def params(checkout: Checkout, *arguments: str) -> Values:
     """Return the output of `python -m pipelines params` of the run's own code."""
     printed = ask(checkout, "params", *arguments)
     # warnings may come first
-    values: dict[str, Any] = json.loads("\n".join(printed[printed.index("{") :]))
+    values: Values = json.loads("\n".join(printed[printed.index("{") :]), object_hook=Values)
     return values
 
 

@@ -19,7 +19,8 @@ from pipelines.finetuning_runs import job as job_module
 from pipelines.finetuning_runs import plan as jobs_module
 from pipelines.finetuning_runs import summary
 from pipelines.finetuning_runs.job import MODEL
-from pipelines.finetuning_runs.plan import Plan, read_finished, run, run_all
+from pipelines.finetuning_runs.plan import plan_jobs as plan_all
+from pipelines.finetuning_runs.plan import read_finished, run, run_all
 from tests.conftest import files_of
 
 CONFIG = FinetuneConfig(learning_rate=1e-3, epochs=2, batch=16, length=40, seeds=(1,))
@@ -38,7 +39,7 @@ def plan_jobs(task_rows, model, tmp_path):
             if key in changes:
                 plan[key] = changes.pop(key)
         config = SQUAD if task.startswith("squad") else CONFIG
-        return Plan(task, replace(config, **changes), **plan).jobs()
+        return plan_all(task, replace(config, **changes), **plan)
 
     return plan_jobs
 

@@ -106,11 +106,14 @@ def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
         assert running.origin == [f"- [its run in MLflow]({expected})"]
 
 
-def test_an_experiment_has_the_numbers_of_its_stages(tmp_path):
+def test_an_experiment_has_the_numbers_of_its_stages(tmp_path, monkeypatch):
+    monkeypatch.setattr(steps.artifacts, "show_numbers", lambda *_: None)
+    request = workspace.Request("smoke", "1f", {})
+    running = steps.Run(request, dvc_runner.Checkout(tmp_path), {})
     for stage in ("glue", "tokens"):
         write_json(tmp_path / STAGES[stage].results("smoke"), {"average": 1})
-        steps.keep_numbers(f"{stage}@smoke", tmp_path)
-    steps.keep_numbers("squad@smoke", tmp_path)  # which left none
+        steps.record_numbers(f"{stage}@smoke", "ran", running)
+    steps.record_numbers("squad@smoke", "ran", running)  # which left none
     assert files_of(tmp_path / "results").keys() == {"smoke/glue.json"}
 
 
