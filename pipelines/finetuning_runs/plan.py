@@ -65,8 +65,10 @@ def plan_jobs(
     files = verify_folder(model)
     pieces = reading.tokenizer(model, files.get("tokenizer.json", "")).vocab_size
     if pieces != vocab_size:
-        fault = f"holds a tokenizer of {pieces:,} pieces; expected the model's {vocab_size:,}"
-        raise BadInput(f"{model}: {fault}; pre-train again")
+        raise BadInput(
+            f"{model}: holds a tokenizer of {pieces:,} pieces; "
+            f"expected the model's {vocab_size:,}; pre-train again"
+        )
     cost = (rows / "train.jsonl").stat().st_size * config.epochs
     is_together = isinstance(task, SquadTask) and config.ensemble and len(config.seeds) > 1
     starts = {job.seed: job for job in source_jobs if job.arm == "pretrained"}
@@ -74,8 +76,10 @@ def plan_jobs(
     for arm, seed in itertools.product(config.arms, config.seeds):
         is_pretrained = arm == "pretrained"
         if is_pretrained and config.init_from_task and seed not in starts:
-            fault = f"{config.init_from_task} has no seed {seed}"
-            raise BadConfig(f"finetune of {name}: {fault}; let both have the same `seeds`")
+            raise BadConfig(
+                f"finetune of {name}: {config.init_from_task} has no seed {seed}; "
+                "let both have the same `seeds`"
+            )
         is_kept = keep == "all" or (keep == "first" and seed == config.seeds[0])
         job = Job(
             task=task,
@@ -106,8 +110,10 @@ def _hash_splits(task: Task, config: FinetuneConfig, rows: Path) -> dict[str, st
     paths = {split: rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
     for split in ("train", scored[0]):
         if not paths[split].is_file():
-            advice = f"give the source the {task.name} files and run the tasks stage"
-            raise BadInput(f"{paths[split]}: there is no such file; {advice}")
+            raise BadInput(
+                f"{paths[split]}: there is no such file; "
+                f"give the source the {task.name} files and run the tasks stage"
+            )
     return {split: cached_sha256(path) for split, path in paths.items() if path.is_file()}
 
 
@@ -129,8 +135,10 @@ def check_inputs(job: Job) -> None:
     for path, expected in hashes.items():
         with read_errors(path):
             if cached_sha256(path) != expected:
-                fault = f"has another sha256 than {expected}, as when the stage began"
-                raise CorruptFile(f"{path}: {fault}. Run it again")
+                raise CorruptFile(
+                    f"{path}: has another sha256 than {expected}, as when the stage began. "
+                    "Run it again"
+                )
 
 
 def run(job: Job) -> Record:

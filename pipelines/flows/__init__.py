@@ -33,14 +33,14 @@ def start(flow: str, model: str, settings: Mapping[str, Any] = MappingProxyType(
             )
             error = None if state.is_completed() else state.result(raise_on_failure=False)
         except Exception as raised:
-            if not server.is_unreachable(raised):
-                raise
-            error = raised
+            if server.is_unreachable(raised):
+                server.end_process()
+            raise
         finally:
             server.alone = False
-        if isinstance(error, BaseException) and server.is_unreachable(error):
+        if server.is_unreachable(error):
             server.end_process()
-        return 0 if state.is_completed() else getattr(error, "exit_code", 1)
+        return getattr(error, "exit_code", 1) if error else 0
 
 
 @contextlib.contextmanager

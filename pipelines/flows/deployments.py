@@ -192,8 +192,9 @@ def main() -> int:
         if not server.is_unreachable(error):
             raise
         url = PREFECT_API_URL.value()
-        do = "start it (`make server`), or set PREFECT_API_URL"
-        refused = SourceUnreachable(f"{url}: no Prefect server answers; {do}")
+        refused = SourceUnreachable(
+            f"{url}: no Prefect server answers; start it (`make server`), or set PREFECT_API_URL"
+        )
     print(f"error: {refused}", file=sys.stderr)
     return refused.exit_code
 

@@ -85,9 +85,9 @@ def _wait_until_unreachable() -> None:
 def end_process() -> NoReturn:
     """Print that the server has gone and end the process, even if threads are left."""
     url = PREFECT_API_URL.value() or "Prefect"
-    done = "the server has gone; stages that had started were finished, and DVC knows them"
     error = SourceUnreachable(
-        f"{url}: {done}; start it (`make server`) and the same flow again: it continues from there"
+        f"{url}: the server has gone; stages that had started were finished, and DVC knows them; "
+        "start it (`make server`) and the same flow again: it continues from there"
     )
     with contextlib.suppress(OSError):  # the worker that would read it may be dead
         print(f"error: {error}", file=sys.stderr, flush=True)

@@ -138,10 +138,11 @@ def require_gpu(model: str, running: Run) -> None:
     except StageFailed:  # in a new clone DVC cannot tell, since its inputs are missing
         runs = True
     if runs:
-        setting = f"models.{model}.pretrain.precision: fp32"
-        do = f"start a worker on a machine with one, or set {setting} to train on a CPU"
         raise StageFailed(
-            f"{model}: this machine has no GPU; {do}{time_here(model, running.checkout)}", 69
+            f"{model}: this machine has no GPU; start a worker on a machine with one, or set "
+            f"models.{model}.pretrain.precision: fp32 to train on a CPU"
+            f"{time_here(model, running.checkout)}",
+            69,
         )
 
 
@@ -223,10 +224,11 @@ def store(target: str, checkout: Checkout) -> None:
     try:
         dvc_store.push(target, checkout, get_run_logger().info)
     except StageFailed as error:
-        kept = (
-            "everything is in this machine's cache: repair the store and start the same run again"
-        )
-        raise StageFailed(f"{error}; {kept}", error.exit_code) from None
+        raise StageFailed(
+            f"{error}; everything is in this machine's cache: "
+            "repair the store and start the same run again",
+            error.exit_code,
+        ) from None
 
 
 @contextlib.contextmanager

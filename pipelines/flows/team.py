@@ -141,9 +141,9 @@ def team(
         if done and not has_succeeded(send(WHOLE, done)):
             raise StageFailed(f"{WHOLE}: did not end well; the page of its flow run says why")
         if failed:
-            count = f"{len(failed)} of {len(stages)}"
             raise StageFailed(
-                f"{request}: {count} parts failed: {', '.join(failed)}; start it again"
+                f"{request}: {len(failed)} of {len(stages)} parts failed: {', '.join(failed)}; "
+                "start it again"
             )
         return done
 

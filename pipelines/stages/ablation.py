@@ -318,21 +318,27 @@ def train(arm: Arm, rows: ModelRows, folder: run_dir.RunFolder) -> Result:
     """Pre-train an arm and keep its encoders, or read them if they exist. Runs that other code has
     finished are archived.
     """
-    if record := read_finished(arm, folder.path):
-        return record
-    if (folder.path / "arm.json").exists():
-        why = "finished by other code, or damaged, so it is trained again"
-        print(f"{arm.title}: {why}; the old run is {folder.archive()}", file=sys.stderr, flush=True)
     home = folder.path
+    if record := read_finished(arm, home):
+        return record
+    if (home / "arm.json").exists():
+        print(
+            f"{arm.title}: finished by other code, or damaged, so it is trained again; "
+            f"the old run is {folder.archive()}",
+            file=sys.stderr,
+            flush=True,
+        )
     run_dir.name_run(home, arm.title, rows.fingerprint(arm.config))
     trained = rows.train(arm.config, home / arm.run, arm.title)
     for point in (END, *arm.points):
         export(arm, home, trained, rows, point)
     facts = rows.facts(arm.config, trained)
-    record = {key: facts[key] for key in ("steps", "flops", "parameters", "inference_flops")}
-    record["code"] = trained.code
-    record["history"] = trained.history
-    record["points"] = {f"{point:g}": arm.step(point) for point in (*arm.points, END)}
+    record = {
+        **{key: facts[key] for key in ("steps", "flops", "parameters", "inference_flops")},
+        "code": trained.code,
+        "history": trained.history,
+        "points": {f"{point:g}": arm.step(point) for point in (*arm.points, END)},
+    }
     write_checksummed(home / "arm.json", record)
     for run in home.glob("run-*"):
         remove(run)

@@ -212,9 +212,12 @@ def describe_pretrained(folder: Path, name: str, params: Params) -> ModelCard:
         read_manifest(BUILD / "tokens" / config.tokens / f"rows-{length}")
         for length in config.pretrain.lengths
     ]
-    chances = {"disc_auc": 0.5, "mlm_accuracy": 1 / rows[0]["vocab_size"]}
-    chances["disc_precision"] = results.get("replaced_rate")
-    chances["disc_accuracy"] = results.get("disc_majority")
+    chances = {
+        "disc_auc": 0.5,
+        "mlm_accuracy": 1 / rows[0]["vocab_size"],
+        "disc_precision": results.get("replaced_rate"),
+        "disc_accuracy": results.get("disc_majority"),
+    }
     scores: list[Measured] = []
     for key, metric, title in SCORES.get(kind, SCORES["generator"]):
         if key in results:

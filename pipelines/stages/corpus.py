@@ -94,8 +94,11 @@ def run(name: str, params: "Params", tracker: "Tracker") -> None:
         if count
     ]
     if reasons:
-        advice = f"see {folder}, and {key}.cleaning to change it"
-        print(f"{key}: of {rows:,} rows dropped {', '.join(reasons)}; {advice}", file=sys.stderr)
+        print(
+            f"{key}: of {rows:,} rows dropped {', '.join(reasons)}; "
+            f"see {folder}, and {key}.cleaning to change it",
+            file=sys.stderr,
+        )
     advice = f"see {folder / QUARANTINE}, and {key}.quarantine to change it"
     print_left_out(key, metrics["quarantined"], rows, "rows", "cannot be read", advice)
     tracker.summary({**metrics, "changed": None, "reasons": None})
@@ -149,7 +152,6 @@ def forbidden_ngrams(
             for row in kept:
                 parts = [row.get(part) for part in ("a", "b", "question", "context")]
                 texts.update([*filter(None, parts), " ".join(row.get("words", ()))])
-    remove(official)
     hashes = [ngrams(words(text)[0], SIZE) for text in texts]
     forbidden = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]))
     if not len(forbidden):
@@ -196,8 +198,10 @@ def check_room(config: CorpusConfig, name: str) -> None:
     free = free_bytes(folder) / 1e9
     needed = config.expected.gigabytes
     if free < needed:
-        fault = f"has {free:,.0f} GB free; corpora.{name} needs {needed:,.0f} GB"
-        raise OutOfRoom(f"{folder}: {fault}; free some space or move the checkout")
+        raise OutOfRoom(
+            f"{folder}: has {free:,.0f} GB free; corpora.{name} needs {needed:,.0f} GB; "
+            "free some space or move the checkout"
+        )
 
 
 def _refuse_unreadable(counts: list[dict[str, Any]], where: str, work: Path) -> None:
@@ -441,8 +445,10 @@ def collect(
             ((reason, most),) = dropped.most_common(1)
             if most:
                 fault += f", most as {reason}"
-            advice = "check the files and the `cleaning` settings"
-            raise BadInput(f"corpora.{name}: holds no document ({fault}); {advice}")
+            raise BadInput(
+                f"corpora.{name}: holds no document ({fault}); "
+                "check the files and the `cleaning` settings"
+            )
         with (temporary / QUARANTINE).open("wb") as quarantine:
             for unit_folder in folders:
                 quarantine.write((unit_folder / QUARANTINE).read_bytes())

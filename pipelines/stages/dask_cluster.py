@@ -34,16 +34,16 @@ def run_units(
     try:
         from distributed import CancelledError, Client, KilledWorker, as_completed
     except ImportError:
-        do = "pip install 'electra-workflow[dask]', or unset it"
         raise BadConfig(
-            f"{VARIABLE}: is set, and dask.distributed is not installed; {do}"
+            f"{VARIABLE}: is set, and dask.distributed is not installed; "
+            "pip install 'electra-workflow[dask]', or unset it"
         ) from None
     try:
         client = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:
-        do = f"start it, or unset {VARIABLE}"
         raise SourceUnreachable(
-            f"{VARIABLE}: no scheduler answers at {address} ({error}); {do}"
+            f"{VARIABLE}: no scheduler answers at {address} ({error}); "
+            f"start it, or unset {VARIABLE}"
         ) from None
     with client:
         workers = len(client.scheduler_info(n_workers=-1)["workers"])
@@ -66,9 +66,9 @@ def run_units(
                 f"{VARIABLE}: a unit's workers died, again and again ({error}); see their logs"
             ) from None
         except CancelledError:
-            do = "what is done is kept: start it and run the same command again"
             raise SourceUnreachable(
-                f"{VARIABLE}: the scheduler at {address} is gone; {do}"
+                f"{VARIABLE}: the scheduler at {address} is gone; "
+                "what is done is kept: start it and run the same command again"
             ) from None
         finally:
             client.cancel(list(futures), force=True)

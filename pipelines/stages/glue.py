@@ -199,10 +199,13 @@ def run_jobs(jobs: Sequence[Job], count: int, title: str, tracker: Any) -> Recor
             beyond = record.get("beyond_pretraining")
             if beyond and not any("beyond_pretraining" in before for before in records):
                 positions = beyond["positions"]
-                rows = f"{beyond['share']:.1%} of its {kind_of(job.task).example}"
-                fact = f"{rows} are longer than the {positions} tokens that pre-training saw"
-                advice = f"a length of {positions}, or pre-training with longer rows (init_from)"
-                print(f"{job.task.name}: WARNING: {fact}; {advice}, fixes that", file=sys.stderr)
+                print(
+                    f"{job.task.name}: WARNING: {beyond['share']:.1%} of its "
+                    f"{kind_of(job.task).example} are longer than the {positions} tokens that "
+                    f"pre-training saw; a length of {positions}, or pre-training with longer rows "
+                    "(init_from), fixes that",
+                    file=sys.stderr,
+                )
             records.append(record)
             score = record["metrics"][job.task.metrics[0]]
             progress.update(progress.done + 1, last=f"{job.name} {score:.1f}")

@@ -58,8 +58,10 @@ def record_files(section: str, name: str, params: Params) -> None:
     }
     size = sum(stamp[0] for stamp in changed.values())
     if size > LARGE:
-        fact = f"{pluralize(len(changed), 'new file')} of {size / 1e9:,.1f} GB"
-        print(f"inputs: hashing {fact} once", file=sys.stderr)
+        print(
+            f"inputs: hashing {pluralize(len(changed), 'new file')} of {size / 1e9:,.1f} GB once",
+            file=sys.stderr,
+        )
     for file, stamp in changed.items():
         known[file] = [stamp, sha256_file(Path(file))]
     hashes = [[Path(file).name, known[file][1] if stamps[file] else None] for file in files]
@@ -165,8 +167,10 @@ def require_task_files(params: Params, name: str, finetuning: str = "") -> TaskS
             continue
         missing = f"tasks.{name}: there is no {path}"
         if split in {"train", "dev"}:
-            advice = f"put the {split} rows of {task} there, or leave {task} out of {needed[task]}"
-            raise SourceUnreachable(f"{missing}; {advice}")
+            raise SourceUnreachable(
+                f"{missing}; put the {split} rows of {task} there, "
+                f"or leave {task} out of {needed[task]}"
+            )
         print(f"warning: {missing}; {task} is scored without its {split}", file=sys.stderr)
     return source
 

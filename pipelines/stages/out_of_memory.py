@@ -19,11 +19,12 @@ def enough_memory(settings: PretrainConfig) -> Iterator[None]:
         if not _is_want(error):
             raise
         slices = settings.accumulate
-        remedy = f"raise pretrain.accumulate (now {slices}) or lower pretrain.batch"
-        rows = f"slices of {settings.batch // slices} rows of {settings.length}"
-        fault = f"there is not enough memory for {rows} ({first_line(error)})"
-        stays = "what is saved stays, and `--continue` resumes it under the new settings"
-        raise OutOfMemory(f"pretrain: {fault}; {remedy}; {stays}") from error
+        raise OutOfMemory(
+            f"pretrain: there is not enough memory for slices of {settings.batch // slices} rows "
+            f"of {settings.length} ({first_line(error)}); raise pretrain.accumulate "
+            f"(now {slices}) or lower pretrain.batch; what is saved stays, and `--continue` "
+            "resumes it under the new settings"
+        ) from error
 
 
 def _is_want(error: BaseException) -> bool:

@@ -102,8 +102,10 @@ def find_origin(name: str, run: Path, params: Params) -> Path | None:
     elif not requested or requested in params.models or (RUNS / "pretrain" / requested).is_dir():
         return None  # it is of another model
     listed = ", ".join(other.name for other in others) or "none has other settings"
-    expected = f"a run of {name} ({listed})"
-    raise BadConfig(f"{CONTINUE}: is {requested!r}; expected {expected}; `electra runs` lists them")
+    raise BadConfig(
+        f"{CONTINUE}: is {requested!r}; expected a run of {name} ({listed}); "
+        "`electra runs` lists them"
+    )
 
 
 class ModelRows:
@@ -197,8 +199,10 @@ class ModelRows:
                 if piece != other:
                     sizes = f"piece {number} {other!r}, in tokens.{self.name} it is {piece!r}"
                     break
-            advice = "let the model's tokens use the tokenizer of pretrain.init_from"
-            raise BadInput(f"{folder}: has a tokenizer with {sizes}; {advice}")
+            raise BadInput(
+                f"{folder}: has a tokenizer with {sizes}; "
+                "let the model's tokens use the tokenizer of pretrain.init_from"
+            )
         return hf.verify_folder(folder)
 
     def _counts(self) -> torch.Tensor:

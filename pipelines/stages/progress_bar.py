@@ -122,5 +122,7 @@ def print_left_out(where: str, lost: int, total: int, unit: str, why: str, advic
     """
     if lost:
         sign = "warning: " if lost > MUCH * total else ""
-        share = f"{lost:,} of {total:,} {unit} ({lost / total:.2%})"
-        print(f"{sign}{where}: {share} {why}; {advice}", file=sys.stderr)
+        print(
+            f"{sign}{where}: {lost:,} of {total:,} {unit} ({lost / total:.2%}) {why}; {advice}",
+            file=sys.stderr,
+        )

@@ -92,8 +92,10 @@ def gather(source: TaskSourceConfig, where: str, folder: Path) -> dict[str, Any]
             for task, config in source.tasks.items():
                 write_json(temporary / task / FACTS, to_jsonable(custom_tasks.facts(task, config)))
         if not tasks:
-            sentence = "has none of the tasks; put official files of GLUE or SQuAD in its folders"
-            raise BadInput(f"{where}: {sentence}")
+            raise BadInput(
+                f"{where}: has none of the tasks; "
+                "put official files of GLUE or SQuAD in its folders"
+            )
         write_jsonl(temporary / "quarantine.jsonl", quarantine)
         metrics = {
             "source": source.kind,
@@ -154,9 +156,11 @@ def refuse_bad_rows(
     """Raise BadInput when more rows are bad than the quarantine tolerates, or all are."""
     tolerated = config.tolerated(rows)
     if first and (bad > tolerated or bad == rows):
-        fault = f"{first['reason']} (the first of {bad:,} bad rows of {rows:,}{place})"
-        advice = "fix the input, or raise `quarantine` to leave such rows out"
-        raise BadInput(f"{first['where']}: {fault}; expected at most {tolerated:,}; {advice}")
+        raise BadInput(
+            f"{first['where']}: {first['reason']} (the first of {bad:,} bad rows of {rows:,}"
+            f"{place}); expected at most {tolerated:,}; "
+            "fix the input, or raise `quarantine` to leave such rows out"
+        )
 
 
 def open_splits(source: TaskSourceConfig, where: str, official: Path) -> Iterator[Split]:

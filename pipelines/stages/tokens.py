@@ -80,9 +80,11 @@ def print_losses(where: str, metrics: dict[str, Any], results: Path) -> None:
         print_left_out(where, lost, read, "tokens", f"did not fit rows of {length}", advice)
         padding = splits["train"]["padding"]
         if padding > MUCH_PADDING:
-            fact = f"{padding:.1%} of its rows of {length} is padding"
-            do = "`packing: {rule: packed}` or shorter rows (lengths) fill them"
-            print(f"warning: {where}: {fact}; {do}", file=sys.stderr)
+            print(
+                f"warning: {where}: {padding:.1%} of its rows of {length} is padding; "
+                "`packing: {rule: packed}` or shorter rows (lengths) fill them",
+                file=sys.stderr,
+            )
     unknown = metrics["unknown_characters"]
     advice = f"see {results}, and {where}.tokenizer to change it"
     print_left_out(where, unknown, metrics["characters"], "characters", "became [UNK]", advice)
@@ -328,10 +330,11 @@ def collect(
         kept = sum(split["tokens_read"] - split["tokens_discarded"] for split in first)
         unknown_rate = total["unknown"] / max(1, kept)
         if unknown_rate > config.max_unk_rate:
-            fault = f"knows too little of the text: {unknown_rate:.1%} of its tokens are"
-            limit = f"[UNK]; expected at most {config.max_unk_rate:.1%}"
-            advice = "use a vocabulary of the text's language, or train one"
-            raise BadInput(f"{where}.tokenizer: {fault} {limit}; {advice}")
+            raise BadInput(
+                f"{where}.tokenizer: knows too little of the text: {unknown_rate:.1%} of its "
+                f"tokens are [UNK]; expected at most {config.max_unk_rate:.1%}; "
+                "use a vocabulary of the text's language, or train one"
+            )
         metrics = {
             **{key: total[key] for key in COUNTED},
             "vocab_size": tokenizer.vocab_size,
@@ -403,11 +406,15 @@ def _check_amounts(
     }
     for split in SPLITS:
         if not total[f"documents_{split}"]:
-            fault = f"has {pluralize(documents, 'document')}, none for {split}"
-            raise BadInput(f"{where}: {fault}; {advice[split]}")
+            raise BadInput(
+                f"{where}: has {pluralize(documents, 'document')}, none for {split}; "
+                f"{advice[split]}"
+            )
     key = f"{config.lengths[0]}/train"
     train = sum(count["rows"][key].get("tokens_read", 0) for count in counts)
     longest = max(config.lengths)
     if train < longest:
-        fault = f"has {train:,} tokens to train on, too few for one row of {longest:,}"
-        raise BadInput(f"{where}: {fault}; use a larger corpus or shorter rows")
+        raise BadInput(
+            f"{where}: has {train:,} tokens to train on, too few for one row of {longest:,}; "
+            "use a larger corpus or shorter rows"
+        )

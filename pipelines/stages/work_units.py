@@ -60,8 +60,12 @@ def finish_units(
             finished[folder] = counts
     others = sum(counts["code"] != key.code for counts in finished.values())
     if others:
-        fact = f"{others:,} of {len(jobs):,} units were made before the code changed, and are used"
-        print(f"{title}: {fact}; `--restart` makes all again", file=sys.stderr, flush=True)
+        print(
+            f"{title}: {others:,} of {len(jobs):,} units were made before the code changed, "
+            "and are used; `--restart` makes all again",
+            file=sys.stderr,
+            flush=True,
+        )
     tasks = [
         (function, job, folder, key)
         for job, folder in zip(jobs, folders, strict=True)

@@ -61,9 +61,9 @@ def client(store: str = "") -> Any:
 def refuse_deleted(experiment: Any) -> None:
     """Raise Refused for an experiment that is in MLflow's trash, where nothing can be recorded."""
     if experiment.lifecycle_stage == "deleted":
-        restore = f"mlflow experiments restore --experiment-id {experiment.experiment_id}"
         raise Refused(
-            f"the experiment {EXPERIMENT} was deleted in MLflow; `{restore}` brings it back"
+            f"the experiment {EXPERIMENT} was deleted in MLflow; `mlflow experiments restore "
+            f"--experiment-id {experiment.experiment_id}` brings it back"
         )
 
 

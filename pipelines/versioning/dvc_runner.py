@@ -146,9 +146,11 @@ def run(
         if not error.startswith("failed to reproduce"):
             log(error)
     if late.is_set():
-        limit = f"stopped after {(seconds or 0) / 3600:g} hours, its time limit"
         raise StageFailed(
-            f"{name}: {limit}; it has saved, and the same run resumes it", 75, timed_out=True
+            f"{name}: stopped after {(seconds or 0) / 3600:g} hours, its time limit; "
+            "it has saved, and the same run resumes it",
+            75,
+            timed_out=True,
         )
     if code:
         raise StageFailed(f"{name}: {first}", outcome.exit_code or code)

@@ -130,14 +130,11 @@ def resolve(commit: str) -> str:
     origin = git("config", "remote.origin.url", check=False)
     follows = WORKER_CLONE in os.environ
     if origin and (follows or commit != "HEAD"):
-        names = (
-            ["HEAD"]
-            if commit == "HEAD"
-            else [f"refs/{kind}/{commit}" for kind in ("heads", "tags")]
-        )
-        names += [f"refs/tags/{commit}^{{}}"]  # the commit of an annotated tag
-        listed = git("ls-remote", "--", "origin", *names, check=follows)
-        if listed:
+        names = [f"refs/heads/{commit}", f"refs/tags/{commit}"]
+        names.append(f"refs/tags/{commit}^{{}}")  # the commit of an annotated tag
+        if commit == "HEAD":
+            names = [commit]
+        if listed := git("ls-remote", "--", "origin", *names, check=follows):
             return listed.splitlines()[-1].split()[0]
     sha = git(
         "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", check=False
