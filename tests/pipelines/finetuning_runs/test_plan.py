@@ -71,8 +71,8 @@ def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(pl
         encoder = job_module.build_encoder(job)
         assert len(encoder.layers) == encoder.config.layers == 3
         run(job)
-    kept = load_encoder(before[0].folder / MODEL)
-    assert equal_weights(kept, job_module.build_encoder(after[0]))
+    kept = before[0].folder / MODEL
+    assert equal_weights(load_encoder(kept), job_module.build_encoder(after[0]))
     pretrained, scratch = map(job_module.build_encoder, before)
     bare = load_encoder(model, dropout=CONFIG.dropout)
     assert equal_weights(bare.layers, pretrained.layers[:2])

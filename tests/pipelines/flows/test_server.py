@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -89,19 +90,16 @@ def test_a_process_whose_server_answers_is_never_ended():
 
 
 def test_a_deleted_run_is_not_a_server_out_of_reach():
-    def client(answer):
-        def read_flow_run(_):
-            if isinstance(answer, Exception):
-                raise answer
-            return SimpleNamespace(state=answer)
-
-        return SimpleNamespace(read_flow_run=read_flow_run)
-
-    assert server.current_state(client(ObjectNotFound(Exception("404"))), "x") == "DELETED"
-    assert server.current_state(client(Cancelled()), "x") == "CANCELLED"
-    assert server.current_state(client(Running()), "x") == "RUNNING"
+    client = Mock()
+    client.read_flow_run.side_effect = [
+        ObjectNotFound(Exception("404")),
+        *(SimpleNamespace(state=state) for state in (Cancelled(), Running())),
+        httpx.ConnectError("refused"),
+    ]
+    states = [server.current_state(client, "x") for _ in range(3)]
+    assert states == ["DELETED", "CANCELLED", "RUNNING"]
     with pytest.raises(httpx.ConnectError):
-        server.current_state(client(httpx.ConnectError("refused")), "x")
+        server.current_state(client, "x")
 
 
 def test_a_flow_whose_server_vanished_says_so_and_does_not_crash(monkeypatch):

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from types import SimpleNamespace
 
+import prefect
 import pytest
 
 from electra.errors import UserError
@@ -12,6 +13,7 @@ from electra.files import write_json
 from pipelines import tracking
 from pipelines.flows import server, steps
 from pipelines.stages import STAGES
+from pipelines.tracking import recorder
 from pipelines.versioning import dvc_runner, workspace
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import ROOT, files_of
@@ -22,10 +24,7 @@ CHECKOUT = dvc_runner.Checkout(Path())
 
 @pytest.mark.slow
 def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
-    import prefect
-
     from pipelines.flows.training import finetune
-    from pipelines.tracking import recorder
 
     Path("params.yaml").write_text(ABLATION.replace("tracking: none", "tracking: mlflow"))
     opened = []
@@ -52,8 +51,6 @@ def test_stages_hang_below_the_flows_run(dvc, monkeypatch):
     ],
 )
 def test_a_flow_ends_its_run_and_a_part_tags_its_stages_alone(monkeypatch, parent, error, ending):
-    from pipelines.tracking import recorder
-
     ended = []
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(
@@ -69,8 +66,6 @@ def test_a_flow_ends_its_run_and_a_part_tags_its_stages_alone(monkeypatch, paren
 
 
 def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
-    from pipelines.tracking import recorder
-
     def end(*_):
         raise ValueError("dvc.lock is half written")
 
@@ -89,9 +84,7 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
 
 
 def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
-    running = steps.Run(
-        workspace.Request("tiny", "", {}), dvc_runner.Checkout(Path()), {}, parent="1f"
-    )
+    running = steps.Run(workspace.Request("tiny", "", {}), CHECKOUT, {}, parent="1f")
     for uri, page, expected in (
         ("sqlite:///mlflow.db", "", "http://127.0.0.1:5000/#/runs/1f"),
         ("http://me:s3cret@mlflow:5000/", "", "http://***@mlflow:5000/#/runs/1f"),

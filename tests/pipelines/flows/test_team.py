@@ -20,8 +20,6 @@ from pipelines.versioning.dvc_runner import StageFailed
 
 @pytest.mark.slow
 def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkeypatch):
-    from pipelines.flows.team import team
-
     handed_out = []
     keys = set()
     bad = set()
@@ -37,7 +35,7 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     monkeypatch.setattr(module, "run_deployment", elsewhere)
     monkeypatch.setattr(workspace, "resolve", lambda commit: "")
     trained = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b"]
-    assert team("smoke") == [*trained, "report"]
+    assert module.team("smoke") == [*trained, "report"]
     parts = {
         (stage, "cpu")
         for stage in ("tokens@smoke", "tasks@smoke", *trained, ",".join([*trained, "report"]))
@@ -54,12 +52,12 @@ def test_a_team_shares_the_road_and_a_part_that_fails_stops_no_other(dvc, monkey
     handed_out.clear()
     bad |= {"glue@smoke"}
     with pytest.raises(StageFailed, match="1 of 5 parts failed: glue@smoke"):
-        team("smoke")
+        module.team("smoke")
     assert handed_out[-1] == ("pretrain@smoke,squad@smoke,ablation@a,ablation@b", "", "cpu")
     bad |= {"pretrain@smoke", "tasks@smoke"}
     handed_out.clear()
     with pytest.raises(StageFailed, match="5 of 5 parts failed"):
-        team("smoke")
+        module.team("smoke")
     assert not {"glue@smoke", "squad@smoke"} & {stages for stages, _, _ in handed_out}
 
 
@@ -87,17 +85,18 @@ def test_a_part_whose_worker_was_killed_is_waited_for(monkeypatch):
     monkeypatch.setattr(server, "POLL", 0.0)
     monkeypatch.setattr(module, "flow_run", SimpleNamespace(id="x", tags=[]))
     given = {"commit": "", "settings": {}}
-    module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
+    part = ("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
+    module.hand_out.fn(*part)
     states = iter([Crashed(), Failed(message="no")])
     with pytest.raises(StageFailed, match="pretrain@x: did not end well: no"):
-        module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
+        module.hand_out.fn(*part)
 
     def forget(_):
         raise ObjectNotFound(Exception("404"))
 
     client.read_flow_run = forget
     with pytest.raises(StageFailed, match="pretrain@x: its flow run was deleted"):
-        module.hand_out.fn("pretrain@x", ["pretrain@x"], "gpu", None, "x", given)
+        module.hand_out.fn(*part)
 
 
 def test_a_part_that_dies_too_often_or_is_left_alone_is_over():

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from electra.errors import BadConfig
+from pipelines.flows import steps, training
+from pipelines.flows.training import flow_stages
 from pipelines.tracking import lineage
 from pipelines.versioning.dvc_runner import StageFailed
 from tests.conftest import SMOKE
@@ -12,8 +14,6 @@ from tests.pipelines.flows.conftest import artifacts
 
 
 def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
-    from pipelines.flows import training
-
     monkeypatch.setattr(training, "ROOT", tmp_path)
     assert training.models() == []  # the run itself says what is wrong with params.yaml
     (tmp_path / "params.yaml").write_text(
@@ -25,8 +25,6 @@ def test_the_models_of_the_checkout_are_offered(tmp_path, monkeypatch):
 
 
 def test_each_flow_has_its_stages():
-    from pipelines.flows.training import flow_stages
-
     ablations = {"a": {"base": {"model": "m"}}, "b": {"base": {"model": "other"}}}
     tuned = {"m": {"model": "m"}, "m2": {"model": "m"}, "x": {"model": "other"}}
     params = {
@@ -51,9 +49,6 @@ def test_each_flow_has_its_stages():
 
 @pytest.mark.slow
 def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeypatch):
-    from pipelines.flows import steps
-    from pipelines.flows.training import pretrain
-
     Path("params.yaml").write_text(SMOKE.replace(", precision: fp32", ""))
     monkeypatch.setattr(
         steps,
@@ -61,45 +56,39 @@ def test_a_model_for_gpus_is_refused_without_one_unless_it_is_there(dvc, monkeyp
         lambda *_: "; pre-training would take, on this machine's 2 CPU cores: a year",
     )
     monkeypatch.setattr(lineage, "gpus", list)
-    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    assert training.pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     dvc.would_run = ["pretrain@smoke"]
     with pytest.raises(
         StageFailed, match=r"smoke: this machine has no GPU; .*precision: fp32.*CPU cores: a year$"
     ):
-        pretrain("smoke", commit="")
+        training.pretrain("smoke", commit="")
     monkeypatch.setattr(lineage, "gpus", lambda: ["H100"])
-    assert pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
+    assert training.pretrain("smoke", commit="") == {"pretrain@smoke": "ran"}
     with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl.*CPU cores: a year"):
-        pretrain("base", commit="")
+        training.pretrain("base", commit="")
 
 
 @pytest.mark.slow
 def test_limits_and_counts_are_positive(dvc):
-    from pipelines.flows.training import pretrain
-
     for given, words in (
         ({"hours": -1}, "hours: is -1"),
         ({"hours": 0}, "hours: is 0"),
         ({"nproc_per_node": 0}, "is 0"),
     ):
         with pytest.raises(BadConfig, match=words):
-            pretrain("smoke", commit="", **given)
+            training.pretrain("smoke", commit="", **given)
     assert not dvc.calls
 
 
 def test_each_arm_of_an_ablation_is_one_process():
-    from pipelines.flows.training import ablations
-
     with pytest.raises(BadConfig, match="one process"):
-        ablations.fn("smoke", nproc_per_node=2)
+        training.ablations.fn("smoke", nproc_per_node=2)
 
 
 @pytest.mark.slow
 def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
-    from pipelines.flows.training import workflow
-
     stages = ["pretrain@smoke", "glue@smoke", "squad@smoke", "ablation@a", "ablation@b", "report"]
-    assert workflow("smoke") == dict.fromkeys(stages, "ran")
+    assert training.workflow("smoke") == dict.fromkeys(stages, "ran")
     order = ["corpus@smoke", "tokens@smoke", "pretrain@smoke", "tasks@smoke", *stages[1:]]
     assert dvc.calls == order, "a task for each stage of DVC, inputs first"
     pages = artifacts()
@@ -108,27 +97,25 @@ def test_the_workflow_is_every_stage_and_a_failed_ablation_stops_no_other(dvc):
     dvc.calls.clear()
     dvc.failures = {"ablation@a": [StageFailed("ablation@a: no arm", 65)]}
     with pytest.raises(StageFailed, match="no arm"):
-        workflow("smoke")
+        training.workflow("smoke")
     assert dvc.calls == order[:-1], "no report of what is not complete"
 
 
 @pytest.mark.slow
 def test_a_killed_stage_is_tried_again_and_a_mistake_or_an_unreachable_source_is_not(dvc):
-    from pipelines.flows.training import finetune, workflow
-
     road = ["corpus@smoke", "tokens@smoke"]
     dvc.failures = {
         "pretrain@smoke": [StageFailed("x: killed", 137), StageFailed("x: stopped", 75)]
     }
-    finetune("smoke")
+    training.finetune("smoke")
     assert dvc.calls == [*road, *["pretrain@smoke"] * 3, "tasks@smoke", "glue@smoke", "squad@smoke"]
     dvc.calls.clear()
     dvc.failures = {
         "pretrain@smoke": [StageFailed("pretrain@smoke: models.smoke.x: is not a parameter", 64)]
     }
     with pytest.raises(StageFailed, match="is not a parameter"):
-        finetune("smoke")
+        training.finetune("smoke")
     assert dvc.calls == [*road, "pretrain@smoke"]
     with pytest.raises(StageFailed, match=r"nowhere/\*\.jsonl"):
-        workflow("base")
+        training.workflow("base")
     assert dvc.calls == [*road, "pretrain@smoke"], "DVC was not asked"

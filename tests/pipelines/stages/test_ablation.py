@@ -100,8 +100,7 @@ def trained(monkeypatch):
 
 def run(name, params):
     ablation.run(name, params, tracking.Tracker(None))
-    record = read_json(Path(f"build/ablation/{name}/results.json"))
-    return record
+    return read_json(Path(f"build/ablation/{name}/results.json"))
 
 
 def results(name):
@@ -127,10 +126,11 @@ def test_budget_equal_flops(params):
 def test_budget_of_steps(params, budget, changed, steps):
     config = params.ablations["weights"]
     protocol = replace(config.protocol, budget=budget)
-    arms = {"published": {}, "ten": changed}
-    params.ablations["weights"] = replace(config, protocol=protocol, arms=arms)
-    planned = plan("weights", params).values()
-    assert [arm.config.pretrain.steps for arm in planned] == [4, steps]
+    params.ablations["weights"] = replace(
+        config, protocol=protocol, arms={"published": {}, "ten": changed}
+    )
+    arms = plan("weights", params).values()
+    assert [arm.config.pretrain.steps for arm in arms] == [4, steps]
 
 
 def test_checkpoints_of_all_points_are_kept(params):
@@ -192,8 +192,8 @@ def test_an_arm_is_recorded_with_the_settings_that_it_ran_with(params, monkeypat
     failed = {"metrics": {"matthews": 0.0}, "train_rows": 16, "failed": "one answer"}
     monkeypatch.setattr(ablation, "run_all", lambda jobs, workers: [failed])
     events = []
-    sender = SimpleNamespace(send=events.append)
-    ablation.run("objectives", params, tracking.Tracker(sender))
+    tracker = tracking.Tracker(SimpleNamespace(send=events.append))
+    ablation.run("objectives", params, tracker)
     opened = {event["run"]: event["params"] for event in events if event["what"] == "open"}
     arms = read_json(Path("build/ablation/objectives/results.json"))["arms"]
     faults = [f"cola, seed {seed}: one answer" for seed in (1, 2)]

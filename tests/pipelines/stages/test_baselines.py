@@ -29,8 +29,7 @@ def write(folder, task, answer, count=200):
             a = draw.sample(WORDS, 4)
             b = draw.sample(WORDS, 4)
             second = None if task == "sst2" else " ".join(b)
-            row = {"id": str(number), "a": " ".join(a), "b": second, "label": answer(a, b)}
-            rows.append(row)
+            rows.append({"id": str(number), "a": " ".join(a), "b": second, "label": answer(a, b)})
         write_jsonl(folder / f"{split}.jsonl", rows)
     return folder
 

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -127,36 +128,11 @@ def test_no_scheduler_and_no_package_are_a_sentence(tmp_path, monkeypatch):
         finish(tmp_path, [0])
 
 
-class Cluster:
-    """A client of a cluster whose units all fail."""
-
-    def __init__(self, *_, **__):
-        self.error = Exception()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def scheduler_info(self, **_):
-        return {"workers": {}}
-
-    def submit(self, *_, **__):
-        return self
-
-    def cancel(self, *_, **__):
-        pass
-
-    def result(self):
-        raise self.error
-
-
 def test_a_cluster_that_fails_is_a_sentence(tmp_path, monkeypatch):
     from distributed import CancelledError, KilledWorker
 
-    cluster = Cluster()
-    monkeypatch.setattr("distributed.Client", lambda *_, **__: cluster)
+    client = MagicMock()  # of a cluster whose units all fail
+    monkeypatch.setattr("distributed.Client", lambda *_, **__: client)
     monkeypatch.setattr("distributed.as_completed", iter)
     (tmp_path / "mark").touch()
     killed = KilledWorker("unit", SimpleNamespace(address="a"), 3)
@@ -164,7 +140,7 @@ def test_a_cluster_that_fails_is_a_sentence(tmp_path, monkeypatch):
         (killed, Stopped, "a unit's workers died, again and again"),
         (CancelledError(), SourceUnreachable, "the scheduler at a is gone; what is done is kept"),
     ):
-        cluster.error = error
+        client.submit().result.side_effect = error
         with pytest.raises(kind, match=said):
             next(dask_cluster.run_units(abs, [1], "a", tmp_path / "mark"))
 
