@@ -23,7 +23,7 @@ from electra.finetuning.squad.answers import Candidates, mean
 from electra.finetuning.squad.kind import QuestionAnswering
 from electra.finetuning.squad.windows import EncodedQuestions
 from electra.finetuning.task_kind import Encoded, SplitResult
-from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadConfig, SquadTask, Task
+from electra.finetuning.tasks import FinetuneConfig, SquadConfig, SquadTask, Task
 from electra.finetuning.training import count_steps, read_outputs, train
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
@@ -50,7 +50,7 @@ class Job:
     seed: int
     config: FinetuneConfig  # of this arm
     rows: Path  # folder of the task's splits
-    splits: dict[str, str]  # sha256 of each, when planned
+    splits: dict[str, str]  # sha256 of each, when planned: "train", those scored, others
     # Hugging Face folder: weights, config.json, tokenizer; the scratch arm takes all but the
     # weights
     model: Path
@@ -59,12 +59,12 @@ class Job:
     vocab_size: int
     runs: Path
     cost: float  # estimate for the order of jobs, in bytes of training rows read
-    code: Code = ""
-    device: str = "cpu"
+    code: Code
+    device: str
     # whose fine-tuned encoder to start from instead of `model`'s weights
-    start: "Job | None" = None
-    keep: bool = False  # also write the fine-tuned model
-    candidates: bool = False  # also write the candidates for an ensemble of seeds
+    start: "Job | None"
+    keep: bool  # also write the fine-tuned model
+    candidates: bool  # also write the candidates for an ensemble of seeds
 
     @cached_property
     def fingerprint(self) -> str:
@@ -101,17 +101,6 @@ class Job:
         return self.runs / self.fingerprint[:8]
 
 
-def job_splits(task: Task, config: FinetuneConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the splits that are scored, of which the first counts, and those that are predicted
-    only.
-    """
-    tests = (
-        *(split.replace("dev", "test") for split in task.evaluation),
-        *DIAGNOSTIC.get(task.name, ()),
-    )
-    return task.evaluation, tests if config.predict_test else ()
-
-
 def train_and_evaluate(job: Job) -> tuple[Record, dict[str, Any], Network]:
     """Train on the job's rows, then predict its splits. Those with labels are scored, the first of
     them counts. Return the scores, the content of files by name (rows, one JSON value or tensors),
@@ -121,9 +110,12 @@ def train_and_evaluate(job: Job) -> tuple[Record, dict[str, Any], Network]:
     config = job.config
     kind = kind_of(task)
     source = _read(job, "train")
-    scored, unlabelled = job_splits(task, config)
-    present = [name for name in (*scored, *unlabelled) if (job.rows / f"{name}.jsonl").is_file()]
-    held_out = {split: _read(job, split, labelled=split in scored) for split in present}
+    scored = task.evaluation
+    held_out = {
+        split: _read(job, split, labelled=split in scored)
+        for split in job.splits
+        if split != "train"
+    }
     # as many as are scored: whether it has learned them at all
     few = source.rows[: len(held_out[scored[0]].rows)]
     tokenizer = reading.tokenizer(job.model, job.tokenizer)

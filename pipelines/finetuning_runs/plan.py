@@ -22,7 +22,7 @@ from electra.files import atomic_folder, read_errors, read_json, sweep, write_js
 from electra.finetuning import reading
 from electra.finetuning.folder import write_model
 from electra.finetuning.reading import kind_of
-from electra.finetuning.tasks import FinetuneConfig, SquadTask, Task, find
+from electra.finetuning.tasks import DIAGNOSTIC, FinetuneConfig, SquadTask, Task, find
 from electra.nn.huggingface import read_config, verify_folder
 from electra.storage import manifest
 from electra.storage.fingerprint import Code
@@ -30,7 +30,7 @@ from electra.storage.manifest import cached_sha256, write_manifest
 from electra.storage.run_dir import archive
 from electra.storage.tensors import write_tensors
 from electra.workers import run_units
-from pipelines.finetuning_runs.job import MODEL, Job, Record, job_splits, train_and_evaluate
+from pipelines.finetuning_runs.job import MODEL, Job, Record, train_and_evaluate
 
 _SCORE = "score.json"
 _WRITERS: dict[str, Callable[[Path, Any], None]] = {
@@ -105,10 +105,15 @@ def plan_jobs(
 
 
 def _hash_splits(task: Task, config: FinetuneConfig, rows: Path) -> dict[str, str]:
-    """Return the sha256 of each split that exists."""
-    scored, unlabelled = job_splits(task, config)
-    paths = {split: rows / f"{split}.jsonl" for split in ("train", *scored, *unlabelled)}
-    for split in ("train", scored[0]):
+    """Return the sha256 of each split that exists: `train`, those that are scored, of which the
+    first counts, and those that are predicted only.
+    """
+    splits = ["train", *task.evaluation]
+    if config.predict_test:
+        splits += [split.replace("dev", "test") for split in task.evaluation]
+        splits += DIAGNOSTIC.get(task.name, ())
+    paths = {split: rows / f"{split}.jsonl" for split in splits}
+    for split in splits[:2]:
         if not paths[split].is_file():
             raise BadInput(
                 f"{paths[split]}: there is no such file; "

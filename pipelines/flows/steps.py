@@ -316,7 +316,7 @@ def open_parent(flow: str, request: Request) -> str:
     if request.commit:
         facts |= {"mlflow.source.git.commit": request.commit}
     title = " ".join([flow, request.model, *request.changes])
-    return recorder.open_parent(title, params, f"prefect-{flow_run.id}", facts=facts)
+    return recorder.open_parent(title, params, f"prefect-{flow_run.id}", facts)
 
 
 def tags(request: Request) -> dict[str, str]:

@@ -75,9 +75,8 @@ class Stage:
 
     def settings(self, name: str, params: "Params") -> dict[str, Any]:
         """Return the settings that a name is run with, for its record."""
-        if not self.section:
-            return dict(to_jsonable(params.run))
-        values: dict[str, Any] = to_jsonable(getattr(params, self.section)[name])
+        config = getattr(params, self.section)[name] if self.section else params.run
+        values: dict[str, Any] = to_jsonable(config)
         if self.section == "finetunings":
             values |= self.module.settings(name, params)
         return values

@@ -71,7 +71,7 @@ class Arm:
     seed: int
     config: ElectraConfig
     tokens: str
-    points: tuple[float, ...] = ()
+    points: tuple[float, ...]
 
     @property
     def key(self) -> str:
@@ -236,8 +236,12 @@ def plan_scoring(name: str, params: Params) -> Scoring:
     """
     ablation = params.ablations[name]
     recipe = params.ablation_recipe(name)
-    off: dict[str, Any] = {"predict_test": False, "init_from_task": None, "ensemble": False}
-    off |= {"keep_models": "none", "arms": ("pretrained",)}
+    off: dict[str, Any] = {
+        "predict_test": False,
+        "init_from_task": None,
+        "keep_models": "none",
+        "arms": ("pretrained",),
+    }
     tasks = {task: replace(recipe.resolve(task), **off) for task in ablation.protocol.tasks}
     rows = inputs.task_rows(ablation.base.data)
     return Scoring(tasks, rows, (*ablation.protocol.points, END))

@@ -246,7 +246,7 @@ def score_frozen(
     """
     from sklearn.metrics import roc_auc_score
 
-    if task.name not in FITS and task.name != "stsb":
+    if task.name not in {*FITS, "stsb"}:
         return None
     rows = read_splits(task, folder, config)[1]
     if task.regression:

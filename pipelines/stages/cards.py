@@ -78,7 +78,7 @@ class ModelCard:
     task: str
     data: dict[str, str]
     weakness: str
-    example: Sequence[str] = ()
+    example: Sequence[str]
 
     @property
     def are_made_up(self) -> list[bool]:

@@ -33,7 +33,7 @@ from electra.storage.run_dir import RUNS
 from electra.workers import worker_count
 from pipelines.config.params import Params
 from pipelines.finetuning_runs import leaderboard, summary
-from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record, job_splits
+from pipelines.finetuning_runs.job import ABOVE_RUNS, MODEL, Job, Record
 from pipelines.finetuning_runs.plan import plan_jobs, run_all
 from pipelines.finetuning_runs.summary import ARMS
 from pipelines.stages import BUILD, RESULTS, baselines, data_label, inputs
@@ -153,9 +153,8 @@ def write_leaderboard_files(
     scores: dict[str, Any] = {}
     for (task, arm), runs in group_by_arm(jobs):
         together = task.name in ensembles and len(runs) > 1 and not task.tagging
-        scored, unlabelled = job_splits(task, runs[0].config)
-        for split in (*unlabelled, *scored):
-            if not (runs[0].folder / f"{split}.jsonl").is_file():
+        for split in runs[0].splits:
+            if split == "train":
                 continue
             lines = {
                 f"{arm}-seed{job.seed}": read_jsonl(job.folder / f"{split}.jsonl") for job in runs
@@ -164,7 +163,7 @@ def write_leaderboard_files(
                 name = f"{arm}-ensemble"
                 lines[name] = leaderboard.ensemble(task, list(lines.values()))
                 write_jsonl(folder / task.name / f"{name}{SUFFIXES[f'{split}.jsonl']}", lines[name])
-                if split == scored[0]:
+                if split == task.evaluation[0]:
                     figures: dict[str, Any] = {"seeds": [job.seed for job in runs]}
                     figures |= leaderboard.score_records(task, lines[name])
                     scores.setdefault(task.name, {})[arm] = figures

@@ -250,7 +250,7 @@ def pack_shard(
     for (length, split), packer in packers.items():
         counts = packer.counts
         assert counts["tokens_kept"] + counts["tokens_discarded"] == counts["tokens_read"], counts
-        rows[f"{length}/{split}"] = dict(counts)
+        rows[f"{length}/{split}"] = counts
     return {**total, "rows": rows}
 
 

@@ -214,17 +214,17 @@ def open_run(
 
 
 def end_workflow(
-    run_id: str, status: str, folder: Path | None = None, stages: Sequence[str] | None = None
+    run_id: str, status: str, folder: Path, stages: Sequence[str] | None = None
 ) -> None:
-    """End a workflow's run and tag its stages with the hashes of their outs. `sync` does it if
-    MLflow does not answer.
+    """End a workflow's run in the project's copy `folder`, and tag its stages with the hashes of
+    their outs. `sync` does it if MLflow does not answer.
 
     A part of a workflow names its `stages`. The status "" leaves the run open.
     """
-    hashes = dvc_hashes(folder or ROOT)
+    hashes = dvc_hashes(folder)
     if stages is not None:
         hashes = {stage: outs for stage, outs in hashes.items() if stage in stages}
-    sender = Sender((folder or Path()).absolute() / "runs" / FOLDER / f"workflow-{run_id}")
+    sender = Sender(folder.absolute() / "runs" / FOLDER / f"workflow-{run_id}")
     event = {
         "what": "end",
         "run": "",

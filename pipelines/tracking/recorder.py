@@ -21,7 +21,6 @@ from electra.errors import Refused, mask_secrets
 from electra.files import lock_folder, remove, rename
 from pipelines.tracking import NOTE, flatten, uri, warn
 from pipelines.tracking.event_log import Event
-from pipelines.tracking.lineage import common_tags
 
 EXPERIMENT = "electra"
 # for UIs that read it; 3.17 takes it from the URL
@@ -118,11 +117,11 @@ def open_parent(
     title: str,
     params: Mapping[str, Any],
     key: str,
+    facts: dict[str, str],
     store: Any = None,
-    facts: dict[str, str] | None = None,
 ) -> str:
-    """Return the id of a workflow's run: the one tagged `key`, else a new one. Its name ends with
-    the commit.
+    """Return the id of a workflow's run: the one tagged `key`, else a new one with these `facts` as
+    tags. Its name ends with the commit.
     """
     mlflow, experiment = store or client()
     text = re.sub(r"['\"\\]", "", key)
@@ -130,8 +129,7 @@ def open_parent(
     if runs:
         mlflow.update_run(runs[0].info.run_id, status="RUNNING")
         return str(runs[0].info.run_id)
-    tags = {"electra.workflow": text, "electra.kind": "workflow"}
-    tags |= common_tags() if facts is None else facts
+    tags = {"electra.workflow": text, "electra.kind": "workflow", **facts}
     commit = tags.get("mlflow.source.git.commit", "")[:8]
     tags.setdefault("mlflow.source.name", title)  # without it the UI shows no commit either
     name = f"{title} {commit}".strip()
@@ -155,7 +153,7 @@ class Recorder:
     example. `store` replaces the store that the events name.
     """
 
-    def __init__(self, state: dict[str, Any], store: str = "") -> None:
+    def __init__(self, state: dict[str, Any], store: str) -> None:
         self.state = state
         self.store = store
         self.runs: dict[str, str] = state["runs"]  # path of an open run -> its id in MLflow
@@ -239,7 +237,7 @@ class Recorder:
             "stage": tags.get("stage", ""),
             "data": {"data": tags["data"]} if tags.get("data") else {},
             "found_parent": not event["parent"],
-            "parent": event["parent"] or open_parent(title, {}, key, store, state["git"]),
+            "parent": event["parent"] or open_parent(title, {}, key, state["git"], store),
             "prefix": None,
         }
         if key.startswith("by-hand") or state["stage"] not in SHOWN_ABOVE:

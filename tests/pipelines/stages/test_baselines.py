@@ -72,7 +72,9 @@ def test_words_that_training_never_had_count():
     _, of_dev = baselines.tfidf(train, dev)
     np.testing.assert_allclose(baselines.overlap(dev, of_dev)[:, -2:], [[1, 1], [0, 0]], atol=1e-9)
     empty = [{"a": "cats", "b": ""}]
-    assert baselines.overlap(empty, baselines.tfidf(empty, empty)[0])[0, -2:].tolist() == [0, 0]
+    vectors, _ = baselines.tfidf(empty, empty)
+    assert baselines.overlap(empty, vectors)[0, -2:].tolist() == [0, 0]
+    assert vectors[2].shape[1] == 5 + 4 + 3 + 2, "of two to five characters in ' cats '"
 
 
 def test_large_tasks_are_fitted_on_a_part_and_one_label_is_the_guess(tmp_path, monkeypatch):

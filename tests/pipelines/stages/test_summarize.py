@@ -111,9 +111,13 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on(monkeypatch):
     assert read_json(results / "summary/smoke.json")["disc_auc"] == 0.9
     shutil.rmtree("build/squad")  # a source may have none
     shutil.rmtree("results")
-    summarize("smoke", load())
+    params = load()
+    summarize("smoke", params)
     assert not (results / "smoke/squad.json").exists()
     assert "squad2.0_f1" not in read_json(results / "summary/smoke.json")["pretrained"]
+    tuned = replace(params.finetunings["smoke"], model="theirs")
+    published = {"theirs": PublishedConfig(folder="x")}  # of which there are no numbers
+    summarize("smoke", replace(params, finetunings={"smoke": tuned}, published=published))
 
 
 @pytest.mark.usefixtures("made")

@@ -75,12 +75,11 @@ def test_an_uploader_that_takes_long_is_not_waited_for(tmp_path, monkeypatch, ca
     started = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE
     )
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: {"ours": {}, "theirs": {}})
     monkeypatch.setattr(tracking, "start_uploader", lambda folder: started)
     monkeypatch.setattr(tracking, "WORKFLOW_SECONDS", 0.1)
     try:
-        tracking.end_workflow("a-run", "FINISHED", stages=["ours"])
+        tracking.end_workflow("a-run", "FINISHED", tmp_path, ["ours"])
         assert started.poll() is None  # it goes on, and what it has not sent stays in the log
         text = next((tmp_path / "runs").rglob("*.jsonl")).read_text()
         assert "a-run" in text and '"hashes": {"ours": {}}' in text

@@ -160,8 +160,8 @@ def test_a_stage_that_ended_or_whose_run_was_deleted_starts_a_new_run(store, tmp
 def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     store, tmp_path, monkeypatch, no_uploader
 ):
-    parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", store)
-    assert recorder.open_parent("pretrain tiny", {}, "prefect-1", store) == parent
+    parent = recorder.open_parent("pretrain tiny", {"model": "tiny"}, "prefect-1", {}, store)
+    assert recorder.open_parent("pretrain tiny", {}, "prefect-1", {}, store) == parent
     monkeypatch.setenv(PARENT, parent)
     send(tmp_path / "log", opening(), CLOSE)
     by_name = runs(store)
@@ -169,8 +169,7 @@ def test_a_flows_run_is_the_parent_and_is_left_to_the_flow(
     assert by_name["pretrain tiny"].info.status == "RUNNING"
     hashes = {"pretrain@tiny": {"build/models/tiny": "abc.dir"}}
     monkeypatch.setattr(tracking, "dvc_hashes", lambda folder: hashes)
-    monkeypatch.chdir(tmp_path)
-    tracking.end_workflow(parent, "FINISHED")  # the store does not answer
+    tracking.end_workflow(parent, "FINISHED", tmp_path)  # the store does not answer
     assert runs(store)["pretrain tiny"].info.status == "RUNNING"
     monkeypatch.setattr(uploader, "dvc_hashes", dict)  # by then another commit is checked out
     assert uploader.sync(tmp_path / "runs" / tracking.FOLDER) == []
