@@ -17,7 +17,6 @@ from typing import Any
 
 from electra.card import rewrite_card
 from electra.config import to_jsonable
-from electra.errors import UserError
 from electra.files import read_json, read_jsonl, write_atomic
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.nn.huggingface import POOLED, SPANS, ModelFolder, open_folder
@@ -339,11 +338,8 @@ def describe_finetuned(folder: Path, name: str, params: Params) -> ModelCard:
 
 
 def _first_row(folder: Path) -> list[str]:
-    """Return the texts of the first dev row of a task. None where the rows are not here."""
-    try:
-        row = read_jsonl(folder / "dev.jsonl")[0]
-    except (UserError, IndexError):
-        return []
+    """Return the texts of the first dev row of a task."""
+    row = read_jsonl(folder / "dev.jsonl")[0]
     texts = [row.get(key) for key in ("question", "context", "a", "b")]
     return [text for text in texts if isinstance(text, str)]
 

@@ -38,11 +38,10 @@ def run(name: str, params: Params, tracker: Any) -> None:
     workers = glue.count_workers(params, config.model)
     records = glue.run_jobs(jobs, workers, f"squad {name}", tracker)
     versions: dict[str, Any] = {}
-    for version in params.squad_versions(name):
-        task = SQUAD[version]
-        first = next(job for job in jobs if job.task.name == task)
-        versions[version] = summary.summarize_task(first.task, records[task])
-        versions[version]["baselines"] = {"never_answering": never_answering(rows / task)}
+    for job in {job.task.name: job for job in jobs}.values():
+        facts = summary.summarize_task(job.task, records[job.task.name])
+        facts["baselines"] = {"never_answering": never_answering(job.rows)}
+        versions[glue.folder_name(job)] = facts
     with atomic_folder(BUILD / "squad" / name) as folder:
         glue.copy_outputs(jobs, folder, SUFFIXES)
         for version, figures in write_ensembles(jobs, folder).items():

@@ -81,15 +81,12 @@ def share(ours: Path, theirs: Path) -> bool:
     from dvc.repo import Repo
 
     with Repo(str(ours)) as repo:
-        cache = {
-            "type": ["reflink", "hardlink", "copy"],
-            **repo.config["cache"],
-            "dir": repo.cache.local_cache_dir,
-        }
+        kinds = repo.config["cache"].get("type", ["reflink", "hardlink", "copy"])
+        cache = {"type": kinds, "dir": repo.cache.local_cache_dir}
         remotes = repo.config["remote"]
         default = repo.config["core"].get("remote")
     with Repo(str(theirs)) as repo, repo.config.edit("local") as local:
-        local["cache"] = {key: cache[key] for key in ("dir", "type")}
+        local["cache"] = cache
         local["remote"] = remotes
         if default:
             local["core"] = {"remote": default}
