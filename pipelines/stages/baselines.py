@@ -121,8 +121,8 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
     from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
     sides = [side for side in "ab" if any(row.get(side) is not None for row in (*train, *dev))]
-    train_texts = [[row_text(row, side) for row in train] for side in sides]
-    dev_texts = [[row_text(row, side) for row in dev] for side in sides]
+    train_texts = [[row.get(side) or "" for row in train] for side in sides]
+    dev_texts = [[row.get(side) or "" for row in dev] for side in sides]
     vectors: list[Any] = []
     dev_vectors: list[Any] = []
     for count in (
@@ -134,11 +134,6 @@ def tfidf(train: Rows, dev: Rows) -> tuple[list[Any], list[Any]]:
         vectors += [weight.transform(count.transform(texts)) for texts in train_texts]
         dev_vectors += [weight.transform(count.transform(texts)) for texts in dev_texts]
     return vectors, dev_vectors
-
-
-def row_text(row: dict[str, Any], side: str) -> str:
-    """Return one text of a row."""
-    return row.get(side) or ""
 
 
 def split_words(text: str, *, keep_case: bool = False) -> list[str]:
@@ -158,7 +153,7 @@ def overlap(rows: Rows, vectors: Sequence[Any]) -> Numbers:
         np.asarray(a.multiply(b).sum(1)).ravel()
         for a, b in ((words_a, words_b), (letters_a, letters_b))
     ]
-    pairs = [pair_features(row_text(row, "a"), row_text(row, "b")) for row in rows]
+    pairs = [pair_features(row["a"], row["b"]) for row in rows]
     return np.column_stack([np.array(pairs, dtype=np.float64), *cosines])
 
 

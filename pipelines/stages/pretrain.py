@@ -131,9 +131,8 @@ class ModelRows:
         # of phases with another length
         self.others = {length: self._open(length, "train") for length in others}
         self.digest = self.train_rows.digest
-        names = []
-        for source in params.corpora[params.tokens[tokens].corpus].sources:
-            names.append("sample world" if source.kind == "sample" else tokens)
+        sources = params.corpora[params.tokens[tokens].corpus].sources
+        names = ["sample world" if source.kind == "sample" else tokens for source in sources]
         self.label = " + ".join(dict.fromkeys(names))
 
     def _open(self, length: int, split: str) -> Rows:

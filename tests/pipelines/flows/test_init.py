@@ -35,7 +35,6 @@ def test_the_server_is_prefect_tomls_where_it_answers(monkeypatch):
     "content",
     [
         None,
-        b"[api",
         b"[api]\nurl = 7",
         b"[apj]\n",
         b"api = 1",

@@ -72,8 +72,7 @@ def test_mlflow_does_not_decide_how_a_flow_ends(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(recorder, "open_parent", lambda *_, **__: "a run")
     monkeypatch.setattr(tracking, "end_workflow", end)
     request = workspace.Request("tiny", "", {})
-    checkout = dvc_runner.Checkout(tmp_path)
-    running = steps.Run(request, checkout, {"tracking": "mlflow"})
+    running = steps.Run(request, dvc_runner.Checkout(tmp_path), {"tracking": "mlflow"})
     with steps.parent_run("pretrain", running):
         assert running.parent == "a run"
     assert "half written" in capsys.readouterr().err

@@ -130,6 +130,5 @@ def test_what_a_stage_imports_is_its_code(stage):
     found = {
         str(MODULES[name].relative_to(ROOT)): importer for name, importer in followed(stage).items()
     }
-    missing = {path: importer for path, importer in found.items() if not inside(path, CODE[stage])}
-    assert not missing
+    assert not {path: found[path] for path in found if not inside(path, CODE[stage])}, "missing"
     assert not [code for code in CODE[stage] if not any(inside(path, (code,)) for path in found)]

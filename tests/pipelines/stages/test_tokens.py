@@ -137,8 +137,8 @@ def test_rows_that_are_mostly_padding_are_a_warning(tmp_path, monkeypatch, capsy
     """Short documents, one a row, as descriptions of packages are."""
     monkeypatch.chdir(tmp_path)
     write_corpus(Path("build/corpus/x"))
-    settings = config(lengths=[512], packing={"rule": rule})
-    tokens.run("x", params_of(settings), Tracker(None))
+    params = params_of(config(lengths=[512], packing={"rule": rule}))
+    tokens.run("x", params, Tracker(None))
     padding = read_json(Path("build/tokens/x/results.json"))["rows"]["512"]["train"]["padding"]
     warning = r"warning: tokens\.x: [\d.]+% of its rows of 512 is padding.*rule: packed"
     said = re.search(warning, capsys.readouterr().err)
