@@ -11,7 +11,7 @@ import pytest
 from electra.errors import UserError
 from electra.files import write_json
 from pipelines import tracking
-from pipelines.flows import server, steps
+from pipelines.flows import artifacts, server, steps
 from pipelines.stages import STAGES
 from pipelines.tracking import recorder
 from pipelines.versioning import dvc_runner, workspace
@@ -99,7 +99,7 @@ def test_links_lead_to_the_address_that_the_user_has_set(monkeypatch):
 
 
 def test_an_experiment_has_the_numbers_of_its_stages(tmp_path, monkeypatch):
-    monkeypatch.setattr(steps.artifacts, "show_numbers", lambda *_: None)
+    monkeypatch.setattr(artifacts, "show_numbers", lambda *_: None)
     request = workspace.Request("smoke", "1f", {})
     running = steps.Run(request, dvc_runner.Checkout(tmp_path), {})
     for stage in ("glue", "tokens"):
