@@ -22,8 +22,12 @@ def test_progress_lines_move_bars(is_gone, monkeypatch):
     )
     logged = []
     log = artifacts.show_progress(logged.append)
-    lines = ["nothing", "pretrain a_b  10%  1/10 steps", "pretrain a_b  20%  2/10 steps"]
-    lines += ["pretrain a_b  100%  10/10 steps"]
+    lines = [
+        "nothing",
+        "pretrain a_b  10%  1/10 steps",
+        "pretrain a_b  20%  2/10 steps",
+        "pretrain a_b  100%  10/10 steps",
+    ]
     for line in lines:
         log(line)
     assert logged == lines, "a server that has gone stops nothing"

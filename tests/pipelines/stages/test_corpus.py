@@ -160,8 +160,11 @@ def test_repeated_paragraphs_are_dropped_wherever_they_are(tmp_path, monkeypatch
     for i in range(3):
         rows = [{"text": "\n".join(text)} for text in texts[i * 11 : i * 11 + 11]]
         write_jsonl(tmp_path / f"text/{i}.jsonl", rows)
-    cleaning = {"duplicate_paragraphs": "drop", "duplicate_documents": "drop"}
-    cleaning |= {"shortest_paragraph": 10}
+    cleaning = {
+        "duplicate_paragraphs": "drop",
+        "duplicate_documents": "drop",
+        "shortest_paragraph": 10,
+    }
     metrics = run(tmp_path, config(tmp_path, cleaning=cleaning))
     seen = set()
     expected = []

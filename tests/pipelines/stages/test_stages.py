@@ -49,8 +49,8 @@ NAMES = (
     "__init__ announce dask_cluster inputs mirror out_of_memory progress_bar summarize work_units"
 )
 TELLERS = tuple(f"pipelines/stages/{name}.py" for name in NAMES.split())
-KEEPERS = ("electra/storage", *(f"pipelines/{room}" for room in ("cli", "config", "tracking")))
-KEEPERS = (*KEEPERS, "pipelines/versioning")
+ROOMS = ("cli", "config", "tracking", "versioning")
+KEEPERS = ("electra/storage", *(f"pipelines/{room}" for room in ROOMS))
 # some stages list them; the others only read settings, or one file, through them
 READERS = ("pipelines/sources",)
 

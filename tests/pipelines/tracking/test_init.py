@@ -94,8 +94,14 @@ def test_an_uploader_that_takes_long_is_not_waited_for(tmp_path, monkeypatch, ca
 
 
 def test_a_relative_store_is_one_in_the_projects_folder(monkeypatch):
-    absolute = ["sqlite:////data/m.db", "/data/mlruns", "file:///data/mlruns", "http://host:5000"]
-    absolute += ["postgresql+psycopg2://me@host/db", "databricks"]
+    absolute = [
+        "sqlite:////data/m.db",
+        "/data/mlruns",
+        "file:///data/mlruns",
+        "http://host:5000",
+        "postgresql+psycopg2://me@host/db",
+        "databricks",
+    ]
     database = f"sqlite:///{ROOT}/mlflow.db"
     stores = {"": database, "sqlite:///mlflow.db": database, "./mlruns": f"{ROOT}/mlruns"}
     for address, expected in (stores | {store: store for store in absolute}).items():

@@ -133,8 +133,14 @@ def test_settings_ask_for_a_commit_and_hold_values_alone(machines, on):
 def test_settings_are_written_as_they_are(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text("# a comment\na:\n  b: 1  # another\nlist: [1]\nflow: {x: {y: 1}}\n")
-    values = {"a.b": "1e-3", "a.c": 1e-3, "list": [True, None, "on"], "new.x++.y": {}}
-    values |= {"flow.x.y": "1:30", "flow.x.z": ["? x"]}
+    values = {
+        "a.b": "1e-3",
+        "a.c": 1e-3,
+        "list": [True, None, "on"],
+        "new.x++.y": {},
+        "flow.x.y": "1:30",
+        "flow.x.z": ["? x"],
+    }
     workspace.write_settings(path, values)
     assert path.read_text() == (
         "# a comment\na:\n  b: '1e-3' # another\n  c: 0.001\n"
@@ -283,6 +289,7 @@ def test_a_run_that_fails_keeps_its_folder_and_your_own_files_are_linked(machine
         (place.folder / "runs" / "checkpoint").touch()
         raise RuntimeError
     assert (place.folder / "mine" / "a.txt").read_text() == "text of mine"
+    assert place.variables["PYTHONPATH"] == f"{place.folder}:{a}"
     assert {path.name for path in place.folder.iterdir() if path.is_symlink()} == {"mine"}
     shutil.rmtree(place.folder / ".git")  # as in a new container, whose clone is new
     with workspace.opened(request, print) as again:
