@@ -49,6 +49,10 @@ UNREAD = "ELECTRA_ABLATIONS_UNREAD"
 Names = tuple[str, ...]
 # names become folders, DVC stages and parts of dotted keys
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+SECTIONS = (  # the names of their entries are held to NAME
+    *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
+    *("ablations", "tokenizers"),
+)
 RESULTS = ("curves", "report", "summary")  # folders in results/ that belong to no entry
 PAPER = "paper"  # the recipe that the others change
 
@@ -155,8 +159,8 @@ class Params(Settings):
             self.require("finetunings", name, "run.models")
 
     def _check_names(self) -> None:
-        for section, entries in vars(self).items():
-            for name in entries if isinstance(entries, dict) else ():
+        for section in SECTIONS:
+            for name in getattr(self, section):
                 where = f"{section}.{short_repr(name)[1:-1]}"
                 sentence = f"{where}: should be a name of letters, digits, _ and -"
                 require(NAME.fullmatch(name) is not None, sentence)

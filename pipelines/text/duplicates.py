@@ -68,5 +68,5 @@ def _repeated(file: Path) -> NDArray[Any]:
     positions = np.sort(records["position"][order][1:][keys[1:] == keys[:-1]])
     if not len(positions):  # an empty file cannot be mapped
         return positions
-    positions.tofile(file)
+    file.write_bytes(positions.data)
     return np.memmap(file, dtype="<u8", mode="r")
