@@ -135,8 +135,6 @@ def _gains(ablation: Ablation) -> Iterator[Statement]:
     """Yield Figure 4: ELECTRA's gain over BERT, seed by seed, at the smallest size against the
     largest.
     """
-    if len(ablation.config.grid) != 2:
-        return
     labels = ablation.config.labels
     sizes = []
     for upper, lower in _pairs(ablation, BY_SIZE):
