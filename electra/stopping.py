@@ -90,17 +90,25 @@ def block_terminal_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let the first signal in this block raise Interrupted, and ignore later ones."""
-    interrupted = False
+    """Let the first signal in this block raise Interrupted, and ignore later ones.
+
+    Interrupted replaces a later error, too: compiled code may have turned it into one of its own.
+    """
+    interrupted: Interrupted | None = None
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
         if not interrupted:
-            interrupted = True
-            raise Interrupted(number)
+            interrupted = Interrupted(number)
+            raise interrupted
 
     with _handlers(interrupt):
-        yield
+        try:
+            yield
+        except Exception:
+            if interrupted:
+                raise interrupted from None
+            raise
 
 
 @contextlib.contextmanager

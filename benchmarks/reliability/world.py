@@ -171,8 +171,11 @@ class World:
         return Path(shutil.copytree(folder, target, symlinks=True))
 
     def outputs(self, project: Path, stage: str) -> dict[str, str]:
-        """Return the hashes of the files that a stage has written."""
-        return hash_files(project / "build" / OUTPUTS[stage])
+        """Return the hashes of the files that a stage has written, but for temporary ones: a disk
+        that fails may not let a run remove them, and `finish` looks for them.
+        """
+        hashes = hash_files(project / "build" / OUTPUTS[stage])
+        return {name: sha256 for name, sha256 in hashes.items() if ".tmp-" not in name}
 
     def attack(
         self,

@@ -33,6 +33,16 @@ def test_the_first_signal_interrupts_and_the_second_does_not_disturb(number):
     assert cleaned
 
 
+def test_a_signal_that_a_library_turns_into_its_own_error_still_interrupts():
+    with pytest.raises(Interrupted), interruptible():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except BaseException:
+            raise ValueError("not a valid buffer") from None  # as numpy does in compiled code
+    with pytest.raises(ValueError, match="own"), interruptible():
+        raise ValueError("own")
+
+
 def test_a_request_that_nobody_heeded_is_handed_on():
     with pytest.raises(Interrupted), interruptible(), StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
