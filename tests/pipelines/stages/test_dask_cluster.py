@@ -58,8 +58,9 @@ def processes():
 
 def start(processes, folder, workers):
     """A scheduler and workers of their own, as on several machines; returns the scheduler's
-    address.
+    address once the workers have met it.
     """
+    log = folder / "log"
     known = folder / "scheduler.json"
     words = [
         ["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]
@@ -68,11 +69,11 @@ def start(processes, folder, workers):
     words += [[*worker, f"--local-directory={folder / str(number)}"] for number in range(workers)]
     for each in words:
         command = [sys.executable, "-m", f"distributed.cli.dask_{each[0]}", *each[1:]]
-        with (folder / "log").open("ab") as log:
+        with log.open("ab") as out:
             processes.append(
-                subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=log, stdout=log)
+                subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=out, stdout=out)
             )
-    until(lambda: known.exists() and known.read_text().strip(), tell=(folder / "log").read_text)
+    until(lambda: log.read_text().count("Registered to:") == workers, tell=log.read_text)
     return read_json(known)["address"]
 
 
