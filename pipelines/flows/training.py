@@ -66,7 +66,7 @@ def flow_stages(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
 
 
 def stage_inputs(stage: str, params: Any) -> tuple[str, ...]:
-    """Return the stages that a stage reads, or a part that is no stage."""
+    """Return the stages that a part of a run reads. A part that is no stage reads none."""
     kind, _, name = stage.partition("@")
     return STAGES[kind].inputs(params, name) if kind in STAGES else ()
 
