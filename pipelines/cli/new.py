@@ -77,7 +77,7 @@ def add_entries(
     start: str,
     encoding: str,
 ) -> str:
-    """Add the entries, and return the choices and the commands to run next.
+    """Print the choices, add the entries, and return the commands to run next.
 
     `encoder` is pre-trained on the files of `text` ("": one that suits this machine), for at most
     `minutes` here, as estimated (0: 20, on a GPU no limit). `start` is a folder of published
@@ -126,13 +126,14 @@ def add_entries(
             # a copy, or the lists in both would be written as an anchor and an alias
             finetuning = copy.deepcopy(entries["finetunings"][name])
             entries["finetunings"][before] = finetuning | {"model": before}
+    # first, so that output that cannot be written leaves params.yaml as it is
+    print(*notes, sep="\n", flush=True)
     edit(lambda text: insert(text, entries))
-    if task:
-        notes += first_scores(name, load())
+    lines = first_scores(name, load()) if task else []
     added: list[str] = []
     for section, named in entries.items():
         added += [f"{section}.{entry}" for entry in named]
-    lines = [*notes, f"added to {FILE}: {', '.join(added)}. Next:", f"  electra check {name}"]
+    lines += [f"added to {FILE}: {', '.join(added)}. Next:", f"  electra check {name}"]
     if text:
         lines.append(f"  electra estimate {name}")
     lines.append(f"  dvc repro pipelines/dvc.yaml:{'glue' if task else 'pretrain'}@{name}")
@@ -143,8 +144,8 @@ def add_entries(
     return "\n".join([*lines, ""])
 
 
-def remove_entries(name: str) -> str:
-    """Remove the entries that `add_entries` wrote under a name, and return them."""
+def remove_entries(name: str) -> None:
+    """Remove the entries that `add_entries` wrote under a name, and print them first."""
     params = load()
     removed: list[str] = []
     for section in SECTIONS:
@@ -152,8 +153,8 @@ def remove_entries(name: str) -> str:
         removed += [f"{section}.{entry}" for entry in (name, name + BEFORE) if entry in names]
     if not removed:
         raise BadConfig(f"{FILE}: has no entry {name} that `electra new` writes")
+    print(f"remove from {FILE}: {', '.join(removed)}; build/ and runs/ stay", flush=True)
     edit(lambda text: cut(text, (name, name + BEFORE)))
-    return f"removed from {FILE}: {', '.join(removed)}; build/ and runs/ are unchanged\n"
 
 
 def choose_model(params: Params) -> tuple[str, str]:

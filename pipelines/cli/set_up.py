@@ -83,7 +83,7 @@ def new(
     from pipelines.cli.new import add_entries, remove_entries
 
     if remove:
-        print(remove_entries(name), end="")
+        remove_entries(name)
         return
     report = add_entries(
         name,

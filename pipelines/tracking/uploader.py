@@ -6,6 +6,7 @@ batch, so an uploader that was killed repeats one batch at most: finding runs by
 own keys for points make that harmless.
 """
 
+import copy
 import os
 import sys
 import threading
@@ -51,7 +52,8 @@ def upload(
             state["hashes"] = dvc_hashes()
         log.save(state)  # before anything is sent: the id by which the runs are found again
         monitor = None
-        recorder = Recorder(state, store)
+        # of a copy, since a batch that is not answered is sent again as a whole
+        recorder = Recorder(copy.deepcopy(state), store)
         silent = False
         pause = PAUSES[0]
         try:
@@ -64,7 +66,7 @@ def upload(
                 try:
                     if events:
                         recorder.send(events)
-                        state["offset"] = offset
+                        state = copy.deepcopy(recorder.state) | {"offset": offset}
                         log.save(state)
                     if live and monitor is None and not last and "" in state["runs"]:
                         monitor = watch_machine(state["runs"][""])
@@ -76,7 +78,7 @@ def upload(
                     if final:
                         return False
                     silent = True
-                    recorder = Recorder(state, store)
+                    recorder = Recorder(copy.deepcopy(state), store)
                     ended.wait(pause)
                     pause = min(2 * pause, PAUSES[1])
                     continue

@@ -2,6 +2,8 @@
 params.yaml.
 """
 
+import errno
+import io
 import json
 import multiprocessing
 import re
@@ -175,6 +177,21 @@ def test_new_twice_at_once_loses_nothing(here):
         process.join()
         assert process.exitcode == 0
     assert set(names) <= load().tasks.keys()
+
+
+def test_new_changes_nothing_where_its_output_cannot_be_written(here, monkeypatch):
+    def refuse_write(text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_labelled()
+    add("mine")
+    before = Path("params.yaml").read_bytes()
+    full = io.StringIO()
+    monkeypatch.setattr(full, "write", refuse_write)
+    monkeypatch.setattr("sys.stdout", full)
+    for words in (["new", "other", *TASK], ["new", "--remove", "mine"]):
+        assert main(words) == 71
+        assert Path("params.yaml").read_bytes() == before
 
 
 def test_new_remove_keeps_what_another_entry_names(here, refuse):

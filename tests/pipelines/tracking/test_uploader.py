@@ -112,6 +112,24 @@ def test_an_outage_leaves_no_hole_and_is_reported_once(store, flaky, tmp_path, c
     assert not (tmp_path / "x").exists()
 
 
+def test_a_batch_whose_answer_is_lost_is_sent_again_whole(store, tmp_path, monkeypatch, capsys):
+    lost = []
+
+    def send_and_lose(self, events, send=recorder.Recorder.send):
+        send(self, events)
+        if not lost:
+            lost.append(True)
+            raise ConnectionError("nobody answers")
+
+    monkeypatch.setattr(recorder.Recorder, "send", send_and_lose)
+    append(tmp_path / "x", opening(), *losses(range(3)), CLOSE)
+    running = Stage(tmp_path / "x")
+    until(lambda: lost)
+    assert running.end()
+    assert "left out" not in capsys.readouterr().err
+    assert sent(store) == [0, 1, 2] and status(store) == "FINISHED"
+
+
 def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store, flaky, tmp_path):
     flaky.down = True
     folder = tmp_path / "x"
