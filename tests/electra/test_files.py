@@ -32,6 +32,7 @@ from electra.files import (
     unused_path,
     write_atomic,
     write_errors,
+    write_user_file,
 )
 from tests.conftest import ROOT, environment, largest_file
 
@@ -178,6 +179,14 @@ def test_a_free_name_replaces_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a-2").symlink_to(tmp_path / "nowhere")
     assert unused_path(tmp_path / "a") == tmp_path / "a-3"
+
+
+def test_a_reader_that_has_gone_is_no_fault_of_the_place():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pytest.raises(BrokenPipeError):
+        write_user_file(Path(f"/dev/fd/{writer}"), "text")
+    os.close(writer)
 
 
 @pytest.mark.parametrize("name", ["a.json", "run/.lock", "file/a.json"])

@@ -187,6 +187,15 @@ def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
             load_model(open_folder(tmp_path / "c"))
 
 
+def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(answerer):
+    (answerer / "MANIFEST.json").unlink()
+    path = answerer / "vocab.txt"
+    (answerer / "tokenizer.json").unlink()
+    path.write_text(f"{path.read_text()}another\n")
+    with pytest.raises(BadInput, match=r"the tokenizer has [\d,]+ pieces and the model only"):
+        load_model(open_folder(answerer))
+
+
 def test_settings_that_do_not_fit_a_task_are_refused():
     many = Task(name="many", title="many", labels=tuple("abcdefghijklmnopq"), metrics=("accuracy",))
     with pytest.raises(BadConfig, match="a model of 17 classes, and the encoder has room for 16"):

@@ -11,7 +11,7 @@ from electra.errors import BadConfig
 from electra.nn.attention_init import mimetic_attention, split_heads
 from electra.nn.config import BertConfig, ModernBertConfig
 from electra.nn.encoder import BertLayer, rotate
-from electra.nn.factory import fresh_encoder
+from electra.nn.factory import add_new_layers, fresh_encoder
 
 SHAPE = {"layers": 1, "hidden": 256, "heads": 4, "ffn": 64, "embedding": 128}
 NARROW = {"layers": 2, "hidden": 128, "heads": 4, "ffn": 64, "embedding": 128}
@@ -94,6 +94,15 @@ def test_attention_that_is_begun_changes_what_it_needs_and_nothing_else(kind, in
     assert set(changed) == {f"embeddings.{table}.weight" for table in tables}
     if tables:  # what positions, or a constant, take of a word
         assert changed["embeddings.word.weight"][:, 1].min() >= 96
+
+
+def test_a_new_layer_is_begun_as_the_encoder_was():
+    """Mimetic: a query meets its own key, so the trace of their product is large."""
+    for init, is_begun in (("published", False), ("mimetic", True)):
+        encoder = fresh_encoder(BertConfig(**NARROW, init=init), 500, 5)
+        add_new_layers(encoder, 1, 5)
+        query, key, _ = encoder.layers[-1].attention.qkv.weight.detach().chunk(3)
+        assert (torch.trace(query.T @ key) > 1.0) == is_begun
 
 
 def test_neighbours_need_words_as_wide_as_the_layers():
