@@ -183,8 +183,15 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready)
     assert read_json(model / "results.json")["step"] == 60 and (model / "generator").is_dir()
 
 
-@pytest.mark.parametrize("ignored", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number, ignored",
+    [
+        (signal.SIGHUP, False),
+        pytest.param(signal.SIGHUP, True, marks=pytest.mark.slow),
+        pytest.param(signal.SIGUSR1, False, marks=pytest.mark.slow),
+        pytest.param(signal.SIGUSR1, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
     if not ignored:
         set_steps(ready, 100_000)
@@ -227,8 +234,8 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     "waits, number",
     [
         ("for an answer", signal.SIGTERM),
-        ("for the first machine", signal.SIGINT),
-        ("for the second machine", signal.SIGTERM),
+        pytest.param("for the first machine", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("for the second machine", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):

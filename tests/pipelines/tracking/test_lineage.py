@@ -3,12 +3,15 @@
 import os
 import subprocess
 
+import pytest
+
 from pipelines import tracking
 from pipelines.tracking import lineage, uploader
 from tests.conftest import copy_project, run
 from tests.pipelines.tracking.events import runs
 
 
+@pytest.mark.slow
 def test_a_run_of_dvc_says_what_it_depends_on(store, tmp_path):
     """Through the real command line: what docs/operate.md promises of a run's tags."""
     folder = copy_project(tmp_path / "project")
