@@ -110,13 +110,13 @@ def _path(fault: Any, values: Any) -> Iterator[str]:
     """Yield the keys and list indices that lead to a fault, without pydantic's names for the
     members of unions.
     """
-    unknown = values is None
+    no_values = values is None
     for key in fault["loc"]:
         if isinstance(values, dict) and key in values:
             yield key
         elif isinstance(values, list) and isinstance(key, int):
             yield f"[{key}]"
-        elif (fault["type"] == "missing" and key == fault["loc"][-1]) or unknown:
+        elif (fault["type"] == "missing" and key == fault["loc"][-1]) or no_values:
             yield str(key)
             continue
         else:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from electra.data.tokenizer import Tokenizer
 from electra.errors import BadInput
 from electra.files import write_errors
-from electra.storage.manifest import MANIFEST, verify_manifest, write_manifest
+from electra.storage.manifest import verify_manifest, write_manifest
 
 SPLITS = ("train", "valid")
 BOUNDS = np.dtype("<u2")
@@ -122,8 +122,6 @@ class Rows:
 
         Raises CorruptFile for damage and BadInput for rows of another tokenizer or an empty split.
         """
-        if not (folder / MANIFEST).is_file():
-            raise BadInput(f"{folder}: has no {MANIFEST}; run the tokens stage that makes the rows")
         ids, bounds = shard_paths(folder, split)
         names = [ids.name, bounds.name]
         manifest = verify_manifest(folder, only=names, do=REBUILD_ADVICE, kind="rows")

@@ -35,15 +35,13 @@ class Table(nn.Embedding):
 
     def vectors(self) -> Tensor:
         """Return the table that is looked up."""
-        for base in self.base:
-            return base.vectors().detach() + self.weight
-        return self.weight
+        return self.base[0].vectors().detach() + self.weight if self.base else self.weight
 
     @torch.no_grad()
     def load_vectors(self, vectors: Tensor) -> None:
         """Set the weight so that `vectors` returns these; a delta rounds the sum by an ulp."""
-        for base in self.base:
-            vectors = vectors.to(base.weight) - base.vectors()
+        if self.base:
+            vectors = vectors.to(self.weight) - self.base[0].vectors()
         self.weight.copy_(vectors)
 
     def reset_parameters(self) -> None:

@@ -94,8 +94,9 @@ class State:
 
     def load(self) -> dict[str, Any] | None:
         """Load the newest good checkpoint and return its progress; None if there is none."""
-        fits = lambda groups, _: self.require_fit(groups)  # noqa: E731
-        newest = checkpoint.load_newest(self.run, fits) if self.world.main else None
+        newest = None
+        if self.world.main:
+            newest = checkpoint.load_newest(self.run, self.require_fit)
         progress: dict[str, Any] | None = self.world.broadcast_object(newest and newest[2])
         if progress is None:
             return None

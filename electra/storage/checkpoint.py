@@ -114,7 +114,7 @@ def _read_progress(folder: Path) -> Progress:
 
 def load_newest(
     run: Path,
-    check: Callable[[Groups, Progress], None] = lambda groups, progress: None,
+    check: Callable[[Groups], None] = lambda groups: None,
     *,
     rename_bad: bool = True,
 ) -> Saved | None:
@@ -129,7 +129,7 @@ def load_newest(
     for step in reversed(steps(run)):
         try:
             saved = load(run / f"step-{step}")
-            check(*saved[1:])
+            check(saved[1])
             return saved
         except Unreadable:
             raise
