@@ -34,5 +34,6 @@ def test_the_facts_stand_in_it_as_json_and_none_that_a_task_has_elsewhere():
     assert card.startswith("---\ntags: [electra]\n---\n\n# A title\n")
     (facts,) = re.findall(r"```json\n(.*?)```", card, re.S)
     assert json.loads(facts) == {"a": {"é": 0.5}, "b": 1} and "é" in facts
+    assert facts.index('"a"') < facts.index('"b"'), "whatever their order was"
     again = rewrite_card(card, "tags: [electra]\n", "A title", "", {"b": 1, "a": {"é": 0.5}})
     assert again == card

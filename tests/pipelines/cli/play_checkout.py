@@ -18,7 +18,9 @@ def checkout(tmp_path_factory):
     each kind.
     """
     root = tmp_path_factory.mktemp("checkout")
-    (root / "params.yaml").write_text(SMOKE)
+    (root / "params.yaml").write_text(
+        SMOKE.replace("published: {}", "published: {theirs: {folder: x}}")
+    )
     models = root / "build/models/smoke"
     write_pretrained(models)
     pieces = ["[CLS]", "the", "cat", ",", "##s", "[SEP]"]

@@ -138,6 +138,7 @@ def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811
                 73,
                 f"127.0.0.1:{port}: Address already in use; give another --port",
             ),
+            (("theirs",), 65, "run dvc repro pipelines/dvc.yaml:published@theirs"),
             (("nobody",), 64, "nobody"),
         ):
             assert sentence in refuse(code, "play", *words)

@@ -15,6 +15,11 @@ def test_entries_of_a_list_may_have_names(load_text, refuse):
     assert "tokens.smoke.lengths: is" in sentence and "should be a valid array" in sentence
 
 
+def test_groups_that_are_no_section_are_left_to_be_refused():
+    values = {"encoders": ["small"], "models": {"one": {"encoder": "small"}}}
+    assert with_groups(values) == values
+
+
 def test_entries_that_share_a_yaml_anchor_both_get_the_group():
     entry = {"encoder": "small"}
     values = {"encoders": {"small": {"layers": 1}}, "models": {"one": entry, "two": entry}}

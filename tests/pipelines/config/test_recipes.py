@@ -68,6 +68,10 @@ def test_windows_that_would_skip_text_are_refused():
         ({"tasks": ["cola"]}, r"m\.finetune\.tasks: is \['cola'\]"),
         ({"defaults": None}, r"m\.finetune\.defaults: is None"),
         ({"run": ["colla"]}, r"m\.finetune\.run\.colla: no such task"),
+        (
+            {"run": ["cola"], "tasks": {"rte": {"init_from_task": "colla"}}},
+            r"m\.finetune\.tasks\.rte\.init_from_task\.colla: no such task",
+        ),
     ],
 )
 def test_a_check_finds_what_no_task_would_ever_read(overrides, sentence):

@@ -1,5 +1,6 @@
 """The deployments that `make deploy` registers from this project's params.yaml."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -102,6 +103,19 @@ def test_the_automations_are_prefects():
     files = list((ROOT / "deploy" / "automations").glob("*.yaml"))
     names = [AutomationCore.model_validate(read(file)).name for file in files]
     assert names == [file.stem for file in files] != []
+
+
+@pytest.mark.parametrize(
+    "with_team, pools", [(False, ["electra"]), (True, ["electra", "electra-lead"])]
+)
+def test_work_pools_are_made_for_what_is_deployed(with_team, pools, monkeypatch):
+    made = []
+    client = SimpleNamespace(create_work_pool=lambda pool: made.append(pool.name))
+    monkeypatch.setattr(deployments, "get_client", lambda **_: contextlib.nullcontext(client))
+    for name in ("automate", "register", "delete_old"):
+        monkeypatch.setattr(deployments, name, lambda *_: "")
+    deployments.deploy(with_team=with_team)
+    assert made == pools
 
 
 @pytest.mark.slow

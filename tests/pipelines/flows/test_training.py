@@ -80,9 +80,16 @@ def test_limits_and_counts_are_positive(dvc):
     assert not dvc.calls
 
 
-def test_each_arm_of_an_ablation_is_one_process():
+def test_each_arm_of_an_ablation_is_one_process(monkeypatch):
+    def open_run(*_):
+        raise StageFailed("opened", 1)
+
+    monkeypatch.setattr(steps, "opened_run", open_run)
     with pytest.raises(BadConfig, match="one process"):
         training.ablations.fn("smoke", nproc_per_node=2)
+    for run, processes in ((training.ablations, 1), (training.pretrain, 2)):
+        with pytest.raises(StageFailed, match="opened"):
+            run.fn("smoke", nproc_per_node=processes)
 
 
 @pytest.mark.slow

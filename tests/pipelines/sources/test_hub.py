@@ -16,6 +16,7 @@ import httpx
 import pytest
 from huggingface_hub import HfApi
 from huggingface_hub.errors import LocalEntryNotFoundError
+from huggingface_hub.hf_api import RepoFile
 
 from electra.errors import BadInput, SourceUnreachable, UserError
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, hub
@@ -252,6 +253,25 @@ def test_a_split_that_is_not_there_is_a_sentence(monkeypatch):
     monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
     with pytest.raises(SourceUnreachable, match="its splits are test: set `split`"):
         hub.parts(HubCorpus(kind="hub", dataset="made/up", revision="main"), "corpora.x")
+
+
+def test_the_parts_of_a_split_are_its_files_with_their_hashes(monkeypatch):
+    names = [f"{number}.parquet" for number in range(501)]
+
+    def get_paths_info(repo, paths, **_):
+        assert len(paths) <= 500, "the hub's limit"
+        return [RepoFile(path=path, size=3, oid=f"blob of {path}") for path in paths]
+
+    data_files = {"train": [f"hf://datasets/made/up@main/{name}" for name in names]}
+    config = SimpleNamespace(data_files=data_files)
+    monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
+    api = SimpleNamespace(get_paths_info=get_paths_info)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: api)
+    parts = hub.parts(HubCorpus(kind="hub", dataset="made/up", revision="main"), "corpora.x")
+    assert parts == [
+        hub.HubFile(number, 501, name, 3, f"git:blob of {name}")
+        for number, name in enumerate(names)
+    ]
 
 
 def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(

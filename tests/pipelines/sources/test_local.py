@@ -176,6 +176,15 @@ def test_a_bad_line_is_rejected_with_its_place_and_the_rest_is_read(
     bad.excerpt.encode()
 
 
+def test_a_line_that_is_too_long_ends_a_piece_where_it_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "LONGEST_LINE", 1000)
+    path = tmp_path / "a.jsonl"
+    long = b'{"text": "%s"}\n' % (b"x" * 3000)
+    path.write_bytes(long + JSONL)
+    (bad,) = read_documents(FileRange(path, end=len(long)), corpus())
+    assert rejections([bad]) == [(f"{path}:1", "a line longer than 0 MiB")]
+
+
 def test_a_file_that_changes_under_the_reader_is_noticed(tmp_path):
     for name, content in {"a.jsonl": JSONL, "a.parquet": parquet(ROWS)}.items():
         path = tmp_path / name
