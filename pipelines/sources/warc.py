@@ -48,6 +48,7 @@ OTHER_RECORDS = ("warcinfo", "request", "metadata", "revisit", "continuation")
 DIGESTS = ("md5", "sha1", "sha256")
 UNENDED = "it ends in the middle of a record"
 MOST_UNENDED = 20  # records of a file
+MOST_STREAMS = 100  # of gzip in a page: each copies all that follow
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _VERSION = re.compile(rb"WARC/\d+\.\d+\s*")
 _BEGINNING = re.compile(rb"\n(?=WARC/\d)")
@@ -310,11 +311,18 @@ def _transferred(body: bytes, http: Headers, *, truncated: bool) -> bytes:
     zlib_header = coding == "gzip" or (
         body[0] & 15 == 8 and int.from_bytes(body[:2], "big") % 31 == 0
     )
-    decoder = zlib.decompressobj(47 if zlib_header else -15)
-    content = decoder.decompress(body, LONGEST_LINE + 1)
-    if not (decoder.eof or truncated or len(content) > LONGEST_LINE):
-        raise ValueError("the compressed content ends early")
-    return content
+    content = b""
+    for _ in range(MOST_STREAMS):
+        decoder = zlib.decompressobj(47 if zlib_header else -15)
+        content += decoder.decompress(body, LONGEST_LINE + 1 - len(content))
+        if len(content) > LONGEST_LINE:
+            return content
+        if not (decoder.eof or truncated):
+            raise ValueError("the compressed content ends early")
+        body = decoder.unused_data
+        if not body.strip(b"\0\r\n"):
+            return content
+    raise ValueError("the compressed content has too many streams")
 
 
 def _joined(body: bytes, *, truncated: bool) -> bytes:

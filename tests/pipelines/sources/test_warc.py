@@ -92,9 +92,10 @@ def test_a_page_is_read_as_it_was_sent(tmp_path):
     chunks = b"%x\r\n%s\r\n%x;x\r\n%s\r\n0\r\n\r\n" % (9, small[:9], len(small) - 9, small[9:])
     headers = "Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"
     path = tmp_path / "a.warc"
-    for sent in (chunks, small, body):
+    halves = gzip.compress(body[:30]) + gzip.compress(body[30:]) + bytes(3)
+    for sent in (chunks, small, body, halves):
         assert texts(read(path, record(answer(sent, more=headers)))) == [text(1)]
-    for early in (chunks[:-5], chunks[:60], small[:-12]):
+    for early in (chunks[:-5], chunks[:60], small[:-12], small + b"not gzip"):
         items = read(path, record(answer(early, more=headers)))
         assert rejections(items) == [(f"{path}:1", "damaged content")]
     cut = record(answer(chunks[:-5], more=headers), WARC_Truncated="length")
