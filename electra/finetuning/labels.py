@@ -8,6 +8,7 @@ F1.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,12 @@ from electra.errors import BadInput, short_repr
 from electra.finetuning.tasks import Task
 
 Span = tuple[str, int, int]
+_WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
+
+
+def split_words(value: Any) -> Any:
+    """Return the words of a text, and anything else as it is."""
+    return _WORDS.findall(value) if isinstance(value, str) else value
 
 
 def read_label(value: Any, labels: Sequence[str]) -> tuple[str | float | None, str]:

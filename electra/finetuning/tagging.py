@@ -24,7 +24,7 @@ from electra.errors import BadConfig, BadInput, short_repr
 from electra.files import encodes
 from electra.finetuning.batches import NO_WORD, Examples, PaddedBatch, stack
 from electra.finetuning.heads import Network, OutputArrays, new_linear
-from electra.finetuning.labels import bioes, check_tags, iob2, spans, tag_scores
+from electra.finetuning.labels import bioes, check_tags, iob2, spans, split_words, tag_scores
 from electra.finetuning.predictions import rounded
 from electra.finetuning.task_kind import Encoded, Exported, Row, SplitResult, Stored, TaskKind
 from electra.finetuning.tasks import FinetuneConfig, PublishedTags, Task
@@ -48,7 +48,7 @@ class Tagging(TaskKind):
 
     def parse_row(self, values: Mapping[str, Any], where: str) -> Row:
         ((column, words),) = values.items()
-        row = {"words": words.split() if isinstance(words, str) else words}
+        row = {"words": split_words(words)}
         self.check_row(row, where, labelled=False)
         if not encodes("".join(row["words"])):
             raise BadInput(f"{where}: {column} are {short_repr(row['words'])}; they should be text")

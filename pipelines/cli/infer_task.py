@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, pluralize, short_repr
-from electra.finetuning.labels import label_name, read_label
+from electra.finetuning.labels import label_name, read_label, split_words
 from pipelines.sources import custom_tasks
 from pipelines.text.cleaning import Rejected
 
@@ -165,7 +165,7 @@ def infer_kind(where: str, values: Sequence[Any]) -> dict[str, Any]:
     present = [value for value in values if not custom_tasks.is_missing(value)]
     if holds_lists(present):
         return infer_spans(where, present)
-    words = [custom_tasks.split(value) for value in present]
+    words = [split_words(value) for value in present]
     if are_tags(words):
         return infer_spans(where, words)
     labels = label_names(values)

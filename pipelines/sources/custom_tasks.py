@@ -22,7 +22,7 @@ from typing import Any
 
 from electra.errors import BadInput, short_repr
 from electra.files import encodes
-from electra.finetuning.labels import check_tags, label_name, read_label
+from electra.finetuning.labels import check_tags, label_name, read_label, split_words
 from electra.finetuning.tasks import Task
 from pipelines.sources import CustomTask
 from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet, unique_keys
@@ -33,6 +33,7 @@ Row = dict[str, Any]
 Record = tuple[str, dict[str, Any] | Rejected]  # where, and its columns
 RENAME = "set `a`, `b`, `label` or `id` of the task to names of columns"
 LONGEST_HEADER = 100_000  # characters
+CARRIAGE_RETURN = "a carriage return within a line; end lines with a line feed"
 HEAD = 10  # lines by which CoNLL is recognised
 CONLL_SUFFIXES = (".conll", ".bio", ".iob", ".iob2", ".bioes", ".conllu")
 # usual names of the two texts of a pair, in the order in which they are read
@@ -55,7 +56,6 @@ _PAIRS = """
     a b
 """
 PAIRS = [line.split() for line in _PAIRS.strip().split("\n")]
-_WORDS = re.compile(r"[^ \t\n\r\f\v]+")  # a no-break space is part of a word
 _TAG = r"(?:O|[BIESLU]-\S+)"
 _CONLL = re.compile(rf"-DOCSTART-.*|\S+(?:\s.*)?[ \t]{_TAG}\s*")
 _COMMENT = re.compile(rf"#+\s(?!\s*{_TAG}\s*$)(?!.*\s{_TAG}\s*$)")
@@ -156,14 +156,14 @@ def _make_tagged(
     record: Mapping[str, Any], task: Task, identity: str, where: str, *, labelled: bool
 ) -> Row | Rejected:
     """Return a record's words and tags, or why not."""
-    tags = split(record.get(task.label))
+    tags = split_words(record.get(task.label))
     if isinstance(tags, list) and any(isinstance(tag, int) for tag in tags):
         return Rejected(
             where,
             f"tags that are numbers, {short_repr(tags)}: write their names (B-PER), or parquet as "
             "`datasets` exports it, which has them",
         )
-    row: Row = {"id": identity, "words": split(record[task.columns[0]]), "tags": tags}
+    row: Row = {"id": identity, "words": split_words(record[task.columns[0]]), "tags": tags}
     try:
         check_tags(row, task, where, labelled=labelled)
     except BadInput as error:
@@ -173,11 +173,6 @@ def _make_tagged(
     except BadInput:
         row["tags"] = None
     return row
-
-
-def split(value: Any) -> Any:
-    """Return the words of a text, and anything else as it is."""
-    return _WORDS.findall(value) if isinstance(value, str) else value
 
 
 def records(
@@ -421,7 +416,10 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             continue
         number, line = item
         line = line.rstrip(" \t\r")
-        fields = line.split("\t") if "\t" in line else _WORDS.findall(line)
+        if "\r" in line:  # it would part words, but not sentences
+            rejected = Rejected(f"{name}:{number}", CARRIAGE_RETURN, line[:EXCERPT])
+            continue
+        fields = line.split("\t") if "\t" in line else split_words(line)
         if fields and fields[0] != "-DOCSTART-":
             if sentence or not _COMMENT.match(line):
                 start = start or f"{name}:{number}"

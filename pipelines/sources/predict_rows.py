@@ -130,6 +130,8 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
         if isinstance(item, Rejected):
             raise BadInput(f"{item.where}: {item.reason}")
         number, line = item
+        if "\r" in line:
+            raise BadInput(f"{name}:{number}: has {custom_tasks.CARRIAGE_RETURN}")
         fields = line.split("\t")
         if not line.strip():
             continue

@@ -68,6 +68,7 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
         ),
         ("rte", "id\ta\tb\n7\tx\ty\n7\tx\tz\n", 65, ":3: has the id '7' of"),
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
+        ("cola", "the cat\ra dog", 65, ":1: has a carriage return within a line"),
         ("nowhere", "x\n", 69, "there is no such folder"),
     ],
     ids=lambda value: str(value)[:20],
@@ -94,8 +95,11 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     answers = ask("chunks", tmp_path / "w.conll")
     (tmp_path / "w.tsv").write_text("## id 1\tthe cat\n" + conll.replace(" ", "\t"))
     assert ask("chunks", tmp_path / "w.tsv") == answers
-    (tmp_path / "w.txt").write_text("the type is O\nthe cat\n")
-    assert [row["words"][0] for row in ask("chunks", tmp_path / "w.txt")] == ["the", "the"]
+    (tmp_path / "w.txt").write_text("the\u00a0type is O\nthe cat\n")
+    assert [row["words"][0] for row in ask("chunks", tmp_path / "w.txt")] == [
+        "the\u00a0type",
+        "the",
+    ]
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
     records = [
         {"number": 7, "mood": True, "body": "the cat"},

@@ -182,6 +182,7 @@ DEEP = "[" * 900 + "]" * 900
     ("n.tsv", "stars\ttext\nhigh\tb\n", "label 'high' is not a number"),
     ("w.tsv", "words\ttags\nthe cat\tB-NP\n", "has 1 tags for 2 words; expected a tag for each word"),
     ("w.conll", "\u00a0\tB-NP", "is {"),
+    ("w.conll", "the B-NP\rcat I-NP\r\ra B-NP", "a carriage return within a line"),
     ("i.tsv", "id\tstars\ttext\n7\tgood\ta\n7\tbad\tb\n", "the id '7' of "),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(tmp_path, name, content, reason):
