@@ -81,6 +81,15 @@ def decoded_lines(piece: FileRange, encoding: str = "utf-8") -> Lines:
     return decoded(streams.read_lines(piece), piece.path, encoding_of(piece.path, encoding))
 
 
+def lines_of(path: Path) -> Lines:
+    """Yield the lines of a file, or of a pipe or a device, which can be read only once."""
+    if not streams.is_pipe(path):
+        yield from decoded_lines(FileRange(path))
+        return
+    with path.open("rb") as file:
+        yield from decoded(streams.read_stream(file, str(path)), path)
+
+
 def encoding_of(path: Path, encoding: str) -> str:
     """Return the encoding of a file's lines: UTF-8 where a byte order mark announces any, else as
     it is set.

@@ -11,7 +11,6 @@ the label.
 
 import itertools
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,8 @@ from electra.finetuning.tasks import SquadTask, Task
 from electra.inference import InputSchema, as_row, input_schema
 from pipelines.sources import custom_tasks, squad
 from pipelines.sources.glue import LAYOUTS
-from pipelines.sources.local import Lines, decoded, decoded_lines
-from pipelines.sources.streams import FileRange, first_bytes, plain_suffix, read_stream
+from pipelines.sources.local import Lines, decoded, lines_of
+from pipelines.sources.streams import first_bytes, is_pipe, plain_suffix, read_stream
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -64,9 +63,8 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
             raise BadInput(f"{STANDARD_INPUT}: is closed; give a file")
         stream = read_stream(sys.stdin.buffer, STANDARD_INPUT)
         yield from _by_line(schema, decoded(stream, STANDARD_INPUT), STANDARD_INPUT)
-    elif _is_pipe(path):
-        with path.open("rb") as file:
-            yield from _by_line(schema, decoded(read_stream(file, name), name), name)
+    elif is_pipe(path):
+        yield from _by_line(schema, lines_of(path), name)
     elif official and OFFICIAL.match(first_bytes(path).lstrip()):
         for row in squad.read_questions(path, answered=False):
             if isinstance(row, Rejected):
@@ -80,16 +78,7 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
             custom_tasks.records(path, (), also, (schema.names[0][0], "tags"))
         )
     else:
-        yield from _by_line(schema, decoded_lines(FileRange(path)), name)
-
-
-def _is_pipe(path: Path) -> bool:
-    """Return whether something can be read only once."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+        yield from _by_line(schema, lines_of(path), name)
 
 
 def _refuse_rejected(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput
+from electra.errors import BadInput, short_repr
 from pipelines.sources import custom_tasks
-from pipelines.sources.local import decoded, unique_keys
-from pipelines.sources.streams import read_stream
+from pipelines.sources.local import lines_of, unique_keys
+from pipelines.sources.streams import plain_suffix
 from pipelines.text.cleaning import Rejected
 
 KEYS = ("id", "index", "prediction", "tags")
@@ -16,29 +16,29 @@ KEYS = ("id", "index", "prediction", "tags")
 def read_predictions(path: Path) -> dict[str, Any]:
     """Return predictions by id.
 
-    A file has JSON lines of `id` and `prediction` (or `tags`), the leaderboard's TSV, or SQuAD's
-    JSON. Raises BadInput for any other file, and for a repeated id.
+    A file, compressed or not, has JSON lines of `id` and `prediction` (or `tags`), a table as for
+    the leaderboard, or the JSON of SQuAD. Raises BadInput for any other file, and a repeated id.
     """
     lines: list[tuple[int, str]] = []
-    try:
-        with path.open("rb") as file:
-            for line in decoded(read_stream(file, str(path)), path):
-                if isinstance(line, Rejected):
-                    raise BadInput(f"{line.where}: {line.reason}")
-                lines.append(line)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
-    if path.suffix == ".json":
+    for line in lines_of(path):
+        if isinstance(line, Rejected):
+            raise BadInput(f"{line.where}: {line.reason}")
+        lines.append(line)
+    suffix = plain_suffix(path)
+    if suffix == ".json":
         return _read_answers("\n".join(text for _, text in lines), path)
-    read_records = custom_tasks.table if path.suffix == ".tsv" else custom_tasks.jsonl
+    read_records = custom_tasks.table if suffix in {".tsv", ".csv"} else custom_tasks.jsonl
     answers: dict[str, Any] = {}
     for where, record in read_records(iter(lines), path):
         if isinstance(record, Rejected):
             raise BadInput(f"{where}: {record.reason}")
         fields = [record[key] for key in KEYS if key in record]
-        if len(fields) != 2 or not isinstance(fields[0], str | int):
+        if len(fields) != 2:
             raise BadInput(f"{where}: has {', '.join(record)}; expected an id and a prediction")
         identity, answer = fields
+        if not isinstance(identity, str | int) or isinstance(identity, bool):
+            fault = f"the id {short_repr(identity)} is neither text nor a whole number"
+            raise BadInput(f"{where}: {fault}")
         if str(identity) in answers:
             raise BadInput(f"{where}: predicts {identity} again; expected each id once")
         answers[str(identity)] = answer

@@ -18,7 +18,7 @@ from electra.errors import BadInput, short_repr
 from electra.files import encodes
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import decoded_lines, unique_keys
-from pipelines.sources.streams import EXCERPT, FileRange, read_whole
+from pipelines.sources.streams import EXCERPT, FileRange, plain_suffix, read_whole
 from pipelines.text.cleaning import Rejected
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ def read_questions(path: Path, *, answered: bool = True) -> Iterator[Row | Rejec
     Raises BadInput when the file as a whole is not one.
     """
     is_v2 = "v2" in path.name
-    if path.suffix != ".json":
+    if plain_suffix(path) != ".json":
         return _make_rows(custom_tasks.records(path, NEEDED), is_v2, answered=answered)
     try:
         # the library tells UTF-8, UTF-16 and UTF-32 apart

@@ -14,6 +14,7 @@ import functools
 import io
 import lzma
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -129,10 +130,28 @@ def unchanged(piece: FileRange) -> Iterator[None]:
         raise BadInput(f"{path}: changed while it was read; run the same command again")
 
 
+def is_pipe(path: Path) -> bool:
+    """Return whether something can be read only once."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
 def read_whole(path: Path) -> bytes:
-    """Return the bytes of a file that is not compressed."""
-    with unchanged(FileRange(path)):
-        return path.read_bytes()
+    """Return the content of a file, compressed or not."""
+    with damage_errors(path), unchanged(FileRange(path)), open_content(path) as stream:
+        return stream.read()
+
+
+@contextlib.contextmanager
+def damage_errors(path: Path) -> Iterator[None]:
+    """Turn the damage that a decoder finds into BadInput."""
+    try:
+        yield
+    except EOFError as error:
+        raise BadInput(f"{path}: is damaged or cut short ({error}); {FETCH_ADVICE}") from None
 
 
 def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
@@ -147,11 +166,8 @@ def read_lines(piece: FileRange) -> Iterator[tuple[int, bytes | None]]:
     with unchanged(piece):
         start = b"" if piece.start else first_bytes(path)
         refuse_strangers(start, path)
-        try:
-            with open_content(path, piece.start, piece.end) as stream:
-                yield from _lines(stream, piece, byte_order_mark(start))
-        except EOFError as error:
-            raise BadInput(f"{path}: is damaged or cut short ({error}); {FETCH_ADVICE}") from None
+        with damage_errors(path), open_content(path, piece.start, piece.end) as stream:
+            yield from _lines(stream, piece, byte_order_mark(start))
 
 
 def read_stream(stream: Any, name: str) -> Iterator[tuple[int, bytes | None]]:
@@ -172,7 +188,9 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     suffix = _look_up(MAGIC, start)
     controls = len(start) - len(start.translate(None, CONTROLS))
     if suffix and path.suffix not in COMPRESSIONS:
-        fault = f"is compressed, but its name does not say so; give it the suffix {suffix}"
+        fault = (
+            f"is compressed, but its name does not say so; unpack it or give it the suffix {suffix}"
+        )
     elif start[257:262] == b"ustar":
         fault = "is a tar archive; unpack it first, nothing is ever unpacked here"
     elif not fault and not byte_order_mark(start):

@@ -117,8 +117,9 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     answers = [{"text": "cat", "answer_start": 4}]
     question = {"id": "q", "question": "what?", "answers": answers}
     paragraph = {"context": "the cat is red.", "qas": [question]}
-    write_json(tmp_path / "dev.json", {"data": [{"paragraphs": [paragraph]}]})
-    assert [row["id"] for row in ask("squad2", tmp_path / "dev.json")] == ["q"]
+    content = dump_line({"data": [{"paragraphs": [paragraph]}]}).encode()
+    (tmp_path / "dev.JSON.gz").write_bytes(gzip.compress(content))
+    assert [row["id"] for row in ask("squad2", tmp_path / "dev.JSON.gz")] == ["q"]
 
 
 def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse):
@@ -173,8 +174,8 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
     sentences = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
     write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), sentences)
     write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
-    write_jsonl(Path("p.jsonl"), [{"id": str(n), "prediction": "1"} for n in range(4)])
-    assert json.loads(run_command("score", "mine", "sst2", "p.jsonl")) == {"accuracy": 50.0}
+    Path("p.CSV.gz").write_bytes(gzip.compress(b"id,prediction\n0,1\n1,1\n2,1\n3,1\n"))
+    assert json.loads(run_command("score", "mine", "sst2", "p.CSV.gz")) == {"accuracy": 50.0}
     write_jsonl(Path("good.jsonl"), rows)
     assert json.loads(run_command("score", "mine", "chunks", "good.jsonl"))["entity_f1"] == 100
     Path("folder.json").mkdir()
@@ -186,4 +187,4 @@ def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
         Path(name).write_bytes(content)
         assert name in refuse(65, "score", "mine", "chunks", name)
     error = refuse(65, "score", "mine", "chunks", "folder.json")
-    assert "cannot be read (Is a directory)" in error
+    assert "is a folder; name a file" in error

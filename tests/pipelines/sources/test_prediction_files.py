@@ -21,6 +21,7 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ("index\tprediction\n0\t1\textra\n", "p.tsv", r"p\.tsv:2: 3 columns instead of 2"),
         ('{"id": "0", "id": "1", "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: a key twice in one object"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:2: has id, label; expected an id and a prediction"),
+        ('{"id": 1.0, "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: the id 1\.0 is neither text nor"),
         ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has id; expected an id"),
         ("\udcff\n", "p.jsonl", r"p\.jsonl:1: invalid UTF-8"),
         ('{"a": "x", "a": "y"}', "p.json", r"p\.json: is not JSON, or has a question twice"),
