@@ -22,7 +22,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from electra.errors import BadInput, Busy, CorruptFile, OutOfRoom, Unreadable
 
@@ -206,11 +206,24 @@ def _read_text(path: Path, do: str) -> str:
             return path.read_text(encoding="utf-8")
 
 
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of the pairs of a JSON object. Raise KeyError for a key that occurs twice."""
+    if len(row := dict(pairs)) != len(pairs):
+        raise KeyError("a key twice in one object")
+    return row
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
 def read_json(path: Path, do: str = REBUILD_ADVICE) -> Any:
-    """Read JSON; a missing or malformed file is a UserError."""
+    """Read JSON; a missing or malformed file is a UserError. So are NaN, and a key that occurs
+    twice, as after a merge: readers differ in which value they take.
+    """
     text = _read_text(path, do)
     with well_formed(path, do):
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=_refuse_constant)
 
 
 def read_object(path: Path) -> dict[str, Any]:

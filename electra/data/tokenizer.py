@@ -36,6 +36,7 @@ from electra.files import (
     read_errors,
     read_object,
     sha256_bytes,
+    unique_keys,
     write_atomic,
     write_json,
 )
@@ -578,7 +579,7 @@ def _read_json(file: Path, options: Mapping[str, Any] | None, form: Form) -> Tok
     with read_errors(file):
         data = file.read_bytes()
     try:
-        values = json.loads(data)
+        values = json.loads(data, object_pairs_hook=unique_keys)
         letters = _letter_rules(values)
         if letters and options is not None:
             letters |= options

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, short_repr
-from electra.files import encodes
+from electra.files import encodes, unique_keys
 from electra.finetuning.labels import check_tags, label_name, read_label, split_words
 from electra.finetuning.tasks import Task
 from pipelines.sources import CustomTask
-from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet, unique_keys
+from pipelines.sources.local import JSON_SUFFIXES, Lines, decoded_lines, open_parquet
 from pipelines.sources.streams import EXCERPT, LONGEST_LINE, FileRange, Skipped, plain_suffix
 from pipelines.text.cleaning import Rejected
 

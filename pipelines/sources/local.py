@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from electra.errors import BadInput, first_line, short_repr
-from electra.files import encodes
+from electra.files import encodes, unique_keys
 from pipelines.sources import LocalCorpus, gigaword, streams, warc, wikipedia
 from pipelines.sources.streams import (
     ATTRIBUTE,
@@ -145,13 +145,6 @@ def _read_object(line: str, path: Path, number: int, source: LocalCorpus) -> Ite
     if line.strip() == "[" or line.lstrip().startswith("[{"):
         wrong = "not a JSON object but a list; write one object per line (jq -c '.[]')"
     return Rejected(where, wrong, line[:EXCERPT])
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of the pairs of a JSON object. Raise KeyError for a key that occurs twice."""
-    if len(row := dict(pairs)) != len(pairs):
-        raise KeyError("a key twice in one object")
-    return row
 
 
 def make_document(text: Any, identity: Any, where: str, field: str, default: str) -> Item:

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, short_repr
+from electra.files import unique_keys
 from pipelines.sources import custom_tasks
-from pipelines.sources.local import lines_of, unique_keys
+from pipelines.sources.local import lines_of
 from pipelines.sources.streams import plain_suffix
 from pipelines.text.cleaning import Rejected
 

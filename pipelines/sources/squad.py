@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from electra.errors import BadInput, short_repr
-from electra.files import encodes
+from electra.files import encodes, unique_keys
 from pipelines.sources import custom_tasks
-from pipelines.sources.local import decoded_lines, unique_keys
+from pipelines.sources.local import decoded_lines
 from pipelines.sources.streams import EXCERPT, FileRange, plain_suffix, read_whole
 from pipelines.text.cleaning import Rejected
 

@@ -24,6 +24,7 @@ from electra.files import (
     link_or_copy,
     lock_folder,
     read_errors,
+    read_json,
     read_jsonl,
     read_object,
     remove,
@@ -166,9 +167,13 @@ def test_a_read_that_fails_for_now_is_told_apart_from_damage(tmp_path):
     assert not isinstance(caught.value, Unreadable)
 
 
-def test_lines_of_json_end_at_line_feeds_alone(tmp_path):
+def test_json_is_read_strictly_and_its_lines_end_at_line_feeds_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('"a\u2028b"\n"c"\n')
     assert read_jsonl(tmp_path / "a.jsonl") == ["a\u2028b", "c"]
+    for text in ('{"a": 1, "a": 2}', "[NaN]"):
+        (tmp_path / "a.jsonl").write_text(text)
+        with pytest.raises(CorruptFile, match="is malformed"):
+            read_json(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text('"a"\n{\n')
     with pytest.raises(CorruptFile, match=r"a\.jsonl:2: is malformed .JSONDecodeError"):
         read_jsonl(tmp_path / "a.jsonl")
