@@ -280,9 +280,12 @@ def _require_specials(vocabulary: Mapping[str, int], where: object) -> None:
 
 
 def _belongs_to_letter(character: str) -> bool:
-    """Return whether it is a mark, a joiner, or a later part of a decomposed Hangul letter."""
+    """Return whether it is a mark, a joiner, or a later part of a decomposed Hangul letter or of a
+    flag.
+    """
     mark = unicodedata.category(character).startswith("M")
-    return mark or character in JOINERS or "\u1160" <= character <= "\u11ff"
+    part = "\u1160" <= character <= "\u11ff" or "\U000e0020" <= character <= "\U000e007f"
+    return mark or part or character in JOINERS
 
 
 def _make_reader(rules: tokenizers.Tokenizer, values: dict[str, Any]) -> Any:

@@ -1,9 +1,10 @@
 """Words and n-grams of words as 64-bit hashes, by numpy alone, for near-duplicates, repetition and
 overlap.
 
-A word is a run of letters, digits and _ with their marks, its case and form (NFKC) aside. In
-scripts without spaces between words (ideographs, kana, Thai, Lao, Khmer, Myanmar, ...) each letter
-is a word, with the marks on it. Hashes are the same in every process and on every machine.
+A word is a run of letters, digits and _ with their marks. Case, form (NFKC), soft hyphens and
+tatweel are ignored. In scripts without spaces between words (ideographs, kana, Thai, Lao, Khmer,
+Myanmar, ...) each letter is a word, with the marks on it. Hashes are the same in every process and
+on every machine.
 """
 
 import functools
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 BLOCK = 1 << 18  # characters that are looked at together: some 60 bytes of memory each
 LIKELY = 24  # bits of a table that sieves lookups: 16 MB
+WITHIN_WORDS = "\u00ad\u0640"  # soft hyphens and Arabic tatweel: the same word is set wider
 BASE = 0x9E3779B97F4A7C15  # odd numbers without a pattern
 STEP = 0xD6E8FEB86659FD93
 # kinds of characters: between words, of a word, a word by itself, or part of the one before
@@ -87,9 +89,10 @@ def _words(text: str) -> tuple[Hashes, NDArray[np.int64]]:
     """Return the hash of each word, and its length. A hash is a sum over its characters times
     powers of BASE: a difference of two running sums.
     """
-    points = np.frombuffer(
-        unicodedata.normalize("NFKC", text).lower().encode("utf-32-le", "surrogatepass"), "<u4"
-    )
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for sign in WITHIN_WORDS:
+        plain = plain.replace(sign, "")
+    points = np.frombuffer(plain.encode("utf-32-le", "surrogatepass"), "<u4")
     kinds = np.zeros(len(points) + 2, np.int8)
     kinds[1:-1] = _kinds()[points]
     marks = kinds == _MARK
@@ -121,7 +124,7 @@ def _kinds() -> NDArray[np.int8]:
 def _kind(char: str) -> int:
     if char.isalnum() or char == "_":
         return _LETTER
-    joins = char in "\u00ad\u200c\u200d" or unicodedata.category(char)[0] == "M"
+    joins = char in "\u200c\u200d" or unicodedata.category(char)[0] == "M"
     return _MARK if joins else _WORDLESS
 
 
