@@ -119,7 +119,8 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
     of_files: dict[str, Any] = {}
     for path in paths:
         now = streams.stamp(path)
-        key = f"{path} {local.file_format(path, source)} {source.documents} {RANGE_BYTES}"
+        kind = local.file_format(path, source)
+        key = f"{path} {kind} {source.documents} {RANGE_BYTES}"
         note = known.get(key)
         if note is None or tuple(note["stamp"]) != now:
             with streams.unchanged(FileRange(path, stamp=now)):
@@ -127,11 +128,9 @@ def pieces(paths: list[Path], source: LocalCorpus, notes: Path) -> Iterator[File
             note = {"stamp": now, "sha256": sha256, "cuts": cuts}
         of_files[key] = note
         for (start, line), (end, _) in itertools.pairwise([*note["cuts"], (None, 0)]):
-            size = (
-                (end or now[0]) - start
-                if path.suffix != ".parquet"
-                else now[0] // len(note["cuts"])
-            )
+            size = (end or now[0]) - start
+            if kind == "parquet":  # whose places are row groups
+                size = now[0] // len(note["cuts"])
             yield FileRange(path, start, end, line, note["sha256"], now, size)
     if of_files != known:
         write_checksummed(notes, {**known, **of_files})

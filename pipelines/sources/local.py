@@ -246,6 +246,8 @@ def open_parquet(piece: FileRange) -> Iterator["ParquetFile"]:
     import pyarrow
     import pyarrow.parquet
 
+    if piece.path.suffix in streams.COMPRESSIONS:
+        raise BadInput(f"{piece.path}: is compressed as a whole; unpack it")
     try:
         with (
             streams.unchanged(piece),

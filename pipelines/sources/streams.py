@@ -45,6 +45,7 @@ STRANGERS = {  # first bytes of files that aren't text
     b"7z\xbc\xaf\x27\x1c": "is a 7z file; unpack it or give it the suffix of its format",
     b"Rar!\x1a\x07": "is a rar file; unpack it or give it the suffix of its format",
     b"%PDF-": BINARY,
+    b"PAR1": "is a parquet file; give it the suffix .parquet",
 }
 CONTROLS = bytes({*range(32), 127} - {*b"\t\n\f\r\x1b"})
 MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
@@ -194,12 +195,13 @@ def refuse_strangers(start: bytes, path: Path) -> None:
     elif start[257:262] == b"ustar":
         fault = "is a tar archive; unpack it first, nothing is ever unpacked here"
     elif not fault and not byte_order_mark(start):
-        if start.count(0) * 20 > len(start):
+        many_nuls = start.count(0) * 20 > len(start)
+        if many_nuls and _is_wide(start):
             fault = (
                 "holds NUL bytes as UTF-16 and UTF-32 without a byte order mark do; "
                 "convert it to UTF-8, or put a byte order mark in front"
             )
-        elif controls * 20 > len(start) and not is_utf8(start):
+        elif many_nuls or (controls * 20 > len(start) and not is_utf8(start)):
             fault = BINARY
     if fault:
         raise BadInput(f"{path}: {fault}")
@@ -207,6 +209,12 @@ def refuse_strangers(start: bytes, path: Path) -> None:
 
 def _look_up(signs: dict[bytes, str], start: bytes) -> str:
     return next((meaning for sign, meaning in signs.items() if start.startswith(sign)), "")
+
+
+def _is_wide(start: bytes) -> bool:
+    """Return whether NULs are where UTF-16 has them, in every second place alone, or UTF-32."""
+    fewer, more = sorted((start[::2].count(0), start[1::2].count(0)))
+    return fewer * 10 < more or (fewer + more) * 2 >= len(start)
 
 
 def byte_order_mark(start: bytes) -> str:

@@ -66,11 +66,12 @@ def test_a_text_file_of_one_document_loses_no_line_and_lines_keep_their_numbers(
 
 
 def test_parquet_is_cut_between_row_groups(tmp_path):
-    path = tmp_path / "a.parquet"
+    path = tmp_path / "a.PARQUET"
     path.write_bytes(parquet([{"text": text} for text in TEXTS], row_group_size=30))
-    assert len(units_of(tmp_path, path)) > 3
+    units = units_of(tmp_path, path)
+    assert len({unit.pieces[0].size for unit in units}) == 1 and len(units) > 3
     assert items_of(tmp_path, path) == [
-        Document(f"a.parquet:{i}", text) for i, text in enumerate(TEXTS, 1)
+        Document(f"a.PARQUET:{i}", text) for i, text in enumerate(TEXTS, 1)
     ]
 
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1")

@@ -339,6 +339,9 @@ def test_an_archive_is_refused(tmp_path):
         ("a.tar.gz", gzip.compress(tarred.getvalue()), "a tar archive"),
         ("a.zip", b"PK\x03\x04", "a zip file"),
         ("a.pdf", b"%PDF-1.4", "a binary file"),
+        ("a.db", b"SQLite format 3" + bytes(20) + b"a text of it" * 9, "a binary file"),
+        ("a.parq", parquet(ROWS), "a parquet file"),
+        ("a.parquet.gz", gzip.compress(parquet(ROWS)), "compressed as a whole"),
         *((f"a{kind}.txt", COMPRESS[kind](b"text"), "compressed, but") for kind in COMPRESSIONS),
     ):
         with pytest.raises(BadInput, match=rf"{name}: is {fault}"):
