@@ -14,8 +14,9 @@ from pipelines.sources.streams import ATTRIBUTE, FileRange, Item, Skipped, read_
 from pipelines.text.cleaning import Document
 
 _OPENING = re.compile(r"<DOC\s([^<>]*)>")
-_DATELINE = re.compile(r"<DATELINE>.*?</DATELINE>", re.DOTALL)
-_TAG = re.compile(r"</?(?:DOC|HEADLINE|TEXT|P)\b[^<>]*>")
+# not past another one: each that is not closed would be searched to the end
+_DATELINE = re.compile(r"<DATELINE>(?:(?!<DATELINE>).)*?</DATELINE>", re.DOTALL)
+_TAG = re.compile(r"</?(?:DOC|HEADLINE|DATELINE|TEXT|P)\b[^<>]*>")
 TYPES = ("multi", "advis", "other")
 
 

@@ -7,7 +7,7 @@ from pipelines.text.cleaning import Document
 from tests.pipelines.sources.bad_input import read, rejections
 from tests.pipelines.sources.delivered import STORY, doc
 
-OTHER = "<TEXT>\nlines\nwithout paragraphs\n</TEXT>"
+OTHER = "<DATELINE>\n<TEXT>\nlines\n<DATELINE>x</DATELINE>\nwithout paragraphs\n</TEXT>"
 
 
 def test_stories_are_documents_of_paragraphs(tmp_path):
