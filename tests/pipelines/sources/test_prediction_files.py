@@ -22,10 +22,8 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ('{"id": "0", "id": "1", "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: a key twice in one object"),
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:2: has id, label; expected an id and a prediction"),
         ('{"id": 1.0, "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: the id 1\.0 is neither text nor"),
-        ('{"id": "0"}\n', "p.jsonl", r"p\.jsonl:1: has id; expected an id"),
         ("\udcff\n", "p.jsonl", r"p\.jsonl:1: invalid UTF-8"),
         ('{"a": "x", "a": "y"}', "p.json", r"p\.json: is not JSON, or has a question twice"),
-        ("[]", "p.json", r"p\.json: holds no object"),
         ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\): unknown label 'yes', not one of 0, 1"),
     ],
 )  # fmt: skip
@@ -36,9 +34,6 @@ def test_predictions_that_do_not_fit_their_references(text, name, sentence, tmp_
 
 
 def test_files_are_scored_as_runs_are(tmp_path):
-    path = tmp_path / "p.tsv"
-    path.write_text("index\tprediction\n1\t0\n0\t0\n")
-    assert score(GLUE["sst2"], ROWS, read_predictions(path), path)["accuracy"] == 50.0
     context = "The cat sat on the mat."
     answer = {"text": "The cat", "start": 0}
     questions = [
