@@ -63,7 +63,7 @@ class Tracker:
 
     def artifact(self, path: Path, folder: str = "") -> None:
         """Record a small file. Models and data belong to DVC."""
-        self._send("artifact", file=str(path.absolute()), folder=folder)
+        self._send("artifact", file=str(path), folder=folder)
 
     def dataset(self, name: str, digest: str, context: str) -> None:
         """Record an input: its name, its hash and its use."""
@@ -128,6 +128,8 @@ class Sender:
             return
         try:
             with self._lock:
+                if event["what"] == "artifact":
+                    event = {**event, "file": self._log.keep(Path(event["file"]))}
                 self._log.append(event)
                 if self._process is None and not self._warned:
                     self._process = start_uploader(self._log.folder)
@@ -187,7 +189,7 @@ def open_run(
         yield Tracker(None)
         return
     settings = flatten(params or {})
-    store = mask_secrets(uri())  # the process that sends the log has the login in its environment
+    store = mask_secrets(address())  # the process that sends the log has the login in its environment
     fingerprint = digest(stage, name, store, settings)
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     labels = {
@@ -231,7 +233,7 @@ def end_workflow(
         "time": time.time(),
         "workflow": run_id,
         "status": status,
-        "uri": mask_secrets(uri()),
+        "uri": mask_secrets(address()),
         "hashes": hashes,
     }
     sender.send(event)
@@ -239,19 +241,25 @@ def end_workflow(
         sender.leave(WORKFLOW_SECONDS)
 
 
-def uri() -> str:
-    """Return the tracking store: MLFLOW_TRACKING_URI, else the database that a plain `mlflow ui`
-    opens.
+def address() -> str:
+    """Return the tracking store as it is set: MLFLOW_TRACKING_URI, else the database that a plain
+    `mlflow ui` opens. Logs name it so: they may be sent after their project was moved.
+    """
+    return os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
+
+
+def uri(store: str = "") -> str:
+    """Return the whole address of a store ("": the one that is set).
 
     A relative path, of a database or a folder, is one in the project's folder, where `mlflow ui` is
     started.
     """
-    address = os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
-    if re.match("sqlite:///[^/]", address):
-        return f"sqlite:///{urllib.parse.quote(str(ROOT))}/{address.removeprefix('sqlite:///')}"
-    if re.match(r"databricks|[\w+]+:", address):
-        return address
-    return str(ROOT / address)
+    store = store or address()
+    if re.match("sqlite:///[^/]", store):
+        return f"sqlite:///{urllib.parse.quote(str(ROOT))}/{store.removeprefix('sqlite:///')}"
+    if re.match(r"databricks|[\w+]+:", store):
+        return store
+    return str(ROOT / store)
 
 
 def start_uploader(folder: Path) -> subprocess.Popen[bytes]:

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from electra.files import link_or_copy
 from electra.storage.manifest import read_cache, write_checksummed
 
 Event = dict[str, Any]
@@ -38,6 +39,15 @@ class EventLog:
             line = b"\n" + line
         self._torn = os.write(self._file, line) < len(line)
 
+    def keep(self, file: Path) -> str:
+        """Give the log a copy of a file, which a later run may replace. Return its path in the log's
+        folder, which may move.
+        """
+        name = Path("files", uuid.uuid4().hex, file.name)
+        (self.folder / name).parent.mkdir(parents=True)
+        link_or_copy(file, self.folder / name)
+        return str(name)
+
     def read(self, offset: int, count: int) -> tuple[list[Event], int]:
         """Return the events of up to `count` lines from a byte `offset`, and the offset behind
         them.
@@ -51,7 +61,10 @@ class EventLog:
                         break
                     offset += len(line)
                     with contextlib.suppress(ValueError):
-                        events.append(json.loads(line))
+                        event = json.loads(line)
+                        if "file" in event:
+                            event["file"] = str(self.folder / event["file"])
+                        events.append(event)
         return events, offset
 
     def state(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from electra.errors import Refused, mask_secrets
 from electra.files import lock_folder, remove, rename
-from pipelines.tracking import NOTE, flatten, uri, warn
+from pipelines.tracking import NOTE, address, flatten, uri, warn
 from pipelines.tracking.event_log import Event
 
 EXPERIMENT = "electra"
@@ -39,7 +39,7 @@ def client(store: str = "") -> Any:
 
     Raises Refused where the experiment has been deleted.
     """
-    store = uri() if store in {"", mask_secrets(uri())} else store
+    store = uri("" if store == mask_secrets(address()) else store)
     # the uploader tries again by itself
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

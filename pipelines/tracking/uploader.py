@@ -17,7 +17,7 @@ from typing import Any
 from electra.errors import Busy, Refused, SourceUnreachable, mask_secrets
 from electra.files import lock_folder, remove
 from electra.stopping import ignore_all
-from pipelines.tracking import FOLDER, uri, warn
+from pipelines.tracking import FOLDER, address, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import common_tags, dvc_hashes
 from pipelines.tracking.recorder import Recorder
@@ -113,7 +113,7 @@ def sync(folder: Path) -> list[Path]:
     """
     ended = threading.Event()
     ended.set()
-    store = uri() if os.environ.get("MLFLOW_TRACKING_URI") else ""
+    store = address() if os.environ.get("MLFLOW_TRACKING_URI") else ""
     unsent = []
     for path in sorted(folder.glob("*/")):
         log = EventLog(path)

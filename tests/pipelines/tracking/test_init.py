@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from electra.errors import Stopped
+from electra.files import write_atomic
 from electra.stopping import Interrupted
 from pipelines import tracking
 from pipelines.tracking import Tracker, open_run, recorder, uploader
@@ -62,6 +64,23 @@ def test_a_login_in_the_address_of_the_store_is_not_written(tmp_path, monkeypatc
     monkeypatch.setattr("mlflow.MlflowClient", lambda: client)
     recorder.client(EventLog(log).read(0, 1)[0][0]["uri"])
     assert addresses == [store], "whoever sends it has the login"
+
+
+def test_a_record_that_waits_keeps_files_and_store_when_its_project_moves(
+    tmp_path, monkeypatch, no_uploader
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "a.csv").write_text("of this run")
+    with open_run("glue", "x", tracking="mlflow", run_folder=old / "runs/x") as tracker:
+        tracker.artifact(old / "a.csv")
+    write_atomic(old / "a.csv", "of the next run")
+    (log,) = old.rename(tmp_path / "new").glob(f"runs/{tracking.FOLDER}/*")
+    opening, file, _ = EventLog(log).read(0, 9)[0]
+    assert Path(file["file"]).name == "a.csv" and Path(file["file"]).read_text() == "of this run"
+    monkeypatch.setattr(tracking, "ROOT", tmp_path / "new")
+    assert tracking.uri(opening["uri"]) == f"sqlite:///{tmp_path}/new/mlflow.db"
 
 
 def test_a_forked_worker_sends_nothing(tmp_path, monkeypatch):
