@@ -258,7 +258,8 @@ def uri(store: str = "") -> str:
     if re.match("sqlite:///[^/]", store):
         return f"sqlite:///{urllib.parse.quote(str(ROOT))}/{store.removeprefix('sqlite:///')}"
     if re.match(r"databricks|[\w+]+:", store):
-        return store
+        # of `sqlite:////$PWD/x.db`: MLflow would take the first folder for the name of a machine
+        return re.sub("^sqlite:////+", "sqlite:////", store)
     return str(ROOT / store)
 
 

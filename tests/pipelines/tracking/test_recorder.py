@@ -235,7 +235,8 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path):
     old = client.create_run(experiment)
     client.log_text(old.info.run_id, "figure", "figure.txt")
     shutil.copytree(tmp_path / "old", tmp_path / "new")
-    client, experiment = recorder.client(f"sqlite:///{tmp_path}/new/mlflow.db")
+    # as of sqlite:////$PWD/mlflow.db
+    client, experiment = recorder.client(f"sqlite:////{tmp_path}/new/mlflow.db")
     for moved in (client.get_run(old.info.run_id), client.create_run(experiment)):
         assert moved.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), moved.info
     assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
