@@ -75,7 +75,9 @@ def write_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in IN_THE_WAY:
-            obstacle = error.filename2 or error.filename or path
+            obstacle = Path(error.filename2 or error.filename or path)
+            while not os.path.lexists(obstacle):  # below a file
+                obstacle = obstacle.parent
             sentence = f"{obstacle}: is in the way ({error.strerror}); move it away"
         elif error.errno in FULL:
             reason = f"{error.strerror}, {free_bytes(path):,} bytes free"

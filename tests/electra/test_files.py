@@ -194,17 +194,18 @@ def test_a_reader_that_has_gone_is_no_fault_of_the_place():
     os.close(writer)
 
 
-@pytest.mark.parametrize("name", ["a.json", "run/.lock", "file/a.json"])
+@pytest.mark.parametrize("name", ["a.json", "run/.lock", "file/b/a.json"])
 def test_what_is_in_the_way_is_a_sentence(tmp_path, name):
     (tmp_path / "file").write_text("")
     if not name.startswith("file"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(OutOfRoom, match=r"is in the way .*; move it away"):
+    with pytest.raises(OutOfRoom, match=r"is in the way .*; move it away") as error:
         if name.endswith(".lock"):
             with lock_folder(tmp_path / "run"):
                 pass
         else:
             write_atomic(tmp_path / name, "whole")
+    assert Path(str(error.value).partition(": is")[0]).exists()
     assert not list(tmp_path.rglob("*tmp*"))
 
 
