@@ -374,10 +374,19 @@ def lock_folder(folder: Path, patience: float = 0.0) -> Iterator[None]:
         yield
 
 
-def _locked(handle: int) -> bool:
+def is_locked(folder: Path) -> bool:
+    """Return whether a process has locked a folder. Writes nothing, since listings may be of a
+    read-only one.
+    """
+    with contextlib.suppress(OSError), (folder / LOCK).open("rb") as handle:
+        return not _locked(handle.fileno(), fcntl.LOCK_SH)
+    return False
+
+
+def _locked(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Take the lock of an open file, unless another process has it."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -12,8 +12,8 @@ from pathlib import Path
 import typer
 
 from electra.config import require
-from electra.errors import BadConfig, BadInput, Busy, pluralize, printable
-from electra.files import lock_folder, remove
+from electra.errors import BadConfig, BadInput, pluralize, printable
+from electra.files import is_locked, lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, read_entry
 from pipelines.config.params import Params
@@ -34,7 +34,7 @@ def table() -> str:
         runs = sum(1 for run in folder.glob("[!.]*")) if folder == RUNS / MANY else 0
         notes = {
             pluralize(runs, "run"): runs,
-            "in use": _in_use(folder),
+            "in use": any(map(is_locked, _locks(folder))),
             "archived": OLD in folder.name,
             "holds damaged checkpoints": any(folder.glob("bad-step-*")),
         }
@@ -114,16 +114,6 @@ def delete(names: Sequence[str], *, archived: bool, sure: bool) -> None:
         for folder in folders:
             remove(folder)
             print(printable(f"{folder} was removed"))
-
-
-def _in_use(folder: Path) -> bool:
-    try:
-        for lock in _locks(folder):
-            with lock_folder(lock):
-                pass
-    except Busy:
-        return True
-    return False
 
 
 def _locks(folder: Path) -> list[Path]:

@@ -42,7 +42,9 @@ def list_runs(run_command):
     return [" ".join(line.split()) for line in run_command("runs").splitlines()]
 
 
-def test_the_list_names_size_step_and_state(run_command):
+def test_the_list_names_size_step_and_state_and_writes_nothing(run_command):
+    lock = Path("runs/pretrain/1a2b3c4d/.lock")
+    lock.touch()
     with lock_folder(Path("runs/corpus/5e6f7a8b")):
         assert list_runs(run_command) == [
             "run entry size step",
@@ -51,6 +53,7 @@ def test_the_list_names_size_step_and_state(run_command):
             "pretrain/1a2b3c4d a 2.0 MB 20",
             "pretrain/1a2b3c4d.old 0.0 MB 9 archived, holds damaged checkpoints",
         ]
+    assert lock.read_bytes() == b""
 
 
 def test_control_characters_of_names_are_shown_and_not_obeyed(run_command):
