@@ -43,6 +43,8 @@ def client(store: str = "") -> Any:
     # the uploader tries again by itself
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    # a call that returned would not be known to have arrived
+    os.environ["MLFLOW_ENABLE_ASYNC_LOGGING"] = "false"
     import mlflow
 
     mlflow.set_tracking_uri(store)

@@ -1,5 +1,6 @@
 """All events of a stage arrive, a resumed stage continues its run, and nothing is duplicated."""
 
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -124,10 +125,14 @@ def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path
     assert not folder.exists()
 
 
-def test_a_call_of_more_points_or_settings_than_mlflow_takes_loses_none(store, tmp_path):
+def test_a_call_of_more_points_or_settings_than_mlflow_takes_loses_none(
+    store, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "true")  # of another project
     events = [metric(step, a=1.0, b=1.0, c=1.0) for step in range(950)]
     params = {f"p{number}": "x" * 7000 for number in range(150)}
     assert send(tmp_path / "log", opening(params=params), *events, CLOSE)
+    assert os.environ["MLFLOW_ENABLE_ASYNC_LOGGING"] == "false"
     run = runs(store)["pretrain@tiny"]
     assert [len(points(store, run, key)) for key in "abc"] == [950] * 3
     assert len(run.data.params) == 150 and set(map(len, run.data.params.values())) == {6000}
