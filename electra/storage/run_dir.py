@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from electra.config import digest
-from electra.errors import BadInput, CorruptFile, Unreadable, UserError
+from electra.errors import BadInput, CorruptFile, SourceUnreachable, Unreadable, UserError
 from electra.files import lock_folder, read_json, rename, sweep, unused_path, write_json
 from electra.storage import checkpoint
 from electra.storage.checkpoint import Groups, Progress
@@ -28,6 +28,13 @@ OLD = ".old"
 # the run to continue: the option `--continue` for stages that DVC starts
 CONTINUE = "ELECTRA_CONTINUE"
 Versions = list[list[Any]]  # [step from which it was used, Code], in order
+
+
+def runs_folder() -> Path:
+    """Return runs/. Raises SourceUnreachable where it is a link to a disk that is not mounted."""
+    if RUNS.is_symlink() and not RUNS.is_dir():
+        raise SourceUnreachable(f"{RUNS}: leads to {RUNS.readlink()}, which is not there; mount it")
+    return RUNS
 
 
 def run_path(stage: str, fingerprint: Fingerprint | str, runs: Path = RUNS) -> Path:

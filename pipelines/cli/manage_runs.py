@@ -15,7 +15,7 @@ from electra.config import require
 from electra.errors import BadConfig, BadInput, pluralize, printable
 from electra.files import is_locked, lock_folder, remove
 from electra.storage import checkpoint
-from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, read_entry
+from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, read_entry, runs_folder
 from pipelines.config.params import Params
 from pipelines.stages import STAGES
 
@@ -50,6 +50,7 @@ def table() -> str:
 
 def _listed() -> list[Path]:
     """Return every run (all fine-tunings as one) and the flows' folders."""
+    runs_folder()
     groups = {RUNS / stage for stage in (*KINDS, FLOWS)} - {RUNS / MANY}
     folders = set(RUNS.glob("[!.]*")) - groups
     for group in groups:

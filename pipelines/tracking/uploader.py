@@ -17,6 +17,7 @@ from typing import Any
 from electra.errors import Busy, Refused, SourceUnreachable, mask_secrets
 from electra.files import lock_folder, remove
 from electra.stopping import ignore_all
+from electra.storage.run_dir import runs_folder
 from pipelines.tracking import FOLDER, address, warn
 from pipelines.tracking.event_log import EventLog
 from pipelines.tracking.lineage import common_tags, dvc_hashes
@@ -132,8 +133,9 @@ def send_all() -> None:
     """Send the unsent events of all runs here and in flows' folders. Raises SourceUnreachable if
     MLflow does not take it.
     """
-    unsent = sync(Path("runs") / FOLDER)
-    for folder in sorted(Path("runs/flows").glob(f"*/runs/{FOLDER}")):
+    runs = runs_folder()
+    unsent = sync(runs / FOLDER)
+    for folder in sorted(runs.glob(f"flows/*/runs/{FOLDER}")):
         unsent += sync(folder)
     if unsent:
         raise SourceUnreachable(

@@ -56,6 +56,13 @@ def test_the_list_names_size_step_and_state_and_writes_nothing(run_command):
     assert lock.read_bytes() == b""
 
 
+def test_runs_on_a_disk_that_is_not_mounted_are_not_taken_for_none(refuse):
+    Path("runs").rename("elsewhere")
+    Path("runs").symlink_to("scratch/runs")
+    for command in ("runs", "sync"):
+        assert "leads to scratch/runs, which is not there" in refuse(69, command)
+
+
 def test_control_characters_of_names_are_shown_and_not_obeyed(run_command):
     (run := Path(os.fsdecode(b"runs/pretrain/\x1b[2J\xff"))).mkdir()
     name_run(run, "\x1b[31mred", {})
