@@ -40,8 +40,8 @@ class EventLog:
         self._torn = os.write(self._file, line) < len(line)
 
     def keep(self, file: Path) -> str:
-        """Give the log a copy of a file, which a later run may replace. Return its path in the log's
-        folder, which may move.
+        """Give the log a copy of a file, which a later run may replace. Return its path in the
+        folder of the log, which may be moved.
         """
         name = Path("files", uuid.uuid4().hex, file.name)
         (self.folder / name).parent.mkdir(parents=True)
