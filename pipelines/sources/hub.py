@@ -271,6 +271,7 @@ def _guard_libraries() -> None:
     def limit(request: Any) -> None:
         limits = request.extensions["timeout"]
         limits.update({kind: SECONDS for kind, seconds in limits.items() if seconds is None})
+        request.extensions["trace"] = functools.partial(_keep_pace, request.url)
 
     def make_client() -> Any:
         client = default_client_factory()
@@ -285,7 +286,7 @@ def _guard_libraries() -> None:
 def check_answer(answer: Any) -> None:
     """Refuse what the library would obey: an ETag that is a path, by which it names a file in its
     cache and would replace any file of this machine, a redirect from https to http, and a wait of
-    days. Let its body be read at a minimum pace.
+    days.
     """
     for name in ("etag", "x-linked-etag"):
         etag = answer.headers.get(name, "").removeprefix("W/")
@@ -302,26 +303,43 @@ def check_answer(answer: Any) -> None:
             raise SourceUnreachable(
                 f"{answer.url}: asks for a wait of {seconds[:20]} seconds; try again later"
             )
-    answer.iter_raw = functools.partial(_at_pace, answer.iter_raw, answer.url)
 
 
-def _at_pace(iter_raw: Any, url: Any, *sizes: int) -> Iterator[bytes]:
-    """Yield the bytes of an answer. Raises SourceUnreachable where they come too slowly."""
+def _keep_pace(url: Any, event: str, facts: dict[str, Any]) -> None:
+    """Let all that is read from a new connection, headers too, raise SourceUnreachable where it
+    comes too slowly.
+    """
+    if not event.endswith(("connect_tcp.complete", "start_tls.complete")):
+        return
+    stream = facts["return_value"]
+    read = stream.read
+    write = stream.write
     size = 0
     waited = 0.0
-    begin = time.monotonic()
-    for chunk in iter_raw(*sizes):
+
+    def read_at_pace(*arguments: Any, **options: Any) -> bytes:
+        nonlocal size, waited
+        begin = time.monotonic()
+        data: bytes = read(*arguments, **options)
         waited += time.monotonic() - begin
-        size += len(chunk)
+        size += len(data)
         if waited > MINUTE:
             if size < SLOWEST:
                 raise SourceUnreachable(
-                    f"{url}: sends {size:,} bytes in {waited:.0f} seconds; {WAYS}"
+                    f"{url.host}: sends {size:,} bytes in {waited:.0f} seconds; {WAYS}"
                 )
             size = 0
             waited = 0.0
-        yield chunk
-        begin = time.monotonic()
+        return data
+
+    def write_and_begin(*arguments: Any, **options: Any) -> None:
+        nonlocal size, waited
+        size = 0
+        waited = 0.0
+        write(*arguments, **options)
+
+    stream.read = read_at_pace
+    stream.write = write_and_begin
 
 
 def _unreachable() -> tuple[type[Exception], ...]:
