@@ -206,6 +206,8 @@ class Recorder:
         path = event["run"]
         state = self.state
         if not path:
+            if not state["closed"]:  # an earlier try was killed together with its uploader
+                self._close({**event, "status": "KILLED"})
             self._open_workflow(event)
         above = self.runs[path.rpartition("/")[0]] if path else state["parent"]
         params = _as_stored(event["params"])

@@ -47,7 +47,8 @@ def upload(
     with lock_folder(log.folder, patience):
         state = log.state()
         if store and state.get("uri", mask_secrets(store)) != mask_secrets(store):
-            state |= {"offset": 0, "runs": {}}  # the ids of another store are of no use here
+            # the ids of another store are of no use here
+            state |= {"offset": 0, "runs": {}, "closed": True}
         state.setdefault("git", common_tags())
         if live or "hashes" not in state:  # `sync` may run in another checkout
             state["hashes"] = dvc_hashes()

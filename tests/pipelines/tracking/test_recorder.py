@@ -110,12 +110,15 @@ def test_a_killed_stage_continues_its_run_without_doubled_points(store, tmp_path
     assert send(folder, opening(), child, metric(1, run="cola", score=1.0), *losses(range(5)))
     assert {run.info.status for run in runs(store).values()} == {"KILLED"}
     error = {**CLOSE, "status": "FAILED", "error": "OSError: no"}
-    assert send(folder, opening(workflow=["test-2", "dvc repro again"]), error)
+    power_cut = opening(workflow=["test-0", "cut off"])
+    assert send(folder, power_cut, opening(workflow=["test-2", "dvc repro again"]), error)
     assert runs(store)["pretrain@tiny"].data.tags["error"] == "OSError: no"
     again = [opening(workflow=["test-3", "the third"]), child, metric(2, run="cola", score=2.0)]
     assert send(folder, *again, *(metric(step, loss=9.0) for step in range(3, 8)), CLOSE)
     by_name = runs(store)
-    assert set(by_name) == {"dvc repro", "dvc repro again", "the third", "pretrain@tiny", "cola"}
+    workflows = {"dvc repro", "cut off", "dvc repro again", "the third"}
+    assert set(by_name) == {*workflows, "pretrain@tiny", "cola"}
+    assert by_name["cut off"].info.status == "KILLED"
     stage = by_name["pretrain@tiny"]
     expected = [*((step, float(step)) for step in range(5)), (5, 9.0), (6, 9.0), (7, 9.0)]
     assert points(store, stage, "loss") == expected
