@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import datasets
 import httpx
 import pytest
 from huggingface_hub import HfApi
@@ -207,6 +208,13 @@ def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, senten
     answer = httpx.Response(status, headers={header: value}, request=request)
     with pytest.raises(UserError, match=sentence):
         hub.check_answer(answer)
+
+
+def test_a_stream_that_breaks_is_soon_given_up(monkeypatch):
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: None)
+    hub._stream(HubCorpus(kind="hub", dataset="made/up", revision="main"))
+    assert datasets.config.STREAMING_READ_MAX_RETRIES == 3
+    hub._stream.cache_clear()
 
 
 def test_a_hub_that_names_no_commit_is_a_sentence(monkeypatch):
