@@ -248,6 +248,11 @@ def test_a_store_that_was_copied_writes_beside_itself(tmp_path):
     for moved in (client.get_run(old.info.run_id), client.create_run(experiment)):
         assert moved.info.artifact_uri.startswith(f"file://{tmp_path}/new/mlruns/"), moved.info
     assert [file.path for file in client.list_artifacts(old.info.run_id)] == ["figure.txt"]
+    shutil.rmtree(tmp_path / "new")
+    client, _ = recorder.client(f"sqlite:///{tmp_path}/old/mlflow.db")
+    assert client.get_run(old.info.run_id).info.artifact_uri.startswith(
+        f"file://{tmp_path}/old/mlruns/"
+    )
 
 
 @pytest.mark.parametrize("name", ["a%20b", "why?", "проект#1"])
