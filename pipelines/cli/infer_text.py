@@ -30,7 +30,7 @@ from pipelines.preflight import (
 )
 from pipelines.sources import LocalCorpus, custom_tasks, local
 from pipelines.sources.paths import make_patterns, unreadable
-from pipelines.sources.streams import FileRange, Item
+from pipelines.sources.streams import FileRange, Item, plain_suffix
 from pipelines.text.cleaning import Document, QuarantineConfig, Rejected
 
 Kind = tuple[tuple[str, str], ...]  # `format`, and the settings that read it
@@ -106,6 +106,9 @@ def infer_source(
     guess, word = guess_encoding(group[0])
     if guess and guess == settings.get("encoding"):
         facts.notes[-1] += f", as it contains {word!r}; if that is wrong, give --encoding"
+    if format_ == "text" and (tables := [p for p in group if plain_suffix(p) in {".csv", ".tsv"}]):
+        advice = "write its text as JSON lines or parquet to leave the other columns out"
+        facts.notes.append(f"warning: {tables[0]}: is read as plain text, all columns; {advice}")
     facts.texts += [document.text for document in documents]
     return entry | settings
 

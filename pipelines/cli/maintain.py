@@ -37,7 +37,7 @@ def sync() -> None:
     from pipelines.tracking import uploader
 
     uploader.send_all()
-    print("MLflow has everything")
+    print("MLflow has all records of stages that have ended")
 
 
 @command(hidden=True)

@@ -16,6 +16,7 @@ from electra.errors import BadConfig, BadInput, pluralize, printable
 from electra.files import is_locked, lock_folder, remove
 from electra.storage import checkpoint
 from electra.storage.run_dir import CONTINUE, OLD, RUNS, RunFolder, read_entry, runs_folder
+from pipelines import tracking
 from pipelines.config.params import Params
 from pipelines.stages import STAGES
 
@@ -49,10 +50,12 @@ def table() -> str:
 
 
 def _listed() -> list[Path]:
-    """Return every run (all fine-tunings as one) and the flows' folders."""
+    """Return every run (all fine-tunings as one) and the flows' folders, but not the records that
+    wait for MLflow.
+    """
     runs_folder()
     groups = {RUNS / stage for stage in (*KINDS, FLOWS)} - {RUNS / MANY}
-    folders = set(RUNS.glob("[!.]*")) - groups
+    folders = set(RUNS.glob("[!.]*")) - groups - {RUNS / tracking.FOLDER}
     for group in groups:
         folders.update(group.glob("[!.]*"))
     return sorted(path for path in folders if path.is_dir() and not path.is_symlink())

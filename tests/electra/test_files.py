@@ -133,6 +133,21 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
     assert (tmp_path / "a/file").exists()
 
 
+def test_a_folder_that_another_process_has_just_put_there_is_replaced(tmp_path, monkeypatch):
+    rename = Path.rename
+    met = []
+
+    def rename_second(old, new):
+        if old.name == "new" and not met:
+            met.append((tmp_path / "a/theirs").mkdir(parents=True))
+        return rename(old, new)
+
+    monkeypatch.setattr(Path, "rename", rename_second)
+    with atomic_folder(tmp_path / "a") as folder:
+        (folder / "ours").mkdir()
+    assert [path.name for path in tmp_path.glob("*/*")] == ["ours"]
+
+
 def test_a_file_system_may_lack_hard_links_and_the_fsync_of_folders(tmp_path, monkeypatch):
     (tmp_path / "a").write_text("whole")
     monkeypatch.setattr(Path, "hardlink_to", refuse)

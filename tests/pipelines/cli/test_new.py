@@ -215,7 +215,8 @@ def test_new_writes_what_plain_text_shows(here):
 def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, run_command):
     for n in range(2):
         write_rows(f"text{n}.jsonl", *({"text": ENGLISH.format(n)} for n in range(99)))
-        write_texts(f"{n}.txt")
+    write_texts("0.txt")
+    write_texts("1.csv")
     write_rows("body.jsonl", *({"title": str(n), "body": ENGLISH.format(n)} for n in range(99)))
     write_texts("latin.txt", "Früh übt sich {} mal.", encoding="latin-1")
     write_texts("wide.txt", encoding="utf-16")
@@ -226,12 +227,13 @@ def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, r
     report = run_command("new", "mine", "--text", "data/*")
     assert "skipped: data/a.zip: is a zip file\n" in report
     assert "data/latin.txt: is read with encoding: latin-1" in report and "'Früh'" in report
+    assert "warning: data/1.csv: is read as plain text, all columns" in report
     run_command("check", "mine")
     sources = {
         (source.files, source.text, source.encoding, source.documents)
         for source in load().corpora["mine"].sources
     }
-    plain = ("data/0.txt", "data/1.txt", "data/wide.txt", "data/empty")
+    plain = ("data/0.txt", "data/wide.txt", "data/1.csv", "data/empty")
     assert sources == {
         (("data/text0.jsonl", "data/text1.jsonl"), "text", "utf-8", "file"),
         (("data/body.jsonl",), "body", "utf-8", "file"),

@@ -23,6 +23,7 @@ def here(tmp_path, monkeypatch):
         "pretrain/1a2b3c4d.old/step-9",
         "corpus/5e6f7a8b",
         "finetune/77aa1122",
+        "tracking/waits-for-mlflow",
     ):
         (tmp_path / "runs" / name).mkdir(parents=True)
     (tmp_path / "runs/pretrain/1a2b3c4d/step-20/file").write_bytes(b"x" * 2_000_000)
@@ -96,7 +97,7 @@ def test_without_a_terminal_only_the_option_says_yes(monkeypatch, refuse):
     assert Path("runs/pretrain/1a2b3c4d").is_dir()
     assert "name the runs to remove" in refuse(64, "runs", "remove")
     assert main(["runs", "remove", "pretrain/1a2b3c4d", "corpus/5e6f7a8b", "--yes"]) == 0
-    assert [path.name for path in Path("runs").glob("[!f]*/*")] == ["1a2b3c4d.old"]
+    assert [path.name for path in Path("runs").glob("[!ft]*/*")] == ["1a2b3c4d.old"]
 
 
 @pytest.mark.parametrize(

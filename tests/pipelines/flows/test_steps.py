@@ -180,6 +180,30 @@ def test_an_ablation_that_fails_stops_no_other_but_the_flow(monkeypatch):
         assert ran == stages[:count]
 
 
+@pytest.mark.parametrize("pull", [False, True])
+def test_a_stage_runs_below_the_flows_run_and_is_stored_where_others_need_it(pull, monkeypatch):
+    checkout = dvc_runner.Checkout(Path("clone"), pull=pull)
+    running = steps.Run(workspace.Request("tiny", "", {}), checkout, {}, parent="run-7")
+    below = checkout.with_variables({tracking.PARENT: "run-7"})
+    calls = []
+
+    def repro(*values):
+        calls.append(values)
+        return dvc_runner.Outcome(ran=["tokens@x"])
+
+    monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
+    monkeypatch.setattr(steps, "repro", repro)
+    monkeypatch.setattr(steps, "store", lambda *values: calls.append(values))
+    assert steps.run_stage.fn("tokens@x", running) == "ran" and running.ran == ["tokens@x"]
+    (target, place, _, seconds), *stored = calls
+    assert (target, place, seconds) == ("pipelines/dvc.yaml:tokens@x", below, running.seconds)
+    assert stored == [(target, below)] * pull
+    assert (
+        steps.run_stage.fn("report", running) == "cached"
+        and calls[len(stored) + 1][0] == "dvc.yaml:report"
+    )
+
+
 def test_what_the_store_does_not_take_is_kept(monkeypatch):
     monkeypatch.setattr(steps, "get_run_logger", lambda: logging.getLogger("a run"))
     monkeypatch.setattr("pipelines.versioning.dvc_store.push", fail(69))

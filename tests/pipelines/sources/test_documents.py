@@ -5,11 +5,12 @@ at every file.
 import gzip
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from electra.errors import BadInput
-from pipelines.sources import CorpusConfig, LocalCorpus, documents
+from pipelines.sources import CorpusConfig, HubCorpus, LocalCorpus, documents, hub
 from pipelines.text.cleaning import Document
 from tests.pipelines.sources.bad_input import parquet, read, texts
 
@@ -28,6 +29,17 @@ def small(monkeypatch):
 def units_of(tmp_path, *files, **settings):
     source = LocalCorpus(kind="local", files=tuple(map(str, files)), **settings)
     return documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)[1]
+
+
+def test_parts_of_a_hub_are_units_of_the_commit_that_its_revision_names(tmp_path, monkeypatch):
+    part = hub.HubFile(0, 1, "a.parquet")
+    monkeypatch.setattr(hub, "resolve", lambda *_: "0123")
+    monkeypatch.setattr(hub, "parts", lambda *_: [part])
+    source = HubCorpus(kind="hub", dataset="made/up", revision="main")
+    config, (unit,) = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)
+    (resolved,) = config.sources
+    assert resolved == replace(source, revision="0123")
+    assert (unit.source, unit.config, unit.part) == (0, resolved, part)
 
 
 @pytest.mark.parametrize("name, content, settings", [

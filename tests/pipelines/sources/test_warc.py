@@ -3,6 +3,7 @@
 import base64
 import gzip
 import hashlib
+import zlib
 
 import pytest
 
@@ -95,6 +96,10 @@ def test_a_page_is_read_as_it_was_sent(tmp_path):
     halves = gzip.compress(body[:30]) + gzip.compress(body[30:]) + bytes(3)
     for sent in (chunks, small, body, halves):
         assert texts(read(path, record(answer(sent, more=headers)))) == [text(1)]
+    deflated = zlib.compress(body)
+    for content in (deflated, deflated[2:-4]):  # with zlib's header, and without
+        sent = answer(content, more="Content-Encoding: deflate\r\n")
+        assert texts(read(path, record(sent))) == [text(1)]
     for early in (chunks[:-5], chunks[:60], small[:-12], small + b"not gzip"):
         items = read(path, record(answer(early, more=headers)))
         assert rejections(items) == [(f"{path}:1", "damaged content")]
