@@ -39,7 +39,7 @@ def apply() -> None:
         os.environ.setdefault(name, value)
     # libgomp threads spin for up to 3 ms while they wait, which wastes most of the CPU on a busy
     # machine; not spinning costs a third of the speed on an idle one. 3,000 spins just cover the
-    # gap between two parallel loops (benchmarks/results/busy.json). No result depends on it.
+    # gap between two parallel loops (benchmarks/notes/records/busy.json). No result depends on it.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     name_user()
