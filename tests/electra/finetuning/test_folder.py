@@ -203,6 +203,7 @@ def test_settings_that_do_not_fit_a_task_are_refused():
     Classification(many).check_config(CONFIG, ENCODER, "none")
     fitting = dataclasses.replace(many, labels=many.labels[1:])
     Classification(fitting).check_config(CONFIG, ENCODER, "first")
+    assert Tagging(CHUNKS).split_fields(("the", "cat")) == [["the", "cat"]]
     for key, value, kept in (("pooling", "max", "cls"), ("head_layers", "all", "last")):
         config = dataclasses.replace(CONFIG, **{key: value})
         with pytest.raises(BadConfig, match=f"{key} {value}; expected {kept}: a tag is read from"):

@@ -2,9 +2,11 @@
 
 import contextlib
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from prefect.events.schemas.automations import AutomationCore
+from prefect.exceptions import ObjectNotFound
 
 from pipelines.config.params import load
 from pipelines.config.settings_file import read
@@ -81,6 +83,15 @@ def test_what_a_user_has_set_is_kept_and_named(known, kept):
     (update,) = updates
     assert update.tags == [*known.tags, *planned.tags]
     assert not {"paused", "schedules", "parameters"} & update.model_fields_set
+
+
+def test_a_deployment_that_is_new_is_created():
+    planned = Mock(flow_name="pretrain")
+    planned.name = "electra-tiny"
+    client = Mock()
+    client.read_deployment_by_name.side_effect = ObjectNotFound(Exception())
+    assert deployments.register(client, planned) == "pretrain/electra-tiny"
+    planned.apply.assert_called_once_with()
 
 
 def test_only_the_models_that_no_clone_has_are_deleted(capsys):

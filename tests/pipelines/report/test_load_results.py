@@ -132,3 +132,7 @@ def test_captions_and_labels_are_of_the_models_own_settings():
     axes = figures.draw_tasks(replace(model, average=high, tasks=(), squad=())).axes[0]
     (bar,) = axes.containers[0][2][0].get_segments()
     assert list(bar[:, 0]) == pytest.approx([99.0 - 2**0.5, 100.0]), "which ends with the scale"
+    for others, style in (((50.0, 51.0), "moved"), ((50.0, 99.0), "cannot tell")):
+        both = replace(high, scratch=ArmScores(others))
+        axes = figures.draw_tasks(replace(model, average=both, tasks=(), squad=())).axes[0]
+        assert axes.lines[0].get_color() == figures.LINES[style]["color"], style
