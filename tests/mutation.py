@@ -79,7 +79,9 @@ def killer(folder, mutant, tests):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(text)
     command = [*PYTEST, "--exitfirst", "--tb=no", "--timeout=300", *tests]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, errors="backslashreplace"
+    )
     (folder / name).write_bytes(whole)
     if not done.returncode or not tests:
         return "nothing"
