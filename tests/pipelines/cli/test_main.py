@@ -109,7 +109,8 @@ def test_finetune_runs_glue_then_squad(here, monkeypatch):
 
 
 def test_the_script_is_the_command_line_under_its_own_name(installed, here):
-    assert run([*installed, "--version"]).stdout == f"electra {electra.__version__}\n"
+    version = run([*installed, "--version"])
+    assert (version.returncode, version.stdout) == (0, f"electra {electra.__version__}\n")
     assert "Usage: electra params " in run([*installed, "params", "--help"]).stdout
     assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
     ours, same = (run([*words, "params", "smoke"], here) for words in (installed, MODULE))
