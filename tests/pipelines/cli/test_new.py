@@ -21,6 +21,7 @@ from electra.files import write_jsonl
 from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
 from pipelines.cli.first_scores import interval
+from pipelines.config import settings_file
 from pipelines.config.params import load
 from pipelines.sources import custom_tasks
 from pipelines.sources.paths import find_files
@@ -192,6 +193,16 @@ def test_new_changes_nothing_where_its_output_cannot_be_written(here, monkeypatc
     for words in (["new", "other", *TASK], ["new", "--remove", "mine"]):
         assert main(words) == 71
         assert Path("params.yaml").read_bytes() == before
+
+
+def test_new_asks_for_a_section_of_one_entry_per_line(here, refuse):
+    write_labelled()
+    text = Path("params.yaml").read_text()
+    tasks = json.dumps(settings_file.read(Path("params.yaml"))["tasks"])
+    inline = re.sub(r"^tasks:.*\n(?: .*\n)*", f"tasks: {tasks}\n", text, count=1, flags=re.M)
+    Path("params.yaml").write_text(inline)
+    assert "the section tasks with one entry per line" in refuse(64, "new", "mine", *TASK)
+    assert Path("params.yaml").read_text() == inline
 
 
 def test_new_remove_keeps_what_another_entry_names(here, refuse):

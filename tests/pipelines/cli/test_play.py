@@ -16,10 +16,15 @@ import gradio
 import numpy as np
 import pytest
 
+from electra.data import tokenizer as tokenizers
 from electra.errors import BadInput
 from electra.files import read_jsonl, write_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
+from electra.nn.config import BertConfig
+from electra.nn.factory import fresh_encoder
+from electra.nn.hf_names import config_json
+from electra.nn.huggingface import encoder_tensors, write_folder
 from pipelines.cli import play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
 from tests.conftest import ROOT, environment
@@ -125,6 +130,19 @@ def test_a_mistake_on_the_page_is_a_sentence():
     with pytest.raises(gradio.Error, match="a: no") as caught, play_page.explain():
         raise BadInput("a: no")
     assert not caught.value.print_exception
+
+
+def test_a_folder_with_neither_head_is_refused(tmp_path):
+    words = tokenizers.train_wordpiece(["the old miller keeps a grey cat"] * 3, 60)
+    encoder = fresh_encoder(
+        BertConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16), words.vocab_size, 1
+    )
+    tokenizers.save(words, tmp_path / "words")
+    files = {path.name: path.read_text() for path in (tmp_path / "words").iterdir()}
+    config = config_json(encoder.config, words.vocab_size, "ElectraModel")
+    write_folder(tmp_path / "encoder", encoder_tensors(encoder), config, files, "")
+    with pytest.raises(BadInput, match="has no discriminator or generator"):
+        play_page.make_app([tmp_path / "encoder"], tmp_path)
 
 
 def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811

@@ -70,6 +70,7 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
         ("chunks", '{"words": [["the"]]}\n', 65, ":1: is {'words': [['the']]}"),
         ("cola", "the cat\ra dog", 65, ":1: has a carriage return within a line"),
         ("nowhere", "x\n", 69, "there is no such folder"),
+        (".", "x\n", 65, " models; give the folder of one of them: "),
     ],
     ids=lambda value: str(value)[:20],
 )
