@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import psutil
 import pytest
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 from torch.distributed.elastic.rendezvous import RendezvousError
 
@@ -56,13 +58,15 @@ def test_machines_that_cannot_meet_are_refused(given, sentence):
         processes.launch([], OPTIONS | given, "pretrain-x")
 
 
-def test_machines_that_do_not_meet_are_a_sentence(monkeypatch):
-    def fail(config, program):
-        raise RendezvousError("timed out")
-
-    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", fail)
-    with pytest.raises(SourceUnreachable, match=r"did not meet \(timed out\); give the first"):
-        processes.launch([], OPTIONS, "pretrain-x")
+def test_machines_that_do_not_meet_or_are_stopped_are_a_sentence(monkeypatch):
+    for fault, error, sentence in (
+        (RendezvousError("timed out"), SourceUnreachable, r"meet \(timed out\); give the first"),
+        (SignalException("", signal.SIGTERM), Stopped, "pretrain-x: stopped by SIGTERM; run"),
+    ):
+        launch = Mock(side_effect=fault)
+        monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", launch)
+        with pytest.raises(error, match=sentence):
+            processes.launch([], OPTIONS, "pretrain-x")
     monkeypatch.setattr(processes, "MEETING", 0)
     with pytest.raises(SourceUnreachable, match="nobody listens there"):
         processes.find_rendezvous("192.0.2.1", 1)
