@@ -9,15 +9,16 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from electra.files import atomic_folder, write_atomic
+from electra.files import atomic_folder, well_formed, write_atomic
 
 if TYPE_CHECKING:
     from pipelines.report.records import Inputs
 
 
+@well_formed("results")
 def build(params: Any, out: Path, name: str = "") -> "Inputs":
     """Draw the report of a fine-tuning ("": of those that `params.run` selects) into `out`, and
-    return its inputs.
+    return its inputs. Raises CorruptFile for a malformed record.
     """
     from pipelines.report import figures, load_results, page, tables
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from electra.config import faults
 from electra.errors import CorruptFile, UserError
-from electra.files import read_json, well_formed
+from electra.files import read_json
 from electra.finetuning.tasks import GLUE, SQUAD
 from electra.storage.manifest import MANIFEST, verify_manifest
 from pipelines import rebuild_advice
@@ -44,10 +44,8 @@ RECORDS = "benchmarks/results"
 ABLATION_RECORDS = f"{RECORDS}/ablations"
 
 
-@well_formed("results")
 def load(params: Params, name: str = "") -> Inputs:
-    """Read the results of a fine-tuning ("": of those that `params.run` selects). Raises
-    CorruptFile for a malformed record.
+    """Read the results of a fine-tuning ("": of those that `params.run` selects).
 
     Where all tasks are the user's own, the ablations are those of `params.run` alone.
     """

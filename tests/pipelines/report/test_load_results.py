@@ -9,6 +9,7 @@ import pytest
 from electra.errors import CorruptFile
 from electra.files import read_json, write_json
 from electra.pretraining.config import ObjectiveConfig
+from pipelines import report
 from pipelines.report import figures, load_results, tables
 from pipelines.report.records import ArmScores
 from pipelines.report.table import NOTES, left
@@ -18,12 +19,20 @@ from tests.pipelines.report import made_up
 TINY = made_up.params("tiny")
 
 
-@pytest.mark.parametrize("spoilt", [b"null", b"[]", b'{"tasks": 3}'])
-def test_a_record_that_no_stage_wrote_is_a_sentence(spoilt):
+@pytest.mark.parametrize(
+    "stage, spoilt",
+    [
+        ("glue", b"null"),
+        ("glue", b"[]"),
+        ("glue", b'{"tasks": 3}'),
+        ("pretrain", b'{"parameters": [1]}'),  # read, and found wrong when it is drawn
+    ],
+)
+def test_a_record_that_no_stage_wrote_is_a_sentence(stage, spoilt):
     made_up.write()
-    Path("results/tiny/glue.json").write_bytes(spoilt)
+    Path(f"results/tiny/{stage}.json").write_bytes(spoilt)
     with pytest.raises(CorruptFile, match="results: is malformed"):
-        load_results.load(TINY)
+        report.build(TINY, Path("results/report"))
 
 
 def test_a_value_of_another_kind_is_named():
