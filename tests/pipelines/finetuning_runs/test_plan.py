@@ -163,7 +163,14 @@ def test_diverged_run_is_scored_and_named(plan_jobs, monkeypatch):
     assert squad["failed"] and 0 <= squad["metrics"]["f1"] <= 100
 
 
-def test_what_no_job_could_use_is_refused_at_once(plan_jobs, tmp_path):
+def test_what_no_job_could_use_is_refused_at_once(plan_jobs, model, tmp_path):
+    larger = tmp_path / "larger"
+    shutil.copytree(model, larger)
+    config = read_json(larger / "config.json")
+    write_json(larger / "config.json", config | {"vocab_size": config["vocab_size"] + 1})
+    (larger / MANIFEST).unlink(missing_ok=True)
+    with pytest.raises(BadInput, match=r"holds a tokenizer of \d+ pieces; expected the model's"):
+        plan_jobs("cola", model=larger)
     with pytest.raises(BadConfig, match="positions"):
         plan_jobs("cola", length=65)
     with pytest.raises(BadInput, match="there is no such file"):

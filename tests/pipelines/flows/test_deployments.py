@@ -129,6 +129,12 @@ def test_work_pools_are_made_for_what_is_deployed(with_team, pools, monkeypatch)
     assert made == pools
 
 
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    monkeypatch.setattr(deployments, "deploy", Mock(side_effect=LookupError("a bug")))
+    with pytest.raises(LookupError):
+        deployments.main()
+
+
 @pytest.mark.slow
 def test_a_server_that_does_not_answer_is_a_sentence():
     url = "http://127.0.0.1:9/api"

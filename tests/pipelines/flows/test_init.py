@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,6 +64,9 @@ def test_a_flow_ends_with_the_exit_code_of_its_failure(monkeypatch):
     ):
         monkeypatch.setattr(training, "pretrain", lambda *_, state=state, **__: state)
         assert flows.start("pretrain", "smoke") == code
+    monkeypatch.setattr(training, "pretrain", Mock(side_effect=LookupError("a bug")))
+    with pytest.raises(LookupError):
+        flows.start("pretrain", "smoke")
 
 
 @pytest.mark.slow
