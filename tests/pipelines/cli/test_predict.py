@@ -90,7 +90,7 @@ def test_blank_lines_keep_their_numbers(ask, tmp_path):
     assert [row["id"] for row in ask("cola", path, path)] == ["1", "4"] * 2
 
 
-def test_rows_come_in_the_forms_of_training(ask, tmp_path):
+def test_rows_come_in_the_forms_of_training(ask, tmp_path, folders, refuse):
     conll = "-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n"
     (tmp_path / "w.conll").write_text(conll)
     answers = ask("chunks", tmp_path / "w.conll")
@@ -121,6 +121,10 @@ def test_rows_come_in_the_forms_of_training(ask, tmp_path):
     content = dump_line({"data": [{"paragraphs": [paragraph]}]}).encode()
     (tmp_path / "dev.JSON.gz").write_bytes(gzip.compress(content))
     assert [row["id"] for row in ask("squad2", tmp_path / "dev.JSON.gz")] == ["q"]
+    content = dump_line({"data": [{"paragraphs": [paragraph | {"context": 3}]}]})
+    (tmp_path / "dev.json").write_text(content)
+    error = refuse(65, "predict", folders / "squad2", tmp_path / "dev.json")
+    assert "it should be a question with its context" in error
 
 
 def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse):

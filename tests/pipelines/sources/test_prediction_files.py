@@ -23,6 +23,7 @@ ROWS = [{"id": "0", "label": "1"}, {"id": "1", "label": "0"}]
         ("id\tlabel\n0\t1\n", "p.tsv", r"p\.tsv:2: has id, label; expected an id and a prediction"),
         ('{"id": 1.0, "prediction": "1"}\n', "p.jsonl", r"p\.jsonl:1: the id 1\.0 is neither text nor"),
         ("\udcff\n", "p.jsonl", r"p\.jsonl:1: invalid UTF-8"),
+        ("\udcff\n", "p.json", r"p\.json:1: invalid UTF-8"),
         ('{"a": "x", "a": "y"}', "p.json", r"p\.json: is not JSON, or has a question twice"),
         ("index\tprediction\n0\tyes\n1\t0\n", "p.tsv", r"predicts 'yes' for id 0 \(row 1\): unknown label 'yes', not one of 0, 1"),
     ],
