@@ -277,7 +277,8 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list
         for item in lines:
             if isinstance(item, Rejected):
                 rejected.append(item)
-                yield "\n"
+                # a whole line with its quotes, for what follows may belong to a cell that it opens
+                yield f"{item.excerpt}\n" if len(item.excerpt.encode()) < EXCERPT else "\n"
             else:
                 numbers.append(item[0])
                 yield f"{item[1]}\n"

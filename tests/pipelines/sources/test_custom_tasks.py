@@ -191,6 +191,7 @@ def test_a_bad_row_is_rejected_with_its_line(tmp_path, name, content, reason):
 
 @pytest.mark.parametrize("name, content, line, kept", [
     ("t.csv", b'stars,text\ngood,"a\n\xff\nb"\nbad,c\n', 3, ["c"]),
+    ("t.csv", b'stars,text\ngood,"a \xff\nbad,b"\nbad,c\n', 2, ["c"]),
     ("t.json", b'[{"text": "a", "stars": "good"},\n{"text": "\xff"},\n{"text": "c", "stars": "bad"}]', 2, ["a", "c"]),
     ("w.conll", b"the B-NP\nc\xffat I-NP\nruns B-VP\n\na B-NP\n", 2, [["a"]]),
 ])  # fmt: skip
