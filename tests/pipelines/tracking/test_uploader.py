@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from electra.errors import SourceUnreachable
 from pipelines import tracking
 from pipelines.tracking import recorder, uploader
 from pipelines.tracking.event_log import EventLog
@@ -128,6 +129,25 @@ def test_a_batch_whose_answer_is_lost_is_sent_again_whole(store, tmp_path, monke
     assert running.end()
     assert "left out" not in capsys.readouterr().err
     assert sent(store) == [0, 1, 2] and status(store) == "FINISHED"
+
+
+def test_a_run_that_mlflow_refuses_is_named_and_its_record_waits(
+    store, tmp_path, monkeypatch, capsys
+):
+    def refuse(*_, **__):
+        raise ValueError("no")
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store[0]), "create_run", refuse)
+        assert not send(Path("runs/tracking/x"), opening(), CLOSE)
+        assert "MLflow refuses the run pretrain@tiny (no); what is unsent stays" in (
+            capsys.readouterr().err
+        )
+        with pytest.raises(
+            SourceUnreachable, match=r"tracking/x: MLflow does not take it \(1 logs"
+        ):
+            uploader.send_all()
 
 
 def test_what_was_not_sent_is_sent_at_the_next_start_or_by_sync(store, flaky, tmp_path):
