@@ -106,9 +106,12 @@ def infer_source(
     guess, word = guess_encoding(group[0])
     if guess and guess == settings.get("encoding"):
         facts.notes[-1] += f", as it contains {word!r}; if that is wrong, give --encoding"
-    if format_ == "text" and (tables := [p for p in group if plain_suffix(p) in {".csv", ".tsv"}]):
-        advice = "write its text as JSON lines or parquet to leave the other columns out"
-        facts.notes.append(f"warning: {tables[0]}: is read as plain text, all columns; {advice}")
+    tables = [path for path in group if plain_suffix(path) in {".csv", ".tsv"}]
+    if tables and format_ == "text":
+        facts.notes.append(
+            f"warning: {tables[0]}: is read as plain text, all columns; write its text as JSON "
+            "lines or parquet to leave the other columns out"
+        )
     facts.texts += [document.text for document in documents]
     return entry | settings
 

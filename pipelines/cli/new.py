@@ -127,7 +127,7 @@ def add_entries(
             finetuning = copy.deepcopy(entries["finetunings"][name])
             entries["finetunings"][before] = finetuning | {"model": before}
     # first, so that output that cannot be written leaves params.yaml as it is
-    print(*notes, sep="\n", flush=True)
+    print("".join(f"{note}\n" for note in notes), end="", flush=True)
     edit(lambda text: insert(text, entries))
     lines = first_scores(name, load()) if task else []
     added: list[str] = []

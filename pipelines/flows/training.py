@@ -66,7 +66,7 @@ def flow_stages(flow: str, model: str, params: Mapping[str, Any]) -> list[str]:
 
 
 def stage_inputs(stage: str, params: Any) -> tuple[str, ...]:
-    """Return the stages that a part of a run reads. A part that is no stage reads none."""
+    """Return the stages that one part of a run reads, none if the part is not a stage."""
     kind, _, name = stage.partition("@")
     return STAGES[kind].inputs(params, name) if kind in STAGES else ()
 

@@ -277,7 +277,7 @@ def _csv(lines: Lines, name: object, delimiter: str) -> Iterator[tuple[str, list
         for item in lines:
             if isinstance(item, Rejected):
                 rejected.append(item)
-                # a whole line with its quotes, for what follows may belong to a cell that it opens
+                # the quotes of a whole line count, since the next lines may belong to its last cell
                 yield f"{item.excerpt}\n" if len(item.excerpt.encode()) < EXCERPT else "\n"
             else:
                 numbers.append(item[0])
@@ -417,7 +417,7 @@ def conll(lines: Lines, name: object, words_column: str, tags_column: str) -> It
             continue
         number, line = item
         line = line.rstrip(" \t\r")
-        if "\r" in line:  # it would part words, but not sentences
+        if "\r" in line:  # it would separate words, but not sentences
             rejected = Rejected(f"{name}:{number}", CARRIAGE_RETURN, line[:EXCERPT])
             continue
         fields = line.split("\t") if "\t" in line else split_words(line)

@@ -189,9 +189,8 @@ def open_run(
         yield Tracker(None)
         return
     settings = flatten(params or {})
-    store = mask_secrets(
-        address()
-    )  # the process that sends the log has the login in its environment
+    # the process that sends the log has the login in its environment
+    store = mask_secrets(address())
     fingerprint = digest(stage, name, store, settings)
     folder = run_folder.absolute().parent / FOLDER / f"{run_folder.name}-{fingerprint[:12]}"
     labels = {
