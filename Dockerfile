@@ -1,5 +1,5 @@
-# One image with torch, this project and git, for a single machine (docs/containers.md) and for a team's workers
-# (docs/team.md). It works on the clone that is mounted in /app, as any user. In the clone:
+# One image with torch, this project and git, for a single machine (docs/containers.md) and for a team's servers and
+# workers (docs/team.md). It works on the clone that is mounted in /app, as any user. In the clone:
 #
 #   docker build --tag electra .
 #   docker run --rm --gpus all --user "$(id -u):$(id -g)" --stop-timeout 300 --volume "$PWD:/app" electra
@@ -7,7 +7,7 @@
 # torch contains CUDA's libraries, so the base image needs nothing from NVIDIA. The host needs NVIDIA's driver (580 or
 # newer for CUDA 13) and container toolkit. An image without CUDA is a third of the size: omit --gpus and build with
 #   --build-arg TORCH=https://.../torch-2.13.0+cpu-....whl --build-arg COMPILER=
-ARG BASE=python:3.11.15-slim-bookworm
+ARG BASE=python:3.11.15-slim-bookworm@sha256:d29f48a31a8b408ed19272ca1e7b10ebae13b240a27e862d3d4217c528e2e0c3
 
 # Versions come from requirements.lock. The packages' own tests, a tenth of all bytes, are removed.
 # hadolint ignore=DL3006
@@ -19,7 +19,7 @@ ARG TORCH=torch==2.13.0
 RUN --mount=type=cache,target=/var/cache/uv uv pip install --constraint requirements.lock "${TORCH}"
 COPY pyproject.toml ./
 RUN --mount=type=cache,target=/var/cache/uv \
-    uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra crawl --extra gpu setuptools \
+    uv pip install --constraint requirements.lock --requirement pyproject.toml --extra s3 --extra dask --extra crawl --extra server --extra gpu setuptools \
     && find /opt/venv -type d \( -name tests -o -path '*/torch/test' \) -prune -exec rm -r {} +
 
 # hadolint ignore=DL3006

@@ -95,7 +95,7 @@ team-down:
 # Needs uv. Writes one lock for Python 3.11 to 3.13, with a hash of every file that may be installed. Torch and its CUDA
 # libraries are left out, since they differ by machine.
 resolve:
-	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra gpu \
+	echo "$(TORCH)" | uv pip compile pyproject.toml --extra dev --extra s3 --extra dask --extra crawl --extra server --extra gpu \
 		--universal --python-version 3.11 --no-emit-package torch --generate-hashes --no-header --no-annotate \
 		--constraint - --output-file requirements.lock --quiet $(RESOLVE)
 	awk '/^[^ ]/ {left_out = /^(cuda|nvidia-[^m]|triton)/} !left_out' requirements.lock >requirements.lock.new

@@ -6,11 +6,9 @@ import os
 import re
 import signal
 import subprocess
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT, git, read_text, until
@@ -90,18 +88,16 @@ def test_services_wait_for_each_other_and_are_open_to_this_machine_alone(team):
     )
     pages = {services[name]["environment"]["PREFECT_UI_URL"] for name in ("prefect", "lead")}
     assert pages == {"http://127.0.0.1:4200"}, "links in notices, logs and MLflow"
-    kept = services["prefect"]["environment"]["PREFECT_SERVER_EVENTS_EXPIRED_BUCKET_BUFFER"]
-    seconds = TypeAdapter(timedelta).validate_python(kept).total_seconds()
-    assert f"expired_bucket_buffer = {seconds:.0f} " in read_text("prefect.toml")
 
 
-@pytest.mark.lock
-def test_servers_have_the_versions_of_the_lock():
+def test_images_of_others_are_named_by_digest():
     services = YAML(typ="safe").load(COMPOSE.read_text())["services"]
-    locked = read_text("requirements.lock")
-    for name in ("prefect", "mlflow"):
-        version = re.search(rf"^{name}==(\S+)", locked, re.M)
-        assert version and re.search(rf":v?{re.escape(version[1])}-", services[name]["image"]), name
+    images = {service["image"] for service in services.values()} - {"electra:team"}
+    dockerfile = read_text("Dockerfile")
+    images |= {*re.findall(r"^ARG BASE=(.*)$", dockerfile, re.M)}
+    assert len(images) == 3, "Postgres, SeaweedFS, Python"
+    assert all(re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in images)
+    assert {*re.findall(r"^FROM (\S+)", dockerfile, re.M)} == {"${BASE}"}
 
 
 def test_the_image_has_what_the_containers_read():

@@ -14,7 +14,6 @@ import pytest
 from electra.errors import BadInput, UserError
 from electra.files import safe_join
 from electra.storage.manifest import verify_manifest, write_checksummed, write_manifest
-from pipelines.environment import DEFAULTS
 from tests.conftest import ROOT, edit, environment, files_of, git, read_text, run
 
 BINARY = {".png", ".gz", ".xz", ".zst", ".parquet", ".woff2"}
@@ -46,9 +45,7 @@ def test_a_manifest_cannot_point_outside_or_through_a_linked_folder(tmp_path):
 def test_telemetry_is_off_wherever_a_tool_is_started():
     """Of the environment itself: tests/pipelines/test_environment.py."""
     assert "python pipelines/environment.py" in read_text("Dockerfile")
-    compose = read_text("compose.yaml")
-    for name in ("DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY", "PREFECT_SERVER_ANALYTICS_ENABLED"):
-        assert f'{name}: "{DEFAULTS[name]}"' in compose, "of the official images"
+    assert "-master.telemetry=false" in read_text("compose.yaml"), "SeaweedFS"
     assert "analytics = false" in read_text(".dvc/config")
     assert "analytics_enabled = false" in read_text("prefect.toml")
 
@@ -75,10 +72,8 @@ def test_no_secret_and_no_machine_in_the_tree():
             assert not re.search(pattern, text) or path == Path(__file__), f"{name}: {pattern}"
 
 
-def test_the_image_is_pinned_small_and_without_rights():
+def test_the_image_is_small_and_without_rights():
     dockerfile = read_text("Dockerfile")
-    assert re.search(r"^ARG BASE=[\w./-]+:[\w.-]+$", dockerfile, re.M)
-    assert ":latest" not in dockerfile
     users = re.findall(r"^USER (\S+)$", dockerfile, re.M)
     assert users and users[-1] not in {"root", "0"}
     assert "requirements.lock" in dockerfile
