@@ -222,8 +222,6 @@ def test_a_deployment_runs_with_live_lines_and_a_result_page(server):
     assert any("30/30 steps" in line for line in lines)
     assert not (server.folder / "build").exists(), "the checkout is nobody's workplace"
     assert not server.stages()
-    assert run in server.prefect("flow-run ls --output json")
-    assert "electra" in server.prefect("work-pool inspect electra")
 
 
 @pytest.mark.slow
