@@ -119,6 +119,7 @@ def test_captions_and_labels_are_of_the_models_own_settings():
     # -10 (0.1 ln 0.1 + 0.9 ln 0.9)
     expected = [1.0, 2.0], [pytest.approx(3.2508, abs=1e-4), 0.0]
     assert figures.majority_loss(replace(model, curve=curve)) == expected
+    assert model.average
     scores = ArmScores((98.0, 100.0))
     high = replace(model.average, pretrained=scores, scratch=ArmScores())
     axes = figures.draw_tasks(replace(model, average=high, tasks=(), squad=())).axes[0]
