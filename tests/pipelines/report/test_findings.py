@@ -63,7 +63,7 @@ def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablati
     made_up.write("mine")
     report.build(replace(TINY, tasks=tasks, finetunings=finetunings), Path("out"), "mine")
     page = Path("out/index.html").read_text()
-    assert "The paper" not in page and "Not run" not in page
+    assert "custom tasks" in page and "The paper" not in page and "Not run" not in page
     assert {path.stem for path in Path("out/tables").iterdir()} == {"mine-tasks"}
 
 

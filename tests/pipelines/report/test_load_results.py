@@ -108,7 +108,7 @@ def test_a_subset_is_measured_against_the_full_set():
         assert replace(model, pretrain=parameters).parameters == text
 
 
-def test_captions_and_labels_are_of_the_models_own_settings():
+def test_captions_are_of_the_models_own_settings():
     made_up.write()
     ten = replace(TINY.models["tiny"], objective=ObjectiveConfig(discriminator_weight=10.0))
     params = replace(TINY, models=TINY.models | {"tiny": ten})
