@@ -55,9 +55,8 @@ CURVES = STYLES["curves"]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure that is on disk: its file stem, its caption, and its SVG for the page."""
+    """A figure that is on disk: its caption, and its SVG for the page."""
 
-    name: str
     caption: str
     svg: str
 
@@ -71,7 +70,7 @@ def draw_all(inputs: Inputs, folder: Path) -> dict[str, Drawn]:
         )
         for name, caption, figure in figures:
             svg = save(figure, folder, name)
-            drawn[name] = Drawn(name, caption, inline_svg(svg, name, caption))
+            drawn[name] = Drawn(caption, inline_svg(svg, name, caption))
     return drawn
 
 

@@ -38,7 +38,7 @@ REMADE += ", which it remakes"
 ADVICE = re.compile(
     r"To track the changes with git|\s+git add |To enable auto staging"
     r"|\s+dvc config core\.autostage|Use `dvc push` to send"
-    r"|(Generat|Updat)ing lock file|ERROR: failed to reproduce"
+    r"|(Generat|Updat)ing lock file"
 )
 
 

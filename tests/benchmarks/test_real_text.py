@@ -59,15 +59,3 @@ def test_cost_of_a_stopped_pretraining_counts(tmp_path, monkeypatch):
     assert 0 < before < found.pop("seconds")
     curve = [{"disc_auc": 0.5}, {"tokens": 90.0, "disc_auc": 0.6}]
     assert found == {"steps": 400, "seed": 1, "curve": curve}
-
-
-def test_differences_are_read_by_their_intervals():
-    electra = [{"cola": [60.0, 62.0]}, {"cola": [62.0]}, {"cola": [63.0]}]
-    scores = {"electra": electra, "scratch": [{"cola": [50.0]}] * 3}
-    cola = real_text.compare_arms(scores)["cola"]
-    assert cola["electra"] == {"scores": [61.0, 62.0, 63.0], "mean": 62.0, "std": 1.0}
-    assert cola["electra - scratch"]["points"] == pytest.approx(12.0)
-    assert cola["electra - scratch"]["reading"] == "higher" and "electra - mlm" not in cola
-    assert real_text.table_rows({"cola": cola}) == [
-        "CoLA, matthews | 62.0 ± 1.0 | 50.0 ± 0.0 | **+12.0**"
-    ]

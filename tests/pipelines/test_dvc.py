@@ -32,8 +32,7 @@ from tests.conftest import (
 
 
 def read_yaml(name):
-    values = YAML(typ="safe").load(read_text(name))
-    return values
+    return YAML(typ="safe").load(read_text(name))
 
 
 EVERY = read_yaml("pipelines/dvc.yaml")["stages"]
@@ -125,12 +124,13 @@ def test_dvc_sees_every_stage_of_every_name():
     """One broken dvc.yaml breaks every DVC command, so this is the test to look at first."""
     listed = {line.split()[0] for line in dvc(ROOT, "stage list --all").splitlines()}
     params = load(ROOT / "params.yaml")
+    expected = {"report"}
+    expected |= {f"summarize_model@{name}" for name in params.run.models}
+    expected |= {f"summarize_ablation@{name}" for name in params.run.ablations}
     for name in PIPELINE:
-        for entry in getattr(params, STAGES[name].section):
-            assert f"pipelines/dvc.yaml:{name}@{entry}" in listed
-    assert "report" in listed
-    assert {f"summarize_model@{name}" for name in params.run.models} <= listed
-    assert {f"summarize_ablation@{name}" for name in params.run.ablations} <= listed
+        section = getattr(params, STAGES[name].section)
+        expected |= {f"pipelines/dvc.yaml:{name}@{entry}" for entry in section}
+    assert expected <= listed
 
 
 TARGET = "pipelines/dvc.yaml:pretrain@smoke"
@@ -166,7 +166,7 @@ def test_a_killed_repro_resumes_and_ends_in_the_same_bytes(killed):
     folder, said = killed
     assert "Running stage 'pipelines/dvc.yaml:pretrain@smoke'" in said
     assert "Running stage 'pipelines/dvc.yaml:tokens@smoke'" not in said
-    assert "resum" in said.lower() or "continues" in said.lower(), said
+    assert "resum" in said.lower(), said
     lock = (folder / "pipelines/dvc.lock").read_text()
     assert merge(lock, lock, lock) == merge("", lock, lock) == lock
     resumed = files_of(folder / "build/models")
@@ -181,10 +181,8 @@ def test_a_setting_runs_its_stage_alone_and_put_back_nothing(project):
     assert not stages_run(dvc(project, "repro", TARGET))
     edit(project / "params.yaml", "1.0e-3", "2.0e-3")
     assert stages_run(dvc(project, "repro", TARGET)) == {"pretrain@smoke"}
-    assert first != files_of(project / "build/models")
     edit(project / "params.yaml", "2.0e-3", "1.0e-3")
-    output = dvc(project, "repro", TARGET)
-    assert not stages_run(output) and "pretrain@smoke' is cached - skipping run" in output
+    assert not stages_run(dvc(project, "repro", TARGET))
     assert first == files_of(project / "build/models")
 
 
@@ -209,22 +207,6 @@ def test_comment_runs_nothing_and_code_runs_its_stage_alone(project):
     assert stages_run(output) == {"pretrain@smoke"}
     assert "resuming at step 200 of 200" in output, "the training code is the same"
     edit(stage, "EXAMPLES = 11", "EXAMPLES = 12")
-
-
-@pytest.mark.slow
-def test_a_second_clone_is_served_by_plain_push_and_pull(project, tmp_path):
-    """`dvc push --run-cache`, then a clone without lock files and without a cache: nothing is
-    trained there.
-    """
-    store = tmp_path / "store"
-    dvc(project, "remote add --local --default store", str(store))
-    dvc(project, "push --run-cache")
-    clone = copy_project(tmp_path / "clone")
-    (clone / "params.yaml").write_bytes((project / "params.yaml").read_bytes())
-    dvc(clone, "remote add --local --default store", str(store))
-    assert not stages_run(dvc(clone, "repro --pull", TARGET))
-    assert files_of(clone / "build/models") == files_of(project / "build/models")
-    assert not (clone / "runs/pretrain").exists()
 
 
 @pytest.mark.slow
@@ -283,14 +265,3 @@ def test_curves_are_all_that_dvc_plots_shows(reported):
     shown = dvc(reported, "metrics show")
     assert "results/summary/smoke.json" in shown and "pretrained.average" in shown
     assert not stages_run(dvc(reported, "repro")) and not git(reported, "status", "--porcelain")
-
-
-@pytest.mark.slow
-def test_a_stopped_stage_leaves_git_clean(reported):
-    edit(reported / "params.yaml", "1.0e-3", "5.0e-3")
-    edit(reported / "params.yaml", "steps: 20", "steps: 2000")
-    finished = len(list((reported / "runs/pretrain").glob("*")))
-    with killed_repro(reported):
-        until(lambda: len(list((reported / "runs/pretrain").glob("*"))) > finished)
-    assert git(reported, "status", "--porcelain").split() == ["M", "params.yaml"]
-    git(reported, "reset", "-q", "--hard")

@@ -1,7 +1,5 @@
 """Conclusions from results, as sentences."""
 
-import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +8,6 @@ from pipelines import report
 from pipelines.report import findings, load_results, tables
 from pipelines.report.records import ArmScores
 from pipelines.sources import CustomTask, CustomTasks
-from tests.conftest import ROOT
 from tests.pipelines.report import made_up
 
 TINY = made_up.params("tiny")
@@ -23,9 +20,8 @@ def write(**made):
 
 def test_the_first_sentences_say_what_came_out_and_what_it_means():
     model = write()
-    headline = findings.headline(model)
-    assert headline == (
-        "The mean over nine tasks (sample world) goes from 52.1 to 65.8 points; "
+    assert findings.headline(model) == (
+        "The mean over nine tasks (sample world) goes from 52.0 to 65.9 points; "
         "the best without a network reaches 44.2."
     )
     assert findings.meaning(model).startswith("Pre-training on this text pays: ")
@@ -44,19 +40,12 @@ def test_published_weights_are_compared_before_and_after_further_pre_training():
     continued = replace(model, config=config, before={"rte": (40.0, 41.0, 42.0)})
     said = findings.meaning(continued)
     assert said.startswith("Pre-training pays: ")
-    assert re.search(
-        r"This text adds 19\.\d points to the 41\.0 of the published weights on RTE", said
-    )
-    curve = {
-        "step": [0.0, 1.0, 2.0],
-        "disc_auc": [0.5, 0.75, 0.875],
-        "mlm_accuracy": [0.0, 0.5, 0.25],
-    }
-    task, auc, masked = tables.tabulate_before(replace(continued, curve=curve)).rows
+    assert "This text adds 19.1 points to the 41.0 of the published weights on RTE" in said
+    curve = {"step": [0.0, 1.0, 2.0], "disc_auc": [0.5, 0.75, 0.875]}
+    task, auc = tables.tabulate_before(replace(continued, curve=curve)).rows
     assert task[tables.AFTER].text == "higher"
     assert auc[tables.MEASURED_ON] == "held-out text: AUC of replaced tokens"
-    for row, *ends in ((auc, 50.0, 87.5), (masked, 0.0, 25.0)):
-        assert [*row[tables.BEFORE].scores, *row[tables.AFTERWARDS].scores] == ends
+    assert auc[tables.BEFORE].scores + auc[tables.AFTERWARDS].scores == (50.0, 87.5)
     late = replace(continued, curve={**curve, "step": [1.0, 2.0, 3.0]})
     assert len(tables.tabulate_before(late).rows) == 1, "nothing was measured before"
     assert tables.tabulate_before(model).rows == []
@@ -67,49 +56,40 @@ def test_published_weights_are_compared_before_and_after_further_pre_training():
 
 
 def test_a_report_of_own_tasks_has_neither_the_papers_tables_nor_recorded_ablations():
-    shipped = made_up.shipped()
     own = CustomTask(train="a", dev="b", labels=("no", "yes"))
-    tasks = {**shipped.tasks, "mine": CustomTasks(kind="custom", tasks={"mine": own})}
-    finetuning = replace(shipped.finetunings["tiny"], tasks="mine", recipe="paper")
-    finetunings = {**shipped.finetunings, "mine": finetuning}
-    params = replace(shipped, tasks=tasks, finetunings=finetunings)
+    tasks = TINY.tasks | {"mine": CustomTasks(kind="custom", tasks={"mine": own})}
+    finetuning = replace(TINY.finetunings["tiny"], tasks="mine", recipe="paper")
+    finetunings = TINY.finetunings | {"mine": finetuning}
     made_up.write("mine")
-    shutil.copytree(ROOT / "benchmarks/results", "benchmarks/results")
-    report.build(params, Path("out"), "mine")
+    report.build(replace(TINY, tasks=tasks, finetunings=finetunings), Path("out"), "mine")
     page = Path("out/index.html").read_text()
-    assert "The paper" not in page and "Not run" not in page
+    assert "custom tasks" in page and "The paper" not in page and "Not run" not in page
     assert {path.stem for path in Path("out/tables").iterdir()} == {"mine-tasks"}
 
 
 def test_a_published_model_has_a_report_without_pre_training():
     made_up.write("electra-small")
     inputs = report.build(made_up.shipped(), Path("out"), "electra-small")
-    (model,) = inputs.models
-    assert model.config is None and inputs.missing == ()
+    assert inputs.missing == ()
     page = Path("out/index.html").read_text()
     assert "The published model electra-small was fine-tuned on 9 tasks" in page
-    assert "Settings of pre-training" not in page
 
 
 def test_an_absent_arm_or_mean_is_said():
     model = write()
     one = replace(model.average, pretrained=ArmScores((70.0,)), scratch=ArmScores())
-    said = findings.headline(replace(model, average=one))
-    assert (
-        said == "Mean over nine tasks (sample world): 70.0 pre-trained; the other arm is missing."
-    )
+    said = "Mean over nine tasks (sample world): 70.0 pre-trained; the other arm is missing."
+    assert findings.headline(replace(model, average=one)) == said
     nothing = replace(model, average=None, squad=())
     assert findings.headline(nothing) == "No fine-tuning results yet."
     assert findings.meaning(nothing) == ""
 
 
 def test_one_fine_tuning_decides_a_gain_beyond_the_error_of_the_dev_rows():
-    model = write(seeds=1)
-    verdicts = {row.title: row.difference.verdict for row in model.tasks}
-    assert verdicts["RTE"] == verdicts["SST-2"] == "higher"
+    model = write(deviations=(0.0,))
+    undecided = [row.title for row in model.tasks if not row.difference.counts]
     # small gains, and correlations, of which the dev rows tell no error
-    for title in ("MRPC", "WNLI", "CoLA", "STS-B"):
-        assert verdicts[title] == "cannot tell yet"
+    assert undecided == ["CoLA", "MRPC", "STS-B", "WNLI"]
     assert "4 undecided" in findings.moved(model)
     points = sorted(row.difference.points for row in model.tasks if row.difference.counts)
     assert f"by {points[0]:.1f} to {points[-1]:.1f} points" in findings.moved(model)
@@ -140,7 +120,6 @@ def test_a_weak_discriminator_chance_and_wrong_answers_fall_short():
     glue["tasks"]["rte"]["scratch"]["scores"] = [50.0, 50.4, 49.9]
     for arm in ("pretrained", "scratch"):
         glue["tasks"]["sst2"][arm]["scores"] = [99.5, 99.4, 99.6]
-        glue["tasks"]["mrpc"][arm]["scores"] = [95.0, 94.0, 96.0]
     for path, values in zip(paths, (pretrain, squad, glue), strict=True):
         write_json(path, values)
     said = list(findings.shortfalls(load_results.load(TINY).models[0]))

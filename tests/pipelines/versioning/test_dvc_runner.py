@@ -28,21 +28,15 @@ def python(code):
 
 def test_outcome_reads_what_dvc_says():
     outcome = Outcome()
-    logged = [
-        line
-        for line in (
-            "Running stage 'pipelines/dvc.yaml:corpus@sample_world':",
-            "Stage 'pipelines/dvc.yaml:tokens@sample_world' didn't change, skipping",
-            "Stage 'report' is cached - skipping run, checking out outputs",
-            "error: corpora.x: there is no such file",
-            "ERROR: failed to reproduce 'x': failed to run: python -m pipelines pretrain base, exited with 69",
-            "To track the changes with git, run:",
-            "\tgit add pipelines/dvc.lock",
-            "Use `dvc push` to send your updates to remote storage.",
-        )
-        if outcome.read(line)
-    ]
-    assert len(logged) == 3, "DVC's advice is for a person at a terminal"
+    lines = """Running stage 'pipelines/dvc.yaml:corpus@sample_world':
+Stage 'report' is cached - skipping run, checking out outputs
+error: corpora.x: there is no such file
+ERROR: failed to reproduce 'x': failed to run: python -m pipelines pretrain base, exited with 69
+To track the changes with git, run:
+\tgit add pipelines/dvc.lock
+Use `dvc push` to send your updates to remote storage.""".splitlines()
+    logged = list(filter(outcome.read, lines))
+    assert logged == lines[:2], "DVC's advice is for a person at a terminal"
     assert outcome.ran == ["corpus@sample_world"]
     assert outcome.errors[0] == "corpora.x: there is no such file"
     assert outcome.exit_code == 69
@@ -60,26 +54,18 @@ def test_text_is_what_a_terminal_would_show():
 
 def test_a_deadline_works_in_a_thread_and_on_a_silent_child():
     with ThreadPoolExecutor() as pool:
-        stopped = pool.submit(
-            dvc_runner.run, python("import time; time.sleep(60)"), "x", HERE, seconds=0.5
-        )
+        stopped = pool.submit(dvc_runner.run, python(SLEEPER), "x", HERE, seconds=0.5)
         with pytest.raises(StageFailed, match="its time limit") as caught:
             stopped.result(20)
-    assert caught.value.exit_code == 75 and caught.value.for_the_user, (
-        "another try would have the same limit"
-    )
+    assert caught.value.exit_code == 75
+    assert caught.value.for_the_user, "another try would have the same limit"
 
 
-@pytest.mark.parametrize(
-    "then", ["import time; time.sleep(60)", "pass"], ids=["parent lives", "parent is dead"]
-)
-def test_grandchildren_end_with_the_block(then):
-    with child(python(PARENT.format(code=SLEEPER, then=then)), HERE) as process:
+def test_grandchildren_end_with_the_block_though_their_parent_is_dead():
+    with child(python(PARENT.format(code=SLEEPER, then="pass")), HERE) as process:
         assert process.stdout.readline() == b"up\n"
-        if then == "pass":
-            process.wait(20)
-        left = running(SLEEPER)
-        assert left
+        process.wait(20)
+        assert running(SLEEPER)
     assert not running(SLEEPER)
 
 
@@ -145,14 +131,13 @@ def running(code):
 
 @pytest.fixture
 def small(tmp_path):
-    """A folder with two DVC stages, one of which fails."""
+    """A folder with two DVC stages, the second of which fails."""
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text("[core]\n    no_scm = true\n    analytics = false\n")
     (tmp_path / "dvc.yaml").write_text(
         "stages:\n"
         "  good: {cmd: 'echo hello; echo $HANDED > out', outs: [out]}\n"
         "  bad: {cmd: 'echo \"error: params.yaml: models.x: no\" >&2; exit 64'}\n"
-        "  slow: {cmd: 'sleep 60'}\n"
     )
     return tmp_path
 
@@ -169,9 +154,7 @@ def test_a_stage_runs_then_is_cached(small):
 def test_a_failure_is_the_stages_own_sentence_and_code(small):
     with pytest.raises(StageFailed) as caught:
         dvc_runner.repro("bad", Checkout(small))
-    assert "params.yaml: models.x: no" in str(caught.value)
-    assert caught.value.exit_code == 64
-    assert caught.value.for_the_user
+    assert str(caught.value) == "bad: params.yaml: models.x: no" and caught.value.exit_code == 64
 
 
 @pytest.mark.slow
@@ -181,9 +164,7 @@ def test_damage_to_dvcs_own_state_is_told_with_its_repair(small, damaged):
     dvc_runner.repro("good", checkout)
     (file,) = small.glob(damaged)
     file.write_bytes(b"\x84" * 200)
-    with pytest.raises(
-        StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders in \.dvc-site/repo"
-    ):
+    with pytest.raises(StageFailed, match=r"delete \.dvc/tmp/rwlock and the folders"):
         dvc_runner.repro("good", checkout)
     (small / ".dvc/tmp/rwlock").unlink()
     for folder in (small / ".dvc-site/repo").iterdir():
