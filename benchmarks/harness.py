@@ -1,5 +1,5 @@
-"""Shared code of the benchmarks: run stages, compute ratios with their spread, and write a JSON
-record with its provenance.
+"""Shared code of the benchmarks: run arms in turns, compute ratios with their spread, and write a
+JSON record with its provenance.
 """
 
 import argparse
@@ -71,10 +71,21 @@ def with_model(
     )
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median, lowest and highest value, rounded to four significant digits."""
-    summary = {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
-    return {name: float(f"{value:.4g}") for name, value in summary.items()}
+def in_turns(arms: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Run all arms once per round (A-B-A-B), so that other load affects them equally."""
+    results: dict[str, list[T]] = {arm: [] for arm in arms}
+    for number in range(rounds):
+        for arm, run in arms.items():
+            results[arm].append(run())
+            print(f"round {number + 1}, {arm}: {results[arm][-1]}", flush=True)
+    return results
+
+
+def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
+    """Return the median, lowest and highest value, rounded to `digits` significant digits."""
+    values = sorted(values)
+    summary = {"median": statistics.median(values), "lowest": values[0], "highest": values[-1]}
+    return {name: float(f"{value:.{digits}g}") for name, value in summary.items()}
 
 
 def summarize(values: Sequence[float]) -> dict[str, Any]:

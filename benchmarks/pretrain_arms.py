@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.made_up_rows import SPECIAL, MadeUpRows
 from electra.nn.encoder import real_tokens
 from electra.nn.hf_names import config_json
 from electra.nn.huggingface import network_tensors
@@ -18,7 +18,7 @@ from electra.optim.adamw import build_optimizer, set_learning_rate
 from electra.optim.precision import autocast
 from electra.pretraining.compiling import compile_parts, missing_for_compile
 from electra.pretraining.config import ElectraConfig
-from electra.pretraining.corruption import Masked, SpecialIds, mask, sample
+from electra.pretraining.corruption import Masked, mask, sample
 from electra.pretraining.dataloader import BatchLoader
 from electra.pretraining.distributed import World
 from electra.pretraining.model import Batch, Pretraining
@@ -26,32 +26,9 @@ from electra.pretraining.networks import Generator
 from electra.pretraining.step import CudaGraphs, Step, keep_freed_memory
 
 VOCAB = 30_522
-SPECIAL = SpecialIds(pad=0, cls=101, sep=102, mask=103)
-SHORT = 0.05  # share of rows that are padded, about as many as the builder of rows leaves
 RATE = 1e-4
 PEERS = ("peer", "expert", "compiled")
 Train = Callable[[int, Batch, Masked], Tensor]  # a step's number, its rows and their masks -> loss
-
-
-class MadeUpRows:
-    """Rows [CLS] A [SEP] B [SEP] of random tokens, some of them short and padded; `tokens` counts
-    the rest.
-    """
-
-    def __init__(self, count: int, length: int, vocab_size: int) -> None:
-        numbers = np.random.default_rng(0)
-        self.ids = numbers.integers(SPECIAL.mask + 1, vocab_size, (count, length)).astype(np.uint16)
-        short = numbers.random(count) < SHORT
-        lengths = np.where(short, numbers.integers(length // 4, length, count), length)
-        self.ids[:, 0] = SPECIAL.cls
-        for row, total in enumerate(lengths):
-            self.ids[row, [total // 2, total - 1]] = SPECIAL.sep
-            self.ids[row, total:] = SPECIAL.pad
-        self.bounds = np.stack([lengths // 2 + 1, lengths], 1).astype(np.uint16)
-        self.tokens = int(lengths.sum())
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def build(config: ElectraConfig) -> Pretraining:

@@ -1,4 +1,4 @@
-"""Shared parts of benchmarks: ratios, records, processes; and the count of tokens."""
+"""Shared parts of benchmarks: turns, ratios, records; and the count of tokens."""
 
 import importlib
 import os
@@ -7,15 +7,24 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from benchmarks.harness import in_process, provenance, ratios, write_record
+from benchmarks.harness import in_process, in_turns, provenance, ratios, spread, write_record
 from benchmarks.tokens import count_tokens
 from electra.files import read_json
 from tests.conftest import ROOT
 
 
-def test_ratios_are_of_one_round():
-    found = ratios([2.0, 4.0, 5.0], [1.0, 3.0])
-    assert found == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
+def test_arms_take_turns_and_ratios_are_of_one_round(capsys):
+    order = []
+    arms = {arm: lambda arm=arm: (order.append(arm), float(len(order)))[1] for arm in ("a", "b")}
+    found = in_turns(arms, 2)
+    assert order == ["a", "b", "a", "b"] and found == {"a": [1.0, 3.0], "b": [2.0, 4.0]}
+    assert "round 2, b: 4.0" in capsys.readouterr().out
+    assert ratios(found["b"], found["a"]) == {"median": 1.667, "lowest": 1.333, "highest": 2.0}
+    assert spread([1234567.0], 3) == {
+        "median": 1230000.0,
+        "lowest": 1230000.0,
+        "highest": 1230000.0,
+    }
 
 
 def test_a_record_says_where_it_comes_from(tmp_path):

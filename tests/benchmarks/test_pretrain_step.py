@@ -21,13 +21,22 @@ SMALL = {
 CPU = torch.device("cpu")
 
 
+def turn(arm):
+    return pretrain_step.measure(
+        arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=time.time() + 60
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ["ours-fp32", "peer-bf16"])
-def test_a_turn_of_an_arm_measures_time_and_memory(arm):
-    deadline = time.time() + 60
-    found = pretrain_step.measure(arm, config(**SMALL), CPU, blocks=2, steps=1, deadline=deadline)
-    assert len(found["blocks"]) == len(found["bf16 peak"]) == 2
-    assert found["first step seconds"] > 0 and found["peak bytes"] > 0
+def test_rounds_of_arms_give_ratios_utilisation_and_memory(monkeypatch):
+    monkeypatch.setattr(pretrain_step, "probe", lambda device: 1e12)
+    rounds = [{arm: turn(arm) for arm in ("ours-fp32", "peer-fp32", "peer-bf16")} for _ in range(2)]
+    del rounds[1]["peer-bf16"]  # as after a deadline
+    found = pretrain_step.summary(config(**SMALL), rounds, cpu=True)
+    assert set(found["ratios"]) == {"peer-fp32 / ours-fp32", "peer-bf16 / ours-fp32"}
+    assert all(ratio["process"]["lowest"] > 0 for ratio in found["ratios"].values())
+    ours = found["arms"]["ours-fp32"]
+    assert 0 < ours["utilisation"] < 1 and ours["first step seconds"] > 0 and "peak bytes" in ours
 
 
 def test_arms_that_disagree_are_not_timed(monkeypatch):
@@ -40,12 +49,16 @@ def test_arms_that_disagree_are_not_timed(monkeypatch):
 
 def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
     started = []
+    turns = {
+        "blocks": [(2.0, 2.0)],
+        "bf16 peak": [1e12],
+        "first step seconds": 1.0,
+        "peak bytes": 5,
+    }
 
     def child(deadline, work):
         started.append(work.args[0])
-        if work.args[0] == "peer-bf16":
-            return {"error": "CUDA out of memory"}
-        return {"blocks": [(2.0, 4.0)], "bf16 peak": [1e12], "first step seconds": 1.0}
+        return {"error": "CUDA out of memory"} if work.args[0] == "peer-bf16" else dict(turns)
 
     monkeypatch.setattr(pretrain_step, "child", child)
     arms = ["ours-bf16", "peer-bf16", "compiled-bf16"]
@@ -55,7 +68,6 @@ def test_each_arm_has_processes_of_its_own_until_the_deadline(monkeypatch):
     assert started[1:] == [*arms, arms[0], arms[2]]
     assert found["errors"] == {"peer-bf16": "CUDA out of memory"} and found["skipped"] == []
     assert found["ratios"]["compiled-bf16 / ours-bf16"]["process"]["median"] == 1
-    assert 0 < found["arms"]["ours-bf16"]["utilisation"] < 1
     assert pretrain_step.model("small", options, 0)["skipped"] == arms
 
 
