@@ -155,13 +155,6 @@ def rejections(items):
     return [(item.where, item.reason) for item in items if isinstance(item, Rejected)]
 
 
-def write_files(folder, *names):
-    """Write files of one letter, in folders below a folder."""
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("x")
-
-
 def read_one(path, file, whole):
     """Read a file. With `whole`, every line is a document's, rejected, or blank."""
     try:
