@@ -82,9 +82,7 @@ FILES = st.fixed_dictionaries(
     }
 )
 DAMAGE = st.tuples(
-    st.sampled_from(["none", "none", "cut", "flip", "append"]),
-    st.integers(0, 2**20),
-    st.integers(1, 255),
+    st.sampled_from("none none cut flip append".split()), st.integers(0, 2**20), st.integers(1, 255)
 )
 PARQUET = st.lists(
     st.fixed_dictionaries({"text": st.text(max_size=9) | st.none(), "id": st.text(max_size=3)}),
@@ -130,19 +128,11 @@ def complete(file, damage):
     return damage[0] == "none" or (damage[0] == "flip" and file["suffix"] != "")
 
 
-def blank(line):
-    try:
-        return not (line.decode() if isinstance(line, bytes) else line).strip()
-    except UnicodeDecodeError:
-        return False
-
-
-def read(path, data=None, **settings):
+def read(path, data=None, kind="local", **settings):
     """Write `data` to a file, and return its items."""
     if data is not None:
         path.write_bytes(data)
-    source = LocalCorpus(**{"kind": "local", "files": ("x",), **settings})
-    return list(read_documents(FileRange(path), source))
+    return list(read_documents(FileRange(path), LocalCorpus(kind=kind, files=("x",), **settings)))
 
 
 def texts(items):
@@ -173,10 +163,9 @@ def read_one(path, file, whole):
     data = b"\n".join(file["lines"])
     if encoding := byte_order_mark(data):
         data = data.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
-    lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    filled = sum(not blank(line) for line in lines)
+    lines = data.decode(errors="replace").removeprefix("\ufeff").split("\n")
+    filled = sum(bool(line.strip()) for line in lines)
     kept = texts(items)
-    count = len(kept)
     if form == "text":
-        count = sum(not blank(line) for line in "\n".join(kept).split("\n"))
-    assert filled == count + sum(item.lines for item in rejected), (lines, items)
+        kept = [line for line in "\n".join(kept).split("\n") if line.strip()]
+    assert filled == len(kept) + sum(item.lines for item in rejected), (lines, items)

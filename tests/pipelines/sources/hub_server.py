@@ -66,8 +66,6 @@ class _Handler(BaseHTTPRequestHandler):
             entries = {}
             for file, data in files.items():
                 first, slash, _ = file.removeprefix(prefix).partition("/")
-                if slash:
-                    data = b""
                 if file.startswith(prefix):
                     entries[first] = entry(prefix + first, data, "directory" if slash else "file")
             self.send_json(list(entries.values()))
@@ -75,10 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             wanted = json.loads(body) if body.startswith("{") else parse_qs(body)
             self.send_json([entry(file, files[file]) for file in wanted["paths"] if file in files])
         else:
-            flags = dict.fromkeys(("private", "gated", "disabled"), False)
-            siblings = [{"rfilename": file} for file in files]
-            counts = {"downloads": 0, "likes": 0, "tags": []}
-            self.send_json({"id": name, "sha": COMMIT, "siblings": siblings, **flags, **counts})
+            self.send_json({"id": name, "sha": COMMIT})
 
     def send_file(self, name, file):
         data = self.hub.files.get(name, {}).get(file)
