@@ -41,6 +41,7 @@ def test_a_word_has_one_hash_whatever_its_case_and_form(monkeypatch):
 @pytest.mark.parametrize("text, lengths", [
     ("किताब पढ़ना", [5, 5]), ("বাংলা ভাষা", [5, 4]), ("مُحَمَّدٌ رسول", [9, 4]), ("שָׁלוֹם", [7]), ("e\u0301a q\u0303", [2, 2]),
     ("می\u200cرود", [6]), ("co\u00adop", [4]), ("\u0301 a", [1]), ("ฉันไป", [2, 1, 1, 1]), ("ខ្ញុំ", [2, 3]), ("བོད་ཡིག", [3, 3]),
+    ("가나 다라", [2, 2]), ("𞤀𞤣 𞤢", [2, 1]), ("山水", [1, 1]), ("𠀀𠀁", [1, 1]), ("ກຂ", [1, 1]), ("ကခ", [1, 1]),
 ])  # fmt: skip
 def test_marks_and_joiners_belong_to_their_word(text, lengths):
     assert words(text)[1].tolist() == lengths
