@@ -40,10 +40,10 @@ def test_parts_of_a_hub_are_units_of_the_commit_that_its_revision_names(tmp_path
     monkeypatch.setattr(hub, "resolve", lambda *_: "0123")
     monkeypatch.setattr(hub, "parts", lambda *_: [part])
     source = HubCorpus(kind="hub", dataset="made/up", revision="main")
-    config, (unit,) = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)
-    (resolved,) = config.sources
-    assert resolved == replace(source, revision="0123")
-    assert (unit.source, unit.config, unit.part) == (0, resolved, part)
+    config, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", tmp_path)
+    resolved = replace(source, revision="0123")
+    assert config.sources == (resolved,)
+    assert units == [documents.WorkUnit(0, resolved, part=part)]
 
 
 @pytest.mark.parametrize("name, content, settings", [
@@ -111,19 +111,17 @@ def test_units_are_named_by_content_and_not_by_place_or_time(tmp_path):
     assert states[0] == states[1] != states[2]
 
 
-@pytest.mark.parametrize(
-    "old, new", [('"cuts"', '"dust"'), ("0", "1"), ('": [', '": {'), ("\n", "")]
-)
-def test_damaged_notes_are_not_believed(tmp_path, capsys, old, new):
+def test_damaged_notes_are_not_believed(tmp_path, capsys):
     path = tmp_path / "a.jsonl"
     path.write_text(JSONL)
     first = units_of(tmp_path, path)
     (notes,) = tmp_path.glob("survey-*")
     expected = notes.read_text()
-    notes.write_text(expected.replace(old, new, 1) if new else "")
-    assert units_of(tmp_path, path) == first
-    assert "the work that they saved is done again" in capsys.readouterr().err
-    assert notes.read_text() == expected
+    for damaged in (expected.replace("0", "1", 1), ""):
+        notes.write_text(damaged)
+        assert units_of(tmp_path, path) == first
+        assert "the work that they saved is done again" in capsys.readouterr().err
+        assert notes.read_text() == expected
 
 
 def test_a_file_that_changes_after_the_plan_is_noticed(tmp_path):

@@ -12,21 +12,19 @@ OTHER = "<DATELINE>\n<TEXT>\nlines\n<DATELINE>x</DATELINE>\nwithout paragraphs\n
 
 def test_stories_are_documents_of_paragraphs(tmp_path):
     kinds = ("multi", "advis", "other", "strange")
-    text = "".join(
-        [doc(1, STORY.format("one")), *(doc(2, OTHER, kind) for kind in kinds), doc(3, OTHER)]
-    )
+    others = (doc(2, OTHER, kind) for kind in kinds)
+    text = "".join([doc(1, STORY.format("one")), *others, doc(3, OTHER)])
+    one = "A Headline & More\nWrapped text of one that goes on <here>.\nSecond."
     assert read(tmp_path / "nyt_eng_199407.gz", gzip.compress(text.encode())) == [
-        Document(
-            "NYT_ENG_19940701.0001",
-            "A Headline & More\nWrapped text of one that goes on <here>.\nSecond.",
-        ),
+        Document("NYT_ENG_19940701.0001", one),
         *(Skipped(f"type_{kind}") for kind in ("multi", "advis", "other", "other")),
         Document("NYT_ENG_19940701.0003", "lines without paragraphs"),
     ]
 
 
 def test_what_is_damaged_is_quarantined_by_its_line(tmp_path):
-    good, path = doc(1, STORY.format("one")), tmp_path / "afp_eng_199405"
+    path = tmp_path / "afp_eng_199405"
+    good = doc(1, STORY.format("one"))
     bad = [
         good.removesuffix("</DOC>\n"),
         good,

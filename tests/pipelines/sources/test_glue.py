@@ -80,6 +80,12 @@ def test_rows_of_the_hub():
     assert (scored["b"], scored["label"]) == ("", 4.25)
 
 
+def test_splits_of_the_hub():
+    assert list(LAYOUTS["mnli"].hub_places("mnli"))[1::4] == [
+        ("dev", "mnli", "validation_matched"), ("test_diagnostic", "ax", "test"),
+    ]  # fmt: skip
+
+
 def test_a_link_to_nothing_and_a_pipe_are_not_taken_for_absent_files(tmp_path):
     folder = tmp_path / "CoLA"
     folder.mkdir()

@@ -33,25 +33,20 @@ PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]
 PROGRAM = """
 import json, sys
 from pathlib import Path
-import huggingface_hub
 from electra.errors import UserError
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, documents
 from pipelines.stages import tasks
 
-tasks.glue.LAYOUTS = {task: tasks.glue.LAYOUTS[task] for task in ("cola", "mnli")}  # one of each kind, for time
-for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
+for name, config, revision, fetch in json.loads(sys.argv[1]):
     try:
-        if fetch == ["tasks"]:
-            glue = HubDataset(dataset="made/glue", revision=revision)
-            source = HubTasks(kind="hub", glue=glue, squad2=HubDataset(dataset=name, revision=revision))
-            facts = tasks.gather(source, "tasks.x", Path("tasks"))
-            print(json.dumps({**facts, "first": Path("tasks/mnli/train.jsonl").read_text().splitlines()[0]}))
+        if fetch == "squad":
+            source = HubTasks(kind="hub", squad2=HubDataset(dataset=name, revision=revision))
+            print(json.dumps(tasks.gather(source, "tasks.x", Path("tasks"))["tasks"]["squad2"]))
             continue
-        how = (fetch or ["download"])[0]
-        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=how)
-        found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
+        source = HubCorpus(kind="hub", dataset=name, config=config, revision=revision, fetch=fetch)
+        planned, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
-        print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))
+        print(json.dumps({"revision": planned.sources[0].revision, "units": len(units), "rows": rows}))
     except UserError as error:
         print(json.dumps({"error": str(error), "code": error.exit_code}))
 """
@@ -60,25 +55,6 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
 @pytest.fixture(autouse=True)
 def online(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
-
-
-def glue_files():
-    """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
-    by split.
-    """
-    halves = "validation_matched validation_mismatched test_matched test_mismatched"
-    layout = {"cola": "train validation test", "mnli": f"train {halves}", "ax": "test"}
-    card = ["---", "configs:"]
-    files = {}
-    for config, splits in layout.items():
-        card += [f"- config_name: {config}", "  data_files:"]
-        for split in splits.split():
-            card += [f"  - split: {split}", f"    path: {config}/{split}-*"]
-            text = f"A {split}"
-            label = -1 if split.startswith("test") else 0
-            row = {"sentence": text, "premise": text, "hypothesis": "B", "label": label}
-            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet([row] * 3)
-    return {"README.md": "\n".join([*card, "---", ""]).encode(), **files}
 
 
 def ask(tmp_path, endpoint, *questions):
@@ -104,7 +80,6 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
     files = {
         "made/up": made_up,
         "made/squad": {squad_file: squad, squad_file.replace("train", "validation"): squad},
-        "made/glue": glue_files(),
         "made/lines": {"a.jsonl": lines},
         "made/wrong": {"data/train-0.parquet": thirds[0]},
     }
@@ -114,32 +89,21 @@ def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path
         tasks, good, jsonl, wrong, *bad = ask(
             tmp_path,
             server.url,
-            ("made/squad", None, "", "main", "tasks"),
-            ("made/up", "en", "train", "main"),
-            ("made/lines", None, "train", "main"),
-            ("made/wrong", None, "train", "main"),
-            ("made/up", "en", "train", "f" * 40),
-            ("no/such", None, "train", "main"),
-            ("made/up", "de", "train", "main"),
+            ("made/squad", None, "main", "squad"),
+            ("made/up", "en", "main", "download"),
+            ("made/lines", None, "main", "download"),
+            ("made/wrong", None, "main", "download"),
+            ("made/up", "en", "f" * 40, "download"),
+            ("no/such", None, "main", "download"),
+            ("made/up", "de", "main", "download"),
         )
         assert server.faults == always, "every other fault was met"
         server.faults |= {PARTS[1]: 503, PARTS[2]: "cut"}
-        (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "train", "main", "stream"))
+        (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "main", "stream"))
         assert server.faults == always
     assert good == {"revision": COMMIT, "units": 3, "rows": texts}
     assert streamed["rows"] == jsonl["rows"] == texts
-    counts = {
-        task: {split: facts["rows"] for split, facts in splits.items()}
-        for task, splits in tasks["tasks"].items()
-    }
-    mnli = ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
-    assert counts == {
-        "cola": {"train": 3, "dev": 3, "test": 3},
-        "mnli": dict.fromkeys(mnli, 3),
-        "squad2": {"train": 6, "dev": 6},
-    }
-    first = {"id": "0", "a": "A train", "b": "B", "label": "entailment"}
-    assert json.loads(tasks["first"]) == first
+    assert [tasks[split]["rows"] for split in ("train", "dev")] == [6, 6]
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
     assert [error["code"] for error in bad] == [69, 69, 69]
     sentences = ("made/up has no such revision", "the hub has no no/such", "made/up cannot be used")

@@ -21,7 +21,7 @@ from pipelines.text.cleaning import Document, Rejected
 from tests.pipelines.sources.bad_input import (
     BAD_LINES,
     COMPRESS,
-    damaged,
+    flip,
     parquet,
     read,
     rejections,
@@ -48,10 +48,10 @@ def test_damage_anywhere_in_a_compressed_file_is_one_sentence(tmp_path, compress
     fault = rf"a\.jsonl\{compression}: is damaged or cut short \(.+; get the file again"
     for content in (
         stream[:-9],
-        damaged(stream, ("flip", middle, 4)),
+        flip(stream, middle),
         stream + b"what is no stream",
         stream + stream[:3],
-        stream + damaged(stream, ("flip", 1, 4)),
+        stream + flip(stream, 1),
         b"",
         JSONL,
     ):

@@ -67,11 +67,11 @@ def test_ngrams_are_equal_where_their_words_are():
 
 def test_a_set_finds_what_it_has():
     rng = np.random.default_rng(1)
-    inside, outside = (rng.integers(0, 2**64, 1000, dtype=np.uint64) for _ in range(2))
+    inside, outside = rng.integers(0, 2**64, (2, 1000), dtype=np.uint64)
     several = NgramSet(np.concatenate([inside, inside[:9]]))
     assert len(several.hashes) == 1000
     mixed = np.concatenate([outside, inside[::-1], outside])
     assert several.hashes[several.find(mixed)].tolist() == inside[::-1].tolist()
     # with the same leading bits
-    near = np.concatenate([inside + np.uint64(1), np.array([0, 2**64 - 1], np.uint64)])
+    near = np.array([*(inside + np.uint64(1)), 0, 2**64 - 1], np.uint64)
     assert not len(several.find(near)) and not len(NgramSet(inside[:0]).find(inside))
