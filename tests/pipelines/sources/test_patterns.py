@@ -31,11 +31,14 @@ ANCHORED = """
 
 
 def find_patterns(value, name):
+    """Yield the patterns in a value of a module, by its name."""
     if isinstance(value, re.Pattern):
         yield name, value
-    elif isinstance(value, dict | list | tuple):
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from find_patterns(part, f"{name}[{key}]")
+    elif isinstance(value, dict):
+        yield from find_patterns(list(value.values()), name)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from find_patterns(part, name)
 
 
 def calls():
