@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, short_repr
+from electra.errors import BadInput
 from electra.files import unique_keys
 from pipelines.sources import custom_tasks
 from pipelines.sources.local import Lines, lines_of
+from pipelines.sources.predict_rows import refuse_rejected
 from pipelines.sources.streams import plain_suffix
 from pipelines.text.cleaning import Rejected
 
@@ -26,15 +27,12 @@ def read_predictions(path: Path) -> dict[str, Any]:
         return _read_answers(lines, path)
     read_records = custom_tasks.table if suffix in {".tsv", ".csv"} else custom_tasks.jsonl
     answers: dict[str, Any] = {}
-    for where, record in read_records(lines, path):
-        if isinstance(record, Rejected):
-            raise BadInput(f"{where}: {record.reason}")
+    for where, record in refuse_rejected(read_records(lines, path)):
         fields = [record[key] for key in KEYS if key in record]
         if len(fields) != 2:
             raise BadInput(f"{where}: has {', '.join(record)}; expected an id and a prediction")
         identity, answer = fields
-        if not isinstance(identity, str | int) or isinstance(identity, bool):
-            fault = f"the id {short_repr(identity)} is neither text nor a whole number"
+        if fault := custom_tasks.find_id_fault(identity):
             raise BadInput(f"{where}: {fault}")
         if str(identity) in answers:
             raise BadInput(f"{where}: predicts {identity} again; expected each id once")

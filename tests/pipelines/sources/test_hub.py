@@ -163,6 +163,12 @@ def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, senten
         hub.check_answer(answer)
 
 
+def test_a_limit_that_is_not_reached_is_no_fault():
+    request = httpx.Request("GET", "https://hub/a")
+    headers = {"etag": '"0123"', "ratelimit": '"api"; r=9; t=999'}
+    hub.check_answer(httpx.Response(200, headers=headers, request=request))
+
+
 def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
     rows = [{"id": str(number), "text": f"Text {number}", "url": "u"} for number in range(4)]
     stream = datasets.Dataset.from_list(rows).to_iterable_dataset(num_shards=2)
