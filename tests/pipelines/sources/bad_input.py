@@ -32,11 +32,9 @@ BAD_LINES = [
     (b'"text"', "not a JSON object"),
     (b'{"body": "x"}', "no field 'text'"),
     (b'{"text": 5}', "field 'text' is not text"),
-    (b'{"text": null}', "field 'text' is not text"),
     (b'{"text": "a \\ud800 b"}', "lone surrogate"),
     (b'{"text": "a", "text": "b"}', "a key twice in one object"),
     (b'{"text": "\x01"}', "not JSON"),
-    (b'{"text": "a\x00b"}', "not JSON"),
     (b"[" * 100_000, "not JSON"),
     (b'{"text": "' + b"x" * 2000, "a line longer than 0 MiB"),
 ]

@@ -92,10 +92,11 @@ def test_words_and_tags_of_every_format(tmp_path, name, content):
     ]
 
 
-@pytest.mark.parametrize("form", ["Sequence", "list"])
-def test_numbers_of_tags_take_their_names_from_the_features(tmp_path, form):
-    names = {"_type": "ClassLabel", "names": ["O", "B-NP", "I-NP"]}
-    feature = [names] if form == "list" else {"_type": form, "feature": names}
+TAG = {"_type": "ClassLabel", "names": ["O", "B-NP", "I-NP"]}
+
+
+@pytest.mark.parametrize("feature", [{"_type": "Sequence", "feature": TAG}, [TAG]])
+def test_numbers_of_tags_take_their_names_from_the_features(tmp_path, feature):
     records = [{"words": ["the", "cat", "."], "tags": [1, 2, 0]}]
     (row,) = read(tmp_path / "w.parquet", records, tags=feature)
     assert row["tags"] == ["B-NP", "I-NP", "O"]

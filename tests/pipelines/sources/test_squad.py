@@ -77,9 +77,9 @@ def test_a_bad_question_is_rejected_with_its_place(tmp_path, changes, reason):
 
 
 def test_missing_parts_are_rejected(tmp_path):
-    rows = [*read(tmp_path, qas=None), *read(tmp_path, question(), context=None)]
     path = tmp_path / "x.json"
     path.write_text('{"data": [{"title": "no paragraphs"}, 5]}')
+    rows = [*read(tmp_path, qas=None), *read(tmp_path, question(), context=None)]
     assert [row.reason for row in [*rows, *read_questions(path)]] == [
         "no list of questions", "no context", "no list of paragraphs", "no list of paragraphs",
     ]  # fmt: skip
