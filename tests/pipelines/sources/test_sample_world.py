@@ -14,21 +14,9 @@ import pytest
 from pipelines.sources import sample_world
 from pipelines.sources.sample_world import articles, glue
 from pipelines.sources.sample_world.lexicon import BLAME, PRAISE
-from pipelines.sources.sample_world.squad import write_squad
 from pipelines.sources.sample_world.world import build
-from pipelines.sources.squad import read_questions
-from pipelines.text.cleaning import Rejected
 
 JUDGEMENT = {*PRAISE, *BLAME}
-
-
-def test_a_review_is_all_praise_or_all_blame_and_fills_its_row():
-    world = build(1)
-    for _ in range(100):
-        text = "\n".join(articles.review(world))
-        assert 18 < articles.length(text) <= articles.ROOM
-        opinions = words(re.sub("(not|found the [a-z]+) [a-z]+", "", text))
-        assert bool(opinions & set(PRAISE)) != bool(opinions & set(BLAME)), text
 
 
 def words(text):
@@ -98,16 +86,3 @@ def test_glue_is_balanced(task):
         labels = Counter(label for _, _, label in glue.rows(1, task, split))
         assert labels.total() == glue.SIZES[split.split("_")[0]]
         assert max(labels.values()) - min(labels.values()) <= 1, labels
-
-
-@pytest.mark.parametrize("version, least, most", [("1.1", 0, 0), ("2.0", 0.25, 0.5)])
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_squad_answers_stand_in_their_contexts(tmp_path, version, least, most, split):
-    write_squad(tmp_path, seed=1)
-    rows = list(read_questions(tmp_path / f"{split}-v{version}.json"))
-    assert len(rows) >= 300 and not any(isinstance(row, Rejected) for row in rows)
-    for row in rows:
-        for answer in row["answers"]:
-            end = answer["start"] + len(answer["text"])
-            assert not f"{row['context']} "[end].isalpha()
-    assert least <= sum(row["impossible"] for row in rows) / len(rows) <= most
