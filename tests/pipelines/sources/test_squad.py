@@ -153,7 +153,6 @@ def test_one_answer_need_be_no_list(given):
     {"answers": {"text": ["Santa Clara"], "start": [28]}},
     {"answers": {"text": ["Santa Clara"], "answer_start": []}},
     {"answers": ["Santa Clara"]},
-    {"answers": "Santa Clara"},
     {"answer": "Santa Clara"},
 ])  # fmt: skip
 def test_answers_in_another_layout_are_not_taken_for_none(given):
