@@ -24,6 +24,6 @@ def test_stories_are_documents_of_paragraphs(tmp_path):
 
 def test_a_story_whose_first_line_does_not_end_is_quarantined(tmp_path):
     path = tmp_path / "afp_eng_199405"
-    items = read(path, (doc(1, STORY) + '<DOC id="x"\n</DOC>').encode())
-    place = f"{path}:{STORY.count(chr(10)) + 4}"
-    assert rejections(items) == [(place, "a <DOC> that does not end in its line")]
+    bad, good = read(path, f'<DOC id="x"\n</DOC>\n{doc(1, STORY)}'.encode())
+    assert rejections([bad]) == [(f"{path}:1", "a <DOC> that does not end in its line")]
+    assert good.id == "NYT_ENG_19940701.0001"

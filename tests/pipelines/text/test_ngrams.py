@@ -59,8 +59,9 @@ def test_ngrams_are_equal_where_their_words_are():
     hashes, _ = words(" ".join(text))
     for n in (1, 2, 5, 13):
         expected = [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
-        pairs = set(zip(expected, ngrams(hashes, n).tolist(), strict=True))
-        assert len(pairs) == len(set(expected)) == len(set(ngrams(hashes, n).tolist()))
+        grams = ngrams(hashes, n).tolist()
+        pairs = set(zip(expected, grams, strict=True))
+        assert len(pairs) == len(set(expected)) == len(set(grams))
     assert not len(ngrams(hashes[:4], 5)) and not len(ngrams(hashes[:0], 1))
     assert ngrams(hashes[:1], 1) != hashes[:1], "a single word is not its own 1-gram by chance"
 
