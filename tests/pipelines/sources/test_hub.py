@@ -163,6 +163,19 @@ def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, senten
         hub.check_answer(answer)
 
 
+def ask_to_wait(server):
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(10_000)
+        connection.sendall(b"HTTP/1.1 429 Busy\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_the_answers_to_the_hubs_library_are_checked(server):
+    threading.Thread(target=ask_to_wait, args=(server,), daemon=True).start()
+    with pytest.raises(SourceUnreachable, match="asks for a wait of 86400 seconds"):
+        ask_server(server)
+
+
 def test_a_limit_that_is_not_reached_is_no_fault():
     request = httpx.Request("GET", "https://hub/a")
     headers = {"etag": '"0123"', "ratelimit": '"api"; r=9; t=999'}
