@@ -106,8 +106,7 @@ def read_rows(
             )
         identity = record[settings.id] if settings.id else number
         row: Row | Rejected | Skipped
-        if not isinstance(identity, str | int) or isinstance(identity, bool):
-            fault = f"the id {short_repr(identity)} is neither text nor a whole number"
+        if fault := find_id_fault(identity):
             row = Rejected(where, fault)
         elif labelled and is_missing(record.get(task.label), task.labels):
             row = Skipped("no_label")
@@ -120,6 +119,13 @@ def read_rows(
             if first != where:
                 row = Rejected(where, f"the id {row['id']!r} of {first} again")
         yield row
+
+
+def find_id_fault(identity: Any) -> str:
+    """Return why a value cannot be an id, or ""."""
+    if isinstance(identity, str | int) and not isinstance(identity, bool):
+        return ""
+    return f"the id {short_repr(identity)} is neither text nor a whole number"
 
 
 def _make_row(

@@ -155,7 +155,8 @@ def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
     """
     from huggingface_hub import hf_hub_download
 
-    for pause in (1, 2, 0):
+    pauses = [1, 2]
+    while True:
         try:
             path = hf_hub_download(
                 repo,
@@ -168,10 +169,9 @@ def _fetch(repo: str, kind: str, revision: str, file: str, again: bool) -> Path:
             return Path(path)
         except _unreachable() as error:
             status = getattr(getattr(error, "response", None), "status_code", 503)
-            if not pause or status < 500 or isinstance(error, FileNotFoundError):
+            if not pauses or status < 500 or isinstance(error, FileNotFoundError):
                 raise  # FileNotFoundError: the library has retried already
-            time.sleep(pause)
-    raise AssertionError
+            time.sleep(pauses.pop(0))
 
 
 def _git_hash(path: Path) -> str:

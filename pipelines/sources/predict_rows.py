@@ -74,14 +74,14 @@ def _records(schema: InputSchema, name: str) -> Iterator[tuple[str, Any]]:
             yield name, row
     elif conll or suffix in {".parquet", ".json"}:
         also = [*itertools.chain.from_iterable(schema.names), schema.task.id]
-        yield from _refuse_rejected(
+        yield from refuse_rejected(
             custom_tasks.records(path, (), also, (schema.names[0][0], "tags"))
         )
     else:
         yield from _by_line(schema, lines_of(path), name)
 
 
-def _refuse_rejected(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:
+def refuse_rejected(records: Iterator[custom_tasks.Record]) -> Iterator[tuple[str, Any]]:
     """Yield the records. Raise BadInput for a rejected one, since the answers to the others would
     be taken for all.
     """
@@ -96,16 +96,16 @@ def _by_line(schema: InputSchema, lines: Lines, name: str) -> Iterator[tuple[str
     """Yield JSON lines, the rows of a table with a header, or lines without one."""
     first, lines = custom_tasks.first_line(lines)
     if not first or first.lstrip().startswith("{"):
-        yield from _refuse_rejected(custom_tasks.jsonl(lines, name))
+        yield from refuse_rejected(custom_tasks.jsonl(lines, name))
         return
     header = set(custom_tasks.split_header(first, name))
     if any(header.issuperset(choice) for choice in schema.names):
-        yield from _refuse_rejected(custom_tasks.table(lines, name))
+        yield from refuse_rejected(custom_tasks.table(lines, name))
         return
     columns = schema.names[0]
     is_conll, lines = custom_tasks.look_for_conll(lines)
     if is_conll and schema.task.tagging:
-        yield from _refuse_rejected(custom_tasks.conll(lines, name, columns[0], "tags"))
+        yield from refuse_rejected(custom_tasks.conll(lines, name, columns[0], "tags"))
         return
     fields = first.split("\t")
     named = len(fields) == len(columns) and all(map(NAME.fullmatch, fields))

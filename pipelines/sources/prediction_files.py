@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from electra.errors import BadInput, short_repr
+from electra.errors import BadInput
 from electra.files import unique_keys
 from pipelines.sources import custom_tasks
-from pipelines.sources.local import lines_of
+from pipelines.sources.local import Lines, lines_of
+from pipelines.sources.predict_rows import refuse_rejected
 from pipelines.sources.streams import plain_suffix
 from pipelines.text.cleaning import Rejected
 
@@ -20,25 +21,18 @@ def read_predictions(path: Path) -> dict[str, Any]:
     A file, compressed or not, has JSON lines of `id` and `prediction` (or `tags`), a table as for
     the leaderboard, or the JSON of SQuAD. Raises BadInput for any other file, and a repeated id.
     """
-    lines: list[tuple[int, str]] = []
-    for line in lines_of(path):
-        if isinstance(line, Rejected):
-            raise BadInput(f"{line.where}: {line.reason}")
-        lines.append(line)
+    lines = lines_of(path)
     suffix = plain_suffix(path)
     if suffix == ".json":
-        return _read_answers("\n".join(text for _, text in lines), path)
+        return _read_answers(lines, path)
     read_records = custom_tasks.table if suffix in {".tsv", ".csv"} else custom_tasks.jsonl
     answers: dict[str, Any] = {}
-    for where, record in read_records(iter(lines), path):
-        if isinstance(record, Rejected):
-            raise BadInput(f"{where}: {record.reason}")
+    for where, record in refuse_rejected(read_records(lines, path)):
         fields = [record[key] for key in KEYS if key in record]
         if len(fields) != 2:
             raise BadInput(f"{where}: has {', '.join(record)}; expected an id and a prediction")
         identity, answer = fields
-        if not isinstance(identity, str | int) or isinstance(identity, bool):
-            fault = f"the id {short_repr(identity)} is neither text nor a whole number"
+        if fault := custom_tasks.find_id_fault(identity):
             raise BadInput(f"{where}: {fault}")
         if str(identity) in answers:
             raise BadInput(f"{where}: predicts {identity} again; expected each id once")
@@ -46,10 +40,15 @@ def read_predictions(path: Path) -> dict[str, Any]:
     return answers
 
 
-def _read_answers(text: str, path: Path) -> dict[str, Any]:
+def _read_answers(lines: Lines, path: Path) -> dict[str, Any]:
     """Return the answers of SQuAD's JSON by question id."""
+    texts = []
+    for line in lines:
+        if isinstance(line, Rejected):
+            raise BadInput(f"{line.where}: {line.reason}")
+        texts.append(line[1])
     try:
-        answers = json.loads(text, object_pairs_hook=unique_keys)
+        answers = json.loads("\n".join(texts), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError, KeyError):
         raise BadInput(f"{path}: is not JSON, or has a question twice") from None
     if not isinstance(answers, dict):

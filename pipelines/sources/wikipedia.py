@@ -105,7 +105,7 @@ def read_wikipedia(piece: FileRange) -> Iterator[Item]:
         except (ElementTree.ParseError, ValueError):
             yield block.rejected(where, "not XML")
             continue
-        revision = ([page, *page.iter("revision")])[-1]
+        revision = [page, *page.iter("revision")][-1]
         if page.findtext("ns", "0") != "0":
             yield Skipped("other_namespaces")
         elif page.find("redirect") is not None:

@@ -40,22 +40,17 @@ def test_official_files(tmp_path, task, split, lines, expected):
 
 @pytest.mark.parametrize("line, reason", [
     ("1\tA.\tB.", "3 columns instead of 4"),
-    ("1\tA.\tB.\tentailment\textra", "5 columns instead of 4"),
     ("1\tA.\tB.\tneutral", "unknown label 'neutral', not one of entailment, not_entailment"),
-    ("1\tA.\tB.\t", "unknown label '', not one of entailment, not_entailment"),
     ("1\t \t\tentailment", "no text"),
     ("1\tA\udcff.\tB.\tentailment", "invalid UTF-8"),
     ("", "1 columns instead of 4"),
 ])  # fmt: skip
 def test_a_bad_row_is_rejected_with_its_line(tmp_path, line, reason):
-    first, bad, last = read(
-        tmp_path, "rte", "dev", RTE, "0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment"
-    )
-    assert isinstance(bad, Rejected) and (bad.where, bad.reason) == (
-        f"{tmp_path}/dev.tsv:3",
-        reason,
-    )
-    assert first["id"] == "0" and last["id"] == "2"
+    rows = ("0\tA.\tB.\tentailment", line, "2\tC.\tD.\tnot_entailment")
+    first, bad, last = read(tmp_path, "rte", "dev", RTE, *rows)
+    assert isinstance(bad, Rejected)
+    assert (bad.where, bad.reason) == (f"{tmp_path}/dev.tsv:3", reason)
+    assert (first["id"], last["id"]) == ("0", "2")
 
 
 def test_scores_are_numbers_from_0_to_5(tmp_path):
@@ -72,31 +67,35 @@ def test_a_header_that_lacks_a_column_is_a_sentence(tmp_path, task):
 
 
 def test_rows_of_the_hub():
-    pairs = [
-        {"premise": "A dog.", "hypothesis": "A cat.", "label": label} for label in (0, 2, -1, 3)
-    ]
-    read = list(hub_rows([*pairs, {**pairs[0], "hypothesis": None}], "mnli", "glue/mnli/train"))
-    assert [row["label"] if isinstance(row, dict) else row.where for row in read] == [
-        "entailment", "contradiction", None, "glue/mnli/train:3", "glue/mnli/train:4",
-    ]  # fmt: skip
-    assert list(hub_rows([{"sentence": "Fine.", "label": 1}], "sst2", "x")) == [
-        {"id": "0", "a": "Fine.", "b": None, "label": "1"}
-    ]
+    rows = [{"premise": "A.", "hypothesis": "B.", "label": label} for label in (0, 2, -1, 3)]
+    rows.append({"premise": "A.", "hypothesis": None, "label": 0})
+    *read, fourth, fifth = hub_rows(rows, "mnli", "glue/mnli/train")
+    assert [row["label"] for row in read] == ["entailment", "contradiction", None]
+    assert (fourth.where, fifth.where) == ("glue/mnli/train:3", "glue/mnli/train:4")
+    (single,) = hub_rows([{"sentence": "Fine.", "label": 1}], "sst2", "x")
+    assert single == {"id": "0", "a": "Fine.", "b": None, "label": "1"}
     (scored,) = hub_rows([{"sentence1": "a", "sentence2": "", "label": 4.25}], "stsb", "x")
-    assert isinstance(scored, dict) and (scored["b"], scored["label"]) == ("", 4.25)
+    assert (scored["b"], scored["label"]) == ("", 4.25)
+
+
+def test_splits_of_the_hub():
+    assert list(LAYOUTS["mnli"].hub_places("mnli"))[1::4] == [
+        ("dev", "mnli", "validation_matched"), ("test_diagnostic", "ax", "test"),
+    ]  # fmt: skip
 
 
 def test_a_link_to_nothing_and_a_pipe_are_not_taken_for_absent_files(tmp_path):
-    (tmp_path / "CoLA").mkdir()
+    folder = tmp_path / "CoLA"
+    folder.mkdir()
     assert list(find_official(str(tmp_path), None)) == []
-    (tmp_path / "CoLA/dev.tsv").symlink_to("nowhere")
+    (folder / "dev.tsv").symlink_to("nowhere")
     with pytest.raises(SourceUnreachable, match=r"dev\.tsv is a link to nothing"):
         list(find_official(str(tmp_path), None))
-    os.mkfifo(tmp_path / "CoLA/train.tsv")
+    os.mkfifo(folder / "train.tsv")
     with pytest.raises(BadInput, match=r"train\.tsv isn't a regular file"):
         list(find_official(str(tmp_path), None))
     with pytest.raises(BadInput, match=r"train\.tsv: isn't a regular file; name a file"):
-        list(read_tsv(tmp_path / "CoLA/train.tsv", "cola", "train"))
+        list(read_tsv(folder / "train.tsv", "cola", "train"))
     (tmp_path / "train-v2.0.parquet").symlink_to("nowhere")
     with pytest.raises(SourceUnreachable, match=r"v2\.0\.parquet is a link to nothing"):
         list(find_official(None, str(tmp_path)))

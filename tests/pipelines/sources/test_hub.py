@@ -3,11 +3,11 @@ have.
 """
 
 import contextlib
-import hashlib
 import json
 import socket
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -21,7 +21,8 @@ from huggingface_hub.hf_api import RepoFile
 
 from electra.errors import BadInput, SourceUnreachable, UserError
 from pipelines.sources import HubCorpus, HubDataset, HubTasks, hub
-from pipelines.stages.inputs import check_source as check
+from pipelines.stages.inputs import check_source
+from pipelines.text.cleaning import Document
 from tests.conftest import ROOT, run
 from tests.pipelines.sources.bad_input import parquet
 from tests.pipelines.sources.hub_server import COMMIT, Hub
@@ -32,25 +33,20 @@ PARTS = [f"data/train-0000{i}-of-00003.parquet" for i in range(3)]
 PROGRAM = """
 import json, sys
 from pathlib import Path
-import huggingface_hub
 from electra.errors import UserError
 from pipelines.sources import CorpusConfig, HubCorpus, HubDataset, HubTasks, documents
 from pipelines.stages import tasks
 
-tasks.glue.LAYOUTS = {task: tasks.glue.LAYOUTS[task] for task in ("cola", "mnli")}  # one of each kind, for time
-for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
+for name, config, revision, fetch in json.loads(sys.argv[1]):
     try:
-        if fetch == ["tasks"]:
-            glue = HubDataset(dataset="made/glue", revision=revision)
-            source = HubTasks(kind="hub", glue=glue, squad2=HubDataset(dataset=name, revision=revision))
-            facts = tasks.gather(source, "tasks.x", Path("tasks"))
-            print(json.dumps({**facts, "first": Path("tasks/mnli/train.jsonl").read_text().splitlines()[0]}))
+        if fetch == "squad":
+            source = HubTasks(kind="hub", squad2=HubDataset(dataset=name, revision=revision))
+            print(json.dumps(tasks.gather(source, "tasks.x", Path("tasks"))["tasks"]["squad2"]))
             continue
-        how = (fetch or ["download"])[0]
-        source = HubCorpus(kind="hub", dataset=name, config=config, split=split, revision=revision, fetch=how)
-        found, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
+        source = HubCorpus(kind="hub", dataset=name, config=config, revision=revision, fetch=fetch)
+        planned, units = documents.plan(CorpusConfig(sources=(source,)), "corpora.x", Path("scratch"))
         rows = [[item.id, item.text] for unit in units for item in unit.read()]
-        print(json.dumps({"revision": found.sources[0].revision, "units": len(units), "rows": rows}))
+        print(json.dumps({"revision": planned.sources[0].revision, "units": len(units), "rows": rows}))
     except UserError as error:
         print(json.dumps({"error": str(error), "code": error.exit_code}))
 """
@@ -59,26 +55,6 @@ for name, config, split, revision, *fetch in json.loads(sys.argv[1]):
 @pytest.fixture(autouse=True)
 def online(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # benchmarks set it
-
-
-def glue_files():
-    """Two tasks and the diagnostic rows, laid out as the hub's GLUE: a configuration each, parquet
-    by split.
-    """
-    halves = "validation_matched validation_mismatched test_matched test_mismatched"
-    layout = {"cola": "train validation test", "mnli": f"train {halves}", "ax": "test"}
-    files, configs = {}, []
-    for config, splits in layout.items():
-        configs += [f"- config_name: {config}", "  data_files:"]
-        for split in splits.split():
-            configs += [f"  - split: {split}", f"    path: {config}/{split}-*"]
-            label = -1 if split.startswith("test") else 0
-            rows = []
-            for i in range(3):
-                row = {"premise": f"A {split} {i}", "hypothesis": "B", "label": label, "idx": i}
-                rows.append({"sentence": row["premise"], **row} if config == "cola" else row)
-            files[f"{config}/{split}-00000-of-00001.parquet"] = parquet(rows)
-    return {"README.md": "\n".join(["---", "configs:", *configs, "---", ""]).encode(), **files}
 
 
 def ask(tmp_path, endpoint, *questions):
@@ -90,86 +66,70 @@ def ask(tmp_path, endpoint, *questions):
 
 @pytest.mark.slow
 def test_a_data_set_is_read_through_faults_and_its_revision_is_resolved(tmp_path):
-    texts = [
-        [{"id": f"{part}-{i}", "text": f"Text {i} of {part}.", "url": "u"} for i in range(20)]
-        for part in range(3)
-    ]
-    files = {
-        "README.md": README.encode(),
-        **{name: parquet(rows) for name, rows in zip(PARTS, texts, strict=True)},
-    }
-    lines = "".join(json.dumps(row) + "\n" for row in texts[0]).encode()
-    answers = [{"text": ["text"], "answer_start": [5]}, {"text": [], "answer_start": []}]
+    texts = [[f"{part}-{i}", f"Text {i} of {part}."] for part in range(3) for i in range(20)]
+    rows = [{"id": id_, "text": text, "url": "u"} for id_, text in texts]
+    thirds = [parquet(rows[start : start + 20]) for start in (0, 20, 40)]
+    made_up = {"README.md": README.encode(), **dict(zip(PARTS, thirds, strict=True))}
+    lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
     question = {"title": "t", "question": "What?", "context": "Some text."}
-    squad = [{"id": str(i), **question, "answers": answers[i % 2]} for i in range(6)]
-    made_squad = {
-        f"data/{split}-00000-of-00001.parquet": parquet(squad) for split in ("train", "validation")
-    }
-    others = {
-        "made/squad": made_squad,
-        "made/glue": glue_files(),
+    answers = [{"text": ["text"], "answer_start": [5]}, {"text": [], "answer_start": []}]
+    squad = parquet(
+        [{"id": str(number), **question, "answers": answers[number % 2]} for number in range(6)]
+    )
+    squad_file = "data/train-00000-of-00001.parquet"
+    files = {
+        "made/up": made_up,
+        "made/squad": {squad_file: squad, squad_file.replace("train", "validation"): squad},
         "made/lines": {"a.jsonl": lines},
-        "made/wrong": {"data/train-0.parquet": files[PARTS[0]]},
+        "made/wrong": {"data/train-0.parquet": thirds[0]},
     }
-    faults = {PARTS[0]: "flip", PARTS[1]: 503, PARTS[2]: "cut", "data/train-0.parquet": "flips"}
-    faults["data/train-00000-of-00001.parquet"] = "flip"  # of SQuAD
-    with Hub({"made/up": files, **others}, faults) as server:
-        squad2, good, jsonl, wrong, *bad = ask(
+    faults = {PARTS[0]: "flip", PARTS[1]: 503, PARTS[2]: "cut", squad_file: "flip"}
+    always = {"data/train-0.parquet": "flips"}
+    with Hub(files, faults | always) as server:
+        tasks, good, jsonl, wrong, *bad = ask(
             tmp_path,
             server.url,
-            ("made/squad", None, "", "main", "tasks"),
-            ("made/up", "en", "train", "main"),
-            ("made/lines", None, "train", "main"),
-            ("made/wrong", None, "train", "main"),
-            ("made/up", "en", "train", "f" * 40),
-            ("no/such", None, "train", "main"),
-            ("made/up", "de", "train", "main"),
+            ("made/squad", None, "main", "squad"),
+            ("made/up", "en", "main", "download"),
+            ("made/lines", None, "main", "download"),
+            ("made/wrong", None, "main", "download"),
+            ("made/up", "en", "f" * 40, "download"),
+            ("no/such", None, "main", "download"),
+            ("made/up", "de", "main", "download"),
         )
-        assert set(server.faults) == {"data/train-0.parquet"}, "every other fault was met"
+        assert server.faults == always, "every other fault was met"
         server.faults |= {PARTS[1]: 503, PARTS[2]: "cut"}
-        (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "train", "main", "stream"))
-        assert set(server.faults) == {"data/train-0.parquet"}
-    assert (good["revision"], good["units"]) == (COMMIT, 3)
-    assert good["rows"] == [[row["id"], row["text"]] for rows in texts for row in rows]
-    assert streamed["rows"] == good["rows"] and jsonl["rows"] == good["rows"][:20]
-    counts = {
-        task: {split: facts["rows"] for split, facts in splits.items()}
-        for task, splits in squad2["tasks"].items()
-    }
-    mnli = ("train", "dev", "dev_mismatched", "test", "test_mismatched", "test_diagnostic")
-    assert counts == {
-        "cola": {"train": 3, "dev": 3, "test": 3},
-        "mnli": dict.fromkeys(mnli, 3),
-        "squad2": {"train": 6, "dev": 6},
-    }
-    first = {"id": "0", "a": "A train 0", "b": "B", "label": "entailment"}
-    assert json.loads(squad2["first"]) == first
+        (streamed,) = ask(tmp_path, server.url, ("made/up", "en", "main", "stream"))
+        assert server.faults == always
+    assert good == {"revision": COMMIT, "units": 3, "rows": texts}
+    assert streamed["rows"] == jsonl["rows"] == texts
+    assert [tasks[split]["rows"] for split in ("train", "dev")] == [6, 6]
     assert wrong["code"] == 65 and "data/train-0.parquet: arrives with sha256" in wrong["error"]
-    place = "corpora.x.sources[0]"
-    for error, sentence in zip(
-        bad,
-        [
-            "made/up has no such revision",
-            "the hub has no no/such",
-            "made/up cannot be used",
-        ],
-        strict=True,
-    ):
-        assert error["code"] == 69 and error["error"].startswith(f"{place}: {sentence}")
+    assert [error["code"] for error in bad] == [69, 69, 69]
+    sentences = ("made/up has no such revision", "the hub has no no/such", "made/up cannot be used")
+    for error, sentence in zip(bad, sentences, strict=True):
+        assert error["error"].startswith(f"corpora.x.sources[0]: {sentence}")
 
 
-def test_a_server_that_says_nothing_is_a_sentence(monkeypatch):
-    monkeypatch.setattr(hub, "SECONDS", 0.2)
+SOURCE = HubCorpus(kind="hub", dataset="made/up", revision="main")
+
+
+@pytest.fixture
+def server():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        closing = threading.Timer(20, server.close)
-        closing.start()
-        api = HfApi(f"http://127.0.0.1:{server.getsockname()[1]}")
-        with (
-            pytest.raises(SourceUnreachable, match=r"^corpora.x: cannot reach the hub .*timed out"),
-            hub.reach_hub("made/up", "corpora.x"),
-        ):
-            api.get_paths_info("made/up", "a")
-        closing.cancel()
+        yield server
+
+
+def ask_server(server):
+    with hub.reach_hub("made/up", "corpora.x"):
+        HfApi(f"http://127.0.0.1:{server.getsockname()[1]}").get_paths_info("made/up", "a")
+
+
+def test_a_server_that_says_nothing_is_a_sentence(server, monkeypatch):
+    monkeypatch.setattr(hub, "SECONDS", 0.2)
+    sentence = r"^corpora.x: cannot reach the hub for made/up \(.*timed out\); check the network, "
+    with pytest.raises(SourceUnreachable, match=sentence):
+        ask_server(server)
 
 
 def drip(server):
@@ -181,28 +141,21 @@ def drip(server):
             time.sleep(0.05)
 
 
-def test_a_server_that_sends_headers_too_slowly_is_a_sentence(monkeypatch):
+def test_a_server_that_sends_headers_too_slowly_is_a_sentence(server, monkeypatch):
     monkeypatch.setattr(hub, "MINUTE", 0.2)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.raises(SourceUnreachable, match=r"1: sends \d+ bytes in 0 seconds; check"),
-        hub.reach_hub("made/up", "corpora.x"),
-    ):
-        threading.Thread(target=drip, args=(server,), daemon=True).start()
-        HfApi(f"http://127.0.0.1:{server.getsockname()[1]}").dataset_info("made/up")
+    threading.Thread(target=drip, args=(server,), daemon=True).start()
+    with pytest.raises(SourceUnreachable, match=r"1: sends \d+ bytes in 0 seconds; check"):
+        ask_server(server)
 
 
-@pytest.mark.parametrize(
-    "status, header, value, sentence",
-    [
-        (200, "etag", "/tmp/victim", "a: sends the ETag '/tmp/victim', a path"),
-        (200, "x-linked-etag", 'W/"../victim"', "a: sends the ETag .*, a path"),
-        (302, "location", "HTTP://made.up/", "a: leads to 'HTTP://made.up/', unencrypted"),
-        (429, "retry-after", "86400", "a: asks for a wait of 86400 seconds; try"),
-        (503, "retry-after", "9" * 5000, "a: asks for a wait of 9{20} seconds; try"),
-        (429, "ratelimit", '"api"; r=0; t = 999', "a: asks for a wait of 999 seconds; try"),
-    ],
-)
+@pytest.mark.parametrize("status, header, value, sentence", [
+    (200, "etag", "/tmp/victim", "a: sends the ETag '/tmp/victim', a path"),
+    (200, "x-linked-etag", 'W/"../victim"', "a: sends the ETag .*, a path"),
+    (302, "location", "HTTP://made.up/", "a: leads to 'HTTP://made.up/', unencrypted"),
+    (429, "retry-after", "86400", "a: asks for a wait of 86400 seconds; try"),
+    (503, "retry-after", "9" * 5000, "a: asks for a wait of 9{20} seconds; try"),
+    (429, "ratelimit", '"api"; r=0; t = 999', "a: asks for a wait of 999 seconds; try"),
+])  # fmt: skip
 def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, sentence):
     request = httpx.Request("HEAD", "https://hub/a")
     answer = httpx.Response(status, headers={header: value}, request=request)
@@ -210,46 +163,61 @@ def test_an_answer_that_leads_astray_is_a_sentence(status, header, value, senten
         hub.check_answer(answer)
 
 
-def test_a_stream_that_breaks_is_soon_given_up(monkeypatch):
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: None)
-    hub._stream(HubCorpus(kind="hub", dataset="made/up", revision="main"))
+def ask_to_wait(server):
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(10_000)
+        connection.sendall(b"HTTP/1.1 429 Busy\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n")
+
+
+def test_the_answers_to_the_hubs_library_are_checked(server):
+    threading.Thread(target=ask_to_wait, args=(server,), daemon=True).start()
+    with pytest.raises(SourceUnreachable, match="asks for a wait of 86400 seconds"):
+        ask_server(server)
+
+
+def test_a_limit_that_is_not_reached_is_no_fault():
+    request = httpx.Request("GET", "https://hub/a")
+    headers = {"etag": '"0123"', "ratelimit": '"api"; r=9; t=999'}
+    hub.check_answer(httpx.Response(200, headers=headers, request=request))
+
+
+def test_a_stream_is_read_by_its_shards_and_soon_given_up(monkeypatch):
+    rows = [{"id": str(number), "text": f"Text {number}", "url": "u"} for number in range(4)]
+    stream = datasets.Dataset.from_list(rows).to_iterable_dataset(num_shards=2)
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: stream)
+    source = replace(SOURCE, fetch="stream")
+    parts = hub.parts(source, "corpora.x")
+    assert parts == [hub.HubFile(0, 2), hub.HubFile(1, 2)]
+    items = [item for part in parts for item in hub.read_documents(source, part)]
+    assert items == [Document(row["id"], row["text"]) for row in rows]
     assert datasets.config.STREAMING_READ_MAX_RETRIES == 3
-    hub._stream.cache_clear()
 
 
-def test_a_hub_that_names_no_commit_is_a_sentence(monkeypatch):
-    for commit in (5, "../.."):
-        info = SimpleNamespace(sha=commit)
-        monkeypatch.setattr(HfApi, "dataset_info", lambda *_, info=info, **__: info)
-        with pytest.raises(
-            SourceUnreachable, match=rf"made/up is malformed \(its commit is '?{commit}"
-        ):
-            hub.resolve("made/up", "main", "corpora.x")
+@pytest.mark.parametrize("commit", [5, "../.."])
+def test_a_hub_that_names_no_commit_is_a_sentence(monkeypatch, commit):
+    info = SimpleNamespace(sha=commit)
+    monkeypatch.setattr(HfApi, "dataset_info", lambda *_, **__: info)
+    sentence = rf"made/up is malformed \(its commit is '?{commit}"
+    with pytest.raises(SourceUnreachable, match=sentence):
+        hub.resolve("made/up", "main", "corpora.x")
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"])
 def test_offline_by_choice_is_a_sentence_at_once(monkeypatch, variable):
     monkeypatch.setenv(variable, "1")
-    source = HubCorpus(kind="hub", dataset="made/up", revision="main")
-    with pytest.raises(SourceUnreachable, match="needs made/up from the hub, but HF_HUB_OFFLINE"):
-        hub.resolve("made/up", "main", "corpora.x")
-    with pytest.raises(SourceUnreachable, match="unset it"):
-        check(source, "corpora.x")
-    with pytest.raises(SourceUnreachable):
-        check(
-            HubTasks(kind="hub", squad1=HubDataset(dataset="made/up", revision="main")), "tasks.x"
-        )
+    sentence = "needs made/up from the hub, but HF_HUB_OFFLINE .* is set; unset it"
+    squad = HubDataset(dataset="made/up", revision="main")
+    for source in (SOURCE, HubTasks(kind="hub", squad1=squad)):
+        with pytest.raises(SourceUnreachable, match=sentence):
+            check_source(source, "corpora.x")
 
 
-@pytest.mark.parametrize(
-    "error, sentence",
-    [
-        (KeyError("id"), r"made/up is malformed .*; check HF_ENDPOINT"),
-        (EOFError("it ends in the middle of a stream"), r"made/up has a damaged or empty file"),
-        (StopIteration(), r"made/up has a damaged or empty file"),
-        (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
-    ],
-)
+@pytest.mark.parametrize("error, sentence", [
+    (KeyError("id"), r"made/up is malformed .*; check HF_ENDPOINT"),
+    (EOFError("it ends in the middle of a stream"), r"made/up has a damaged or empty file"),
+    (LocalEntryNotFoundError("no connection"), r"cannot reach the hub for made/up"),
+])  # fmt: skip
 def test_an_answer_in_another_form_is_a_sentence(error, sentence):
     with (
         pytest.raises(SourceUnreachable, match=sentence),
@@ -258,76 +226,63 @@ def test_an_answer_in_another_form_is_a_sentence(error, sentence):
         raise error
 
 
-def test_a_split_that_is_not_there_is_a_sentence(monkeypatch):
-    config = SimpleNamespace(data_files={"test": []})
-    monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
-    with pytest.raises(SourceUnreachable, match="its splits are test: set `split`"):
-        hub.parts(HubCorpus(kind="hub", dataset="made/up", revision="main"), "corpora.x")
-
-
 def test_the_parts_of_a_split_are_its_files_with_their_hashes(monkeypatch):
-    names = [f"{number}.parquet" for number in range(501)]
-
-    def get_paths_info(repo, paths, **_):
+    def get_paths_info(api, repo, paths, **_):
         assert len(paths) <= 500, "the hub's limit"
         return [RepoFile(path=path, size=3, oid=f"blob of {path}") for path in paths]
 
+    names = [f"{number}.parquet" for number in range(501)]
     data_files = {"train": [f"hf://datasets/made/up@main/{name}" for name in names]}
-    config = SimpleNamespace(data_files=data_files)
-    monkeypatch.setattr(hub, "_builder", lambda source: SimpleNamespace(config=config))
-    api = SimpleNamespace(get_paths_info=get_paths_info)
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: api)
-    parts = hub.parts(HubCorpus(kind="hub", dataset="made/up", revision="main"), "corpora.x")
-    assert parts == [
+    builder = SimpleNamespace(config=SimpleNamespace(data_files=data_files))
+    monkeypatch.setattr("datasets.load_dataset_builder", lambda *_, **__: builder)
+    monkeypatch.setattr(HfApi, "get_paths_info", get_paths_info)
+    assert hub.parts(SOURCE, "corpora.x") == [
         hub.HubFile(number, 501, name, 3, f"git:blob of {name}")
         for number, name in enumerate(names)
     ]
+    with pytest.raises(SourceUnreachable, match="its splits are train: set `split`"):
+        hub.parts(replace(SOURCE, split="test"), "corpora.x")
 
 
+REFUSAL = OSError("404")
+REFUSAL.response = httpx.Response(404)  # type: ignore[attr-defined]
+STUMBLE = OSError("timed out")
+
+
+@pytest.mark.parametrize("answers, pauses", [
+    ([STUMBLE, STUMBLE, __file__], [1, 2]),
+    ([STUMBLE] * 3, [1, 2]),
+    ([REFUSAL], []),
+    ([FileNotFoundError("a")], []),
+])  # fmt: skip
 def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not(
-    monkeypatch,
+    monkeypatch, answers, pauses
 ):
-    refusal = OSError("404")
-    refusal.response = SimpleNamespace(status_code=404)  # type: ignore[attr-defined]
-    stumble = OSError("timed out")
-    for answers, pauses in (
-        ([stumble, stumble, "file"], [1, 2]),
-        ([stumble] * 3, [1, 2]),
-        ([refusal], []),
-        ([FileNotFoundError("a")], []),
-    ):
-        waited = []
-        monkeypatch.setattr("time.sleep", waited.append)
-        monkeypatch.setattr("huggingface_hub.hf_hub_download", Mock(side_effect=answers))
-        raised = contextlib.nullcontext() if "file" in answers else pytest.raises(OSError)
-        with raised:
-            assert hub._fetch("made/up", "model", "main", "a", again=False) == Path("file")
-        assert waited == pauses
+    waited = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", Mock(side_effect=answers))
+    fails = pytest.raises(SourceUnreachable)
+    with contextlib.nullcontext() if __file__ in answers else fails:
+        assert hub.fetch_file("made/up", "a", "main", "tokenizers.x") == Path(__file__)
+    assert waited == pauses
 
 
-def test_a_model_file_has_the_hash_by_which_the_cache_names_it(tmp_path, monkeypatch):
-    vocabulary = b"[PAD]\n[UNK]\n"
+@pytest.mark.parametrize("name", [
+    "9b63652e4599b6f141f83f77374ca035004e0c8f",
+    "baaffec70d0b8f0f47664f0efc76a998ef632783831b56cc18f0e6c5cf316087",
+])  # fmt: skip
+def test_a_model_file_has_the_hash_by_which_the_cache_names_it(tmp_path, monkeypatch, name):
     link = tmp_path / "vocab.txt"
-    monkeypatch.setattr(hub, "_fetch", lambda *_: link)
-    for name in (
-        hashlib.sha1(b"blob %d\0" % len(vocabulary) + vocabulary).hexdigest(),
-        hashlib.sha256(vocabulary).hexdigest(),
-    ):
-        (tmp_path / name).write_bytes(vocabulary)
-        link.symlink_to(tmp_path / name)
-        assert hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x") == link
-        (tmp_path / name).write_bytes(vocabulary[:-6])
-        with pytest.raises(BadInput, match=rf"tokenizers.x/vocab.txt: .* instead of {name}, twice"):
-            hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x")
-        link.unlink()
+    link.symlink_to(name)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: link)
+    (tmp_path / name).write_text("[PAD]\n[UNK]\n")
+    assert hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x") == link
+    (tmp_path / name).write_text("[PAD]\n")
+    with pytest.raises(BadInput, match=rf"tokenizers.x/vocab.txt: .* instead of {name}, twice"):
+        hub.fetch_file("made/up", "vocab.txt", "main", "tokenizers.x")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(90)
-def test_no_network_is_a_sentence_within_seconds(tmp_path):
-    (error,) = ask(tmp_path, "http://127.0.0.1:9", ("made/up", None, "train", "main"))
-    assert error["code"] == 69
-    assert error["error"].startswith("corpora.x.sources[0]: cannot reach the hub for made/up (")
-    assert error["error"].endswith(
-        "check the network, set HF_ENDPOINT to a mirror, or use a `local` source instead"
-    )
+def test_no_network_is_a_sentence(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(SourceUnreachable, match="cannot reach the hub for made/up"):
+        hub.resolve("made/up", "main", "corpora.x")

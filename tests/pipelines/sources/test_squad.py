@@ -11,7 +11,7 @@ from pipelines.text.cleaning import Rejected
 from tests.pipelines.sources.bad_input import parquet
 
 CONTEXT = "Super Bowl 50 was played in Santa Clara."
-ANSWER = {"text": "Santa Clara", "answer_start": CONTEXT.index("Santa")}
+ANSWER = {"text": "Santa Clara", "answer_start": 28}
 NOWHERE = "no answer is in the context"
 
 
@@ -20,9 +20,9 @@ def question(**changes):
 
 
 def read(tmp_path, *questions, encoding="utf-8", **changes):
-    paragraph = {"context": CONTEXT, "qas": list(questions), **changes}
-    path = tmp_path / "train.json"
+    paragraph = {"context": CONTEXT, "qas": questions, **changes}
     article = {"title": "Super_Bowl", "paragraphs": [paragraph]}
+    path = tmp_path / "train.json"
     path.write_text(json.dumps({"data": [article]}), encoding)
     return list(read_questions(path))
 
@@ -77,9 +77,9 @@ def test_a_bad_question_is_rejected_with_its_place(tmp_path, changes, reason):
 
 
 def test_missing_parts_are_rejected(tmp_path):
-    rows = [*read(tmp_path, qas=None), *read(tmp_path, question(), context=None)]
     path = tmp_path / "x.json"
     path.write_text('{"data": [{"title": "no paragraphs"}, 5]}')
+    rows = [*read(tmp_path, qas=None), *read(tmp_path, question(), context=None)]
     assert [row.reason for row in [*rows, *read_questions(path)]] == [
         "no list of questions", "no context", "no list of paragraphs", "no list of paragraphs",
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_a_file_in_another_layout_is_a_sentence(tmp_path, content):
         list(read_questions(path))
 
 
-@pytest.mark.parametrize("flag", [False, "false", "False", 0, "0"])
+@pytest.mark.parametrize("flag", [False, "False", "0"])
 def test_a_flag_may_be_text(tmp_path, flag):
     (row,) = read(tmp_path, question(is_impossible=flag))
     assert row["answers"] and row["impossible"] is False
@@ -105,8 +105,8 @@ def test_a_flag_may_be_text(tmp_path, flag):
 @pytest.mark.parametrize("text", ["Überall", "Zürich", "𝄞 Zürich"])
 def test_an_offset_may_count_bytes_or_utf16_units(tmp_path, text):
     context = f"Überall 😀 war es {text} {text}."
-    place = context.index(text)
-    before = context[:place]
+    before = context.partition(text)[0]
+    place = len(before)
     units = (len(before.encode()), len(before.encode("utf-16-le")) // 2)
     for start in (place, str(place), float(place), *units):
         (row,) = read(tmp_path, question(**answers((text, start))), context=context)
@@ -141,21 +141,18 @@ def test_rows_as_datasets_exports_them(tmp_path, name, content):
 
 
 @pytest.mark.parametrize("given", [
-    {"text": ["Santa Clara"], "answer_start": [28]},
     {"text": "Santa Clara", "answer_start": 28},
     {"text": ["Santa Clara"], "answer_start": 28},
     [{"text": "Santa Clara", "answer_start": 28}],
 ])  # fmt: skip
 def test_one_answer_need_be_no_list(given):
-    row = {"id": "q1", **ROW, "answers": given}
-    assert list(hub_rows([row], "squad2", "x")) == EXPECTED[:1]
+    assert list(hub_rows([EXPORTED[0] | {"answers": given}], "squad2", "x")) == EXPECTED[:1]
 
 
 @pytest.mark.parametrize("given", [
     {"answers": {"text": ["Santa Clara"], "start": [28]}},
     {"answers": {"text": ["Santa Clara"], "answer_start": []}},
     {"answers": ["Santa Clara"]},
-    {"answers": "Santa Clara"},
     {"answer": "Santa Clara"},
 ])  # fmt: skip
 def test_answers_in_another_layout_are_not_taken_for_none(given):
@@ -165,5 +162,5 @@ def test_answers_in_another_layout_are_not_taken_for_none(given):
 
 def test_rows_of_the_hub():
     assert list(hub_rows(EXPORTED, "squad2", "x")) == EXPECTED
-    _, rejected = hub_rows(EXPORTED, "squad1", "x")
-    assert isinstance(rejected, Rejected)
+    first, rejected = hub_rows(EXPORTED, "squad1", "x")
+    assert first == EXPECTED[0] and isinstance(rejected, Rejected)

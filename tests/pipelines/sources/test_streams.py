@@ -8,7 +8,7 @@ import pytest
 from electra.errors import BadInput
 from pipelines import preflight
 from pipelines.sources import hub
-from pipelines.sources.streams import read_stream
+from pipelines.sources.streams import COMPRESSIONS, read_stream
 from tests.pipelines.sources.bad_input import COMPRESS, read
 
 TEXT = "Ünï one\r\ntwo 漢字 𝄞\n\nthree " + "word " * 3000
@@ -16,17 +16,15 @@ ENCODINGS = ("utf-16", "utf-16-be", "utf-32", "utf-32-be")
 ROWS = '{"text": "Ünï 漢字 𝄞"}\n' * 50
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "b"])
+@pytest.mark.parametrize("name, text", [("a.txt", TEXT), ("a.jsonl", ROWS), ("b", ROWS)])
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_a_byte_order_mark_is_believed(tmp_path, name, encoding, compression):
-    text = TEXT if name == "a.txt" else ROWS
+def test_a_byte_order_mark_is_believed(tmp_path, name, text, encoding, compression):
     mark = "" if encoding in {"utf-16", "utf-32"} else "\ufeff"
     path = tmp_path / (name + compression)
     compress = COMPRESS[compression]
     expected = read(path, compress(text.encode()))
-    assert len(expected) == max(1, text.count("{"))
-    assert read(path, compress((mark + text).encode(encoding))) == expected
+    assert expected and read(path, compress((mark + text).encode(encoding))) == expected
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -74,15 +72,20 @@ def test_a_western_encoding_is_named_where_it_is_plain(tmp_path, text, encoding,
     assert " ".join(preflight.guess_encoding(path)) == guess
 
 
-@pytest.mark.parametrize("compression", list(COMPRESS)[1:])
-def test_the_hubs_library_reads_compressed_files_whole_or_not(tmp_path, compression):
-    hub._guard_libraries()
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_the_hubs_library_reads_compressed_files_whole_or_not(tmp_path, monkeypatch, compression):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with hub.reach_hub("made/up", "corpora.x"):
+        pass  # from here on the library reads as we do
     path = tmp_path / f"a.jsonl{compression}"
+
+    def read_file(data):
+        path.write_bytes(data)
+        with fsspec.open(path, compression="infer") as file:
+            return file.read()
+
     stored = COMPRESS[compression](ROWS.encode())
-    path.write_bytes(stored * 2)
-    with fsspec.open(path, compression="infer") as file:
-        assert file.read() == ROWS.encode() * 2
+    assert read_file(stored * 2) == ROWS.encode() * 2
     for damaged in (stored[:-5], stored + b"x" + stored):
-        path.write_bytes(damaged)
-        with pytest.raises(EOFError), fsspec.open(path, compression="infer") as file:
-            file.read()
+        with pytest.raises(EOFError):
+            read_file(damaged)

@@ -3,6 +3,7 @@ files.
 """
 
 import bz2
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,10 +15,11 @@ from tests.pipelines.sources import bad_input
 from tests.pipelines.sources.delivered import WIKI_END, WIKI_HEADER, multistream, wiki_page
 
 
-def read(path, data):
-    return bad_input.read(
-        path, data if isinstance(data, bytes) else data.encode(), kind="wikipedia"
-    )
+def read(path, *pages):
+    """Write a dump of these pages, and return its items."""
+    dump = "".join([WIKI_HEADER, *pages, WIKI_END]).encode()
+    data = bz2.compress(dump) if path.suffix == ".bz2" else dump
+    return bad_input.read(path, data, kind="wikipedia")
 
 
 @pytest.mark.parametrize("markup, text", [
@@ -31,14 +33,6 @@ def read(path, data):
     ("a&#xD800;b &#xE000;c", "a\ufffdb \ufffdc"),
     ("[[a]]\n" * 301, "a\n" * 300 + "a"),
     ("{{unclosed [[link] ''' <div>", "{{unclosed [[link] <div>"),
-])  # fmt: skip
-def test_markup_becomes_text(tmp_path, markup, text):
-    assert read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END) == [
-        Document("7", text)
-    ]
-
-
-@pytest.mark.parametrize("markup, text", [
     ("It is {{convert|5|km|mi|1}} long, {{cvt|6|ft|2|in}} high and {{convert|5|to|10|km|mi|abbr=on}} wide at {{convert|-5|C|F}}.",
      "It is 5 km long, 6 ft 2 in high and 5 to 10 km wide at -5 C."),
     ("{{formatnum:1234}} of {{val|5.2|u=km}}, {{unité|3|m}}, {{frac|1|2}}, {{frac|3|1|2}}", "1234 of 5.2 km, 3 m, 1/2, 3 1/2"),
@@ -49,10 +43,8 @@ def test_markup_becomes_text(tmp_path, markup, text):
     ("{{Infobox|a={{convert|5|km}}|b={{x}}}}\nThe {{nowrap|{{convert|5|km}} way}}.", "The 5 km way."),
     ("{{lang-uk|{{nobr|Київ}}}} {{small|{{nowrap|{{nts|5}}}}}}{{{x}}}", "Київ 5"),
 ])  # fmt: skip
-def test_templates_that_are_text_keep_it(tmp_path, markup, text):
-    assert read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END) == [
-        Document("7", text)
-    ]
+def test_markup_becomes_text_and_so_do_templates_that_stand_for_text(tmp_path, markup, text):
+    assert read(tmp_path / "a.xml", wiki_page(7, markup)) == [Document("7", text)]
 
 
 def test_other_templates_within_a_sentence_are_counted(tmp_path):
@@ -61,66 +53,69 @@ def test_other_templates_within_a_sentence_are_counted(tmp_path):
         "{{t}} is B.\n{{clear}}\n== H =={{anchor|h}}\n\ue001Text.\n{|\n| a {{x}} b\n|}\n* {{x}}\n"
         "C is {{y|{} }} and {{t|{{z}}}}."
     )
-    (document,) = read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(7, markup) + WIKI_END)
+    (document,) = read(tmp_path / "a.xml", wiki_page(7, markup))
     assert document == Document("7", "A is high.\nis B.\nH\nText.\nC is and .")
     assert document.lost_templates == 4
 
 
 def test_articles_are_documents_and_other_pages_are_counted(tmp_path):
-    pages = [
+    assert read(
+        tmp_path / "dump",
         wiki_page(1, "One."),
         wiki_page(2, "x", more='    <redirect title="T1" />\n'),
         wiki_page(3, "talk", namespace=1),
+        wiki_page(4, "{}", model="json"),
+        wiki_page(5, "Five."),
+    ) == [
+        Document("1", "One."),
+        *map(Skipped, ("redirects", "other_namespaces", "other_models")),
+        Document("5", "Five."),
     ]
-    pages += [wiki_page(4, "{}", model="json"), wiki_page(5, "Five.")]
-    items = read(tmp_path / "dump", WIKI_HEADER + "".join(pages) + WIKI_END)
-    left_out = [Skipped(reason) for reason in ("redirects", "other_namespaces", "other_models")]
-    assert items == [Document("1", "One."), *left_out, Document("5", "Five.")]
 
 
-def test_damage_costs_its_page_and_a_cut_the_file(tmp_path):
+def test_damage_costs_its_page(tmp_path):
     path = tmp_path / "a.xml.bz2"
-    bad = [
+    items = read(
+        path,
+        wiki_page(1, "One."),
         wiki_page(8, "<div style='" * 400),
         wiki_page(2, "x").replace("</text>", ""),
         wiki_page(3, "x").replace("  </page>\n", ""),
         wiki_page(4, "&").replace("&amp;", "&e;"),
-    ]
-    pages = [
-        wiki_page(1, "One."),
-        *bad,
         wiki_page(5, "Five."),
         wiki_page(6, "x\n\ny").replace("  <page>\n", ""),
         wiki_page(7, "Seven."),
-    ]
-    items = read(path, bz2.compress((WIKI_HEADER + "".join(pages) + WIKI_END).encode()))
+    )
     assert bad_input.texts(items) == ["One.", "Five.", "Seven."]
-    *rejected, outside = bad_input.rejections(items)
+    *rejected, (_, outside) = bad_input.rejections(items)
     assert rejected == [
         (f"{path}:8", "more than 300 brackets or tags that are not closed"),
         (f"{path}:2", "not XML"),
         (f"{path}:3", "a <page> without </page>"),
         (f"{path}:4", "not XML"),
     ]
-    assert outside[1] == "text outside <page>"
-    with pytest.raises(BadInput, match=r"it ends before </mediawiki>.*get the file again"):
-        read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(1, "One.") + wiki_page(2, "Two.")[:-20])
-    with pytest.raises(BadInput, match=r"does not begin with <mediawiki>; change `kind`"):
-        read(tmp_path / "a.xml", "<DOC>\nanother kind\n</DOC>\n")
+    assert outside == "text outside <page>"
+
+
+@pytest.mark.parametrize("content, sentence", [
+    (WIKI_HEADER + wiki_page(1, "One.")[:-20], r"it ends before </mediawiki>.*get the file again"),
+    ("<DOC>\nanother kind\n</DOC>\n", "does not begin with <mediawiki>; change `kind`"),
+])  # fmt: skip
+def test_a_file_that_is_no_whole_dump_is_refused(tmp_path, content, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        bad_input.read(tmp_path / "a.xml", content.encode(), kind="wikipedia")
 
 
 def test_a_page_at_which_the_parser_fails_is_quarantined(tmp_path, monkeypatch):
-    def fail(markup, **_):
-        raise RecursionError
-
-    monkeypatch.setattr("mwparserfromhell.parse", fail)
-    items = read(tmp_path / "a.xml", WIKI_HEADER + wiki_page(1, "One.") + WIKI_END)
+    monkeypatch.setattr("mwparserfromhell.parse", Mock(side_effect=RecursionError))
+    items = read(tmp_path / "a.xml", wiki_page(1, "One."))
     assert [reason for _, reason in bad_input.rejections(items)] == ["not wiki markup"]
 
 
 def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypatch):
-    path, data = tmp_path / "a.xml.bz2", multistream(200)
-    expected = read(path, data)
+    path = tmp_path / "a.xml.bz2"
+    data = multistream(200)
+    expected = bad_input.read(path, data, kind="wikipedia")
     assert len(expected) == 200 and all(isinstance(item, Document) for item in expected)
     monkeypatch.setattr(documents, "RANGE_BYTES", 1500)
     monkeypatch.setattr(streams, "BLOCK", 200)
@@ -133,6 +128,4 @@ def test_a_multistream_file_is_read_in_ranges_of_its_streams(tmp_path, monkeypat
     assert len(pieces) > 4 and sum(piece.size for piece in pieces) == len(data)
     assert [item for unit in units() for item in unit.read()] == expected
     path.write_bytes(bz2.compress(bz2.decompress(data)) + bz2.compress(b"BZh91AY&SY" * 300))
-    assert len([piece for unit in units() for piece in unit.pieces]) == 1, (
-        "no stream begins with a page"
-    )
+    assert len(units()) == 1, "no stream begins with a page"

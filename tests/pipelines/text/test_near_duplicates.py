@@ -22,14 +22,17 @@ def jaccard(one, other):
 
 @pytest.mark.parametrize("target", [0.5, 0.75, 0.9])
 def test_pairs_are_found_as_often_as_their_similarity_says(target):
-    chance, pairs, found, expected = random.Random(target), 300, 0, 0.0
+    chance = random.Random(target)
     vocabulary = [f"w{i}" for i in range(3000)]
+    shared = round(2 * 196 * target / (1 + target)) + 4
+    pairs = 300
+    found = 0
+    expected = 0.0
     for _ in range(pairs):
         one = chance.choices(vocabulary, k=200)
-        shared = round(2 * 196 * target / (1 + target)) + 4
         other = one[:shared] + chance.choices(vocabulary, k=200 - shared)
         expected += 1 - (1 - jaccard(one, other) ** ROWS) ** BANDS
-        found += len(np.intersect1d(keys(" ".join(one)), keys(" ".join(other)))) > 0
+        found += bool(np.intersect1d(keys(" ".join(one)), keys(" ".join(other))).size)
     spread = (expected * (1 - expected / pairs)) ** 0.5
     assert abs(found - expected) < 4 * spread + 1
 
