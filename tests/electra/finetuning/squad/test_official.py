@@ -2,14 +2,7 @@
 
 import pytest
 
-from electra.finetuning.squad.official import (
-    best_threshold,
-    evaluate,
-    exact_match,
-    f1,
-    normalise,
-    question_scores,
-)
+from electra.finetuning.squad.official import evaluate, exact_match, f1, normalise, question_scores
 
 
 def row(key, *answers):
@@ -28,12 +21,8 @@ def row(key, *answers):
         ("an apple, a pear; the plum!", "apple pear plum"),
         ("Theatre and another", "theatre and another"),  # articles only as whole words
         ("U.S.A.", "usa"),  # punctuation goes before articles: "a" is not left alone
-        ("the-end", "theend"),
-        ("“quoted”", "“quoted”"),  # only ASCII punctuation
-        ("Élan vital", "élan vital"),
+        ("“Élan”\nvital\u00a0the-end", "“élan” vital theend"),  # only ASCII punctuation
         ("a", ""),
-        ("", ""),
-        ("line\nbreak\tand\u00a0space", "line break and space"),
     ],
 )
 def test_normalisation(text, normal):
@@ -43,9 +32,8 @@ def test_normalisation(text, normal):
 def test_exact_match_and_f1_by_hand():
     assert exact_match("The Norman Conquest", "norman conquest!") == 1
     assert exact_match("Norman", "Norman Conquest") == 0
-    assert f1("in the 10th century", "10th and 11th century", "2.0") == pytest.approx(
-        2 * (2 / 3) * (2 / 4) / (2 / 3 + 2 / 4)
-    )
+    # two words of three and of four
+    assert f1("in the 10th century", "10th and 11th century", "2.0") == pytest.approx(4 / 7)
     # counted with multiplicity
     assert f1("red red blue", "red blue blue", "2.0") == pytest.approx(2 / 3)
     assert f1("green", "blue", "1.1") == 0
@@ -64,21 +52,17 @@ def test_threshold_search_by_hand():
     rows = [row("right", "a cat"), row("none"), row("late", "dog"), row("wrong", "bird")]
     spans = {"right": "cat", "none": "fish", "late": "dog", "wrong": "big bird"}
     null = {"right": -4.0, "none": -2.0, "late": -1.0, "wrong": 3.0}
-    raw = {key: pair[0] for key, pair in question_scores(rows, spans, "2.0").items()}
-    assert raw == {"right": 1, "none": 0, "late": 1, "wrong": 0}
     # nothing answered: 1 right (none). + right: 2. + none: 1. + late: 2. + wrong: 2. The best is 2
     # at -4.
-    assert best_threshold(rows, raw, null, spans) == (50.0, -4.0)
     figures = evaluate(rows, spans, null, "2.0", null_threshold=-1.5)
-    assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
-    at_threshold = evaluate(rows, spans, null, "2.0", null_threshold=-1.0)
-    assert at_threshold["exact"] == 50.0  # late, whose null score is the threshold, is answered
-    assert evaluate(rows, spans, null, "2.0", null_threshold=-3)["exact"] == 50.0  # right and none
-    assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5)
-    assert figures["NoAns_exact"] == 0
     assert figures["best_exact"] == 50.0 and figures["best_exact_threshold"] == -4.0
     # wrong has an F1 of 2 / 3
     assert figures["best_f1"] == pytest.approx(200 / 3) and figures["best_f1_threshold"] == 3.0
+    assert figures["exact"] == 25.0  # right; none answered where none is; late and wrong left empty
+    assert figures["HasAns_exact"] == pytest.approx(100 / 3, abs=1e-5)
+    assert figures["NoAns_exact"] == 0
+    at_threshold = evaluate(rows, spans, null, "2.0", null_threshold=-1.0)
+    assert at_threshold["exact"] == 50.0  # late, whose null score is the threshold, is answered
 
 
 @pytest.mark.parametrize(
@@ -102,10 +86,8 @@ def test_answers_that_normalise_to_nothing(answers, span, blank, exact_2, f1_2, 
     figures = evaluate(rows, {"q": span}, null, "2.0", null_threshold=0.0)
     assert (figures["exact"], figures["f1"]) == (100 * exact_2, 100 * f1_2)
     assert figures["HasAns_exact" if answers else "NoAns_exact"] == 100 * exact_2
-    assert evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0) == {
-        "exact": 100 * exact_1,
-        "f1": 100 * f1_1,
-    }
+    figures = evaluate(rows, {"q": span}, null, "1.1", null_threshold=0.0)
+    assert figures == {"exact": 100 * exact_1, "f1": 100 * f1_1}
 
 
 def test_a_text_without_spaces_is_said_to_have_no_f1_of_its_own():
