@@ -1,40 +1,15 @@
-"""Rows to arrays: refused rows and cut texts."""
-
-import json
+"""Rows to arrays: their layout, cut texts, both orders."""
 
 import numpy as np
-import pytest
 
-from electra.errors import BadInput
 from electra.finetuning.classification import Classification, both_orders, encode
 from electra.finetuning.predictions import fault
-from electra.finetuning.reading import read_rows, subset
+from electra.finetuning.reading import subset
 from electra.finetuning.tasks import GLUE, FinetuneConfig
 
 
 def row(**values):
     return {"id": "7", "a": "the cat", "b": None, "label": "1", **values}
-
-
-@pytest.mark.parametrize(
-    "task, rows, sentence",
-    [
-        ("cola", [], "holds no rows"),
-        ("cola", [row(label="2")], "has the label '2'; expected one of 0, 1"),
-        ("stsb", [row(label=float("nan"))], "has the score nan; expected a finite number"),
-        ("stsb", [row(label="4.2")], "has the score '4.2'"),
-        ("stsb", [row(label=True)], "has the score True"),
-        ("cola", [row(), row()], r":2 \(id 7\): repeats the id of line 1"),
-        ("cola", [row(a=None)], "expected an object with text"),
-        ("cola", [["a", "list"]], "expected an object with text"),
-        ("mrpc", [row(b=3)], "has b 3; expected text or null"),
-    ],
-)
-def test_a_bad_row_is_named_with_line_id_and_value(task, rows, sentence, tmp_path):
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps(values) + "\n" for values in rows))
-    with pytest.raises(BadInput, match=sentence):
-        read_rows(path, GLUE[task])
 
 
 def test_layout_of_single_sentences_and_pairs(tokenizer):

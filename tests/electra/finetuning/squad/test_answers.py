@@ -48,8 +48,11 @@ def make_outputs(*spans, null=0.0):
 
 
 def find(reading, outputs, config=CONFIG):
-    (answer,) = choose(reading, candidates(reading, outputs, config), config)
-    return answer
+    return choose(reading, candidates(reading, outputs, config), config)[0]
+
+
+def texts(answer):
+    return [span.text for span in answer.spans]
 
 
 def test_the_best_sums_win_and_their_texts_are_cut_from_the_context(reading):
@@ -77,19 +80,17 @@ def test_the_best_sums_win_and_their_texts_are_cut_from_the_context(reading):
 )
 def test_what_is_no_answer_is_passed_over(reading, start, score, end):
     outputs = make_outputs((start, score, end, 0.0), (5, -9.0, 5, -9.0))
-    assert [span.text for span in find(reading, outputs).spans] == ["red"]
+    assert texts(find(reading, outputs)) == ["red"]
 
 
 def test_equal_texts_appear_once_and_nothing_at_all_is_the_empty_answer(reading):
     twice = ((4, -1.0, 4, -1.0), (9, -1.0, 9, -2.0), (4, -1.0, 5, -8.0), (9, -1.0, 10, -9.0))
-    texts = [span.text for span in find(reading, make_outputs(*twice)).spans]
-    assert texts == ["the", "the red", "the old"]
+    assert texts(find(reading, make_outputs(*twice))) == ["the", "the red", "the old"]
     nothing = find(reading, make_outputs((0, 0.0, 0, 0.0)))
     assert nothing.best == "" and nothing.spans == []
     # three pieces, as many as are allowed, and one
     equal = make_outputs((5, -1.0, 5, -1.0), (4, -1.0, 6, -1.0))
-    texts = [span.text for span in find(reading, equal).spans]
-    assert texts == ["the red cat", "red"], "of equal scores the first in the text"
+    assert texts(find(reading, equal)) == ["the red cat", "red"], "the first in the text"
 
 
 def test_an_answer_begins_only_where_its_piece_has_its_max_context(tokenizer):
@@ -144,7 +145,7 @@ def test_runs_answer_together_by_mean_probabilities(reading):
     ]
     runs = [candidates(reading, output, CONFIG) for output in outputs]
     (together,) = choose(reading, mean(runs, CONFIG), CONFIG)
-    assert [span.text for span in together.spans] == ["the", "red", "cat"]
+    assert texts(together) == ["the", "red", "cat"]
     shares = np.exp([span.score for span in together.spans])
     assert shares == pytest.approx([0.4, 0.275, 0.275], rel=1e-4)
     no_answer = (1 / (1 + np.exp(-2)) + 1 / (1 + np.exp(1))) / 2
