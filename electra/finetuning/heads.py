@@ -106,7 +106,7 @@ def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: i
     return means_BH * second_BT.any(1, keepdim=True)
 
 
-def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> int:
+def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers) -> int:
     """Return how many numbers `pooled` gives for a row."""
     states = encoder.config.layers + 1 if layers == "all" else 1
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
