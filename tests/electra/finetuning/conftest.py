@@ -178,7 +178,7 @@ def make_kinds(model, tokenizer):
     tagger = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
     yield "tags", tagger, CHUNKS, FINETUNE, tags.examples
     rows = squad_rows(9, 1, impossible=True)
-    for head, task in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
-        config = dataclasses.replace(SQUAD, head=head, versions=(task.version,))
+    for head, squad in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
+        config = dataclasses.replace(SQUAD, head=head, versions=(squad.version,))
         network = SpanFinder(load_encoder(model, dropout=0.0), config)
-        yield head, network, task, config, encode_questions(rows, tokenizer, config).examples
+        yield head, network, squad, config, encode_questions(rows, tokenizer, config).examples

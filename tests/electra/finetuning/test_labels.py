@@ -1,5 +1,5 @@
-"""Labels as files have them: classes and numbers, and tags as seqeval 1.2.2 reads and scores them,
-there and back.
+"""Labels as files have them: classes and numbers, and tags as seqeval 1.2.2 reads them, there
+and back.
 """
 
 import math
