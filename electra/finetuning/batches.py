@@ -67,7 +67,9 @@ class Examples:
         position_T = np.arange(length_B.max())
         real_BT = position_T < length_B[:, None]
         source_BT = np.where(real_BT, self.start_N[rows_B][:, None] + position_T, 0)
-        segments_BT = real_BT & (position_T >= self.second_N[rows_B][:, None])
+        ids_BT = np.where(real_BT, self.ids_S[source_BT], 0).astype(np.int64)
+        in_second_BT = real_BT & (position_T >= self.second_N[rows_B][:, None])
+        segments_BT = in_second_BT.astype(np.int64)
         targets = {}
         for name, values in self.targets.items():
             by_row = len(values) == len(self)
@@ -75,10 +77,8 @@ class Examples:
                 values[rows_B] if by_row else np.where(real_BT, values[source_BT], NO_WORD)
             )
         return PaddedBatch(
-            torch.from_numpy(np.where(real_BT, self.ids_S[source_BT], 0).astype(np.int64)).to(
-                device
-            ),
-            torch.from_numpy(segments_BT.astype(np.int64)).to(device),
+            torch.from_numpy(ids_BT).to(device),
+            torch.from_numpy(segments_BT).to(device),
             torch.from_numpy(length_B).to(device),
             {name: torch.from_numpy(values).to(device) for name, values in targets.items()},
         )
@@ -93,7 +93,7 @@ def stack(
     """Return sequences of any lengths as one array."""
     length_N = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     ids = itertools.chain.from_iterable(sequences)
-    ids_S = np.fromiter(ids, np.int32, int(length_N.sum()))
+    ids_S = np.fromiter(ids, np.int32)
     return Examples(ids_S, length_N, np.array(starts, dtype=np.int64), targets, row_ids)
 
 

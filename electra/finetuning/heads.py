@@ -106,7 +106,7 @@ def align_texts(hidden_BTH: Tensor, first_BT: Tensor, second_BT: Tensor, size: i
     return means_BH * second_BT.any(1, keepdim=True)
 
 
-def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers = "last") -> int:
+def pooled_size(encoder: Encoder, pooling: Pooling, layers: Layers) -> int:
     """Return how many numbers `pooled` gives for a row."""
     states = encoder.config.layers + 1 if layers == "all" else 1
     return encoder.config.hidden * states * {"pair": 4, "align": 6}.get(pooling, 1)
@@ -124,7 +124,7 @@ def shrink_word_table(
     whole table with the trained vectors.
     """
     word = encoder.embeddings.word
-    used_U = np.unique(np.concatenate([np.unique(split.ids_S) for split in splits]))
+    used_U = np.unique(np.concatenate([split.ids_S for split in splits]))
     place_V = np.zeros(word.num_embeddings, dtype=np.int32)
     place_V[used_U] = np.arange(len(used_U), dtype=np.int32)
     rows_U = torch.from_numpy(used_U.astype(np.int64))

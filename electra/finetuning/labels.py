@@ -121,10 +121,8 @@ def tag_scores(
 def check_tags(row: Mapping[str, Any], task: Task, where: str, *, labelled: bool) -> None:
     """Raise BadInput for a row that is not words, each with a known tag."""
     words = row.get("words")
-    blank = not isinstance(words, list) or [
-        word for word in words if not isinstance(word, str) or not word.strip()
-    ]
-    if not words or blank:
+    listed = isinstance(words, list)
+    if not (words and listed and all(isinstance(word, str) and word.strip() for word in words)):
         raise BadInput(
             f'{where}: is {short_repr(row)}; expected an object with an id and words under "words"'
         )

@@ -58,7 +58,7 @@ def correlation(x_NC: NDArray[Any], y_NC: NDArray[Any]) -> float:
         scaled_NC = values_NC / np.abs(values_NC).max()  # squares of large numbers overflow
         deviations_NC = scaled_NC - scaled_NC.mean(0)
         centred.append(deviations_NC / np.linalg.norm(deviations_NC))
-    return 100 * max(-1.0, min(1.0, float((centred[0] * centred[1]).sum())))
+    return 100 * float((centred[0] * centred[1]).sum())
 
 
 def spearman(predicted_N: Numbers, label_N: Numbers) -> float:
@@ -90,4 +90,4 @@ def score(name: str, predicted_N: Numbers, label_N: Numbers) -> float:
         "predictions and labels of the same, non-empty rows"
     )
     assert np.isfinite(predicted_N).all() and np.isfinite(label_N).all()
-    return round(METRICS[name](predicted_N.astype(np.float64), label_N.astype(np.float64)), 6)
+    return round(METRICS[name](predicted_N, label_N), 6)

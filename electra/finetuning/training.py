@@ -78,7 +78,6 @@ def train(
     steps = count_steps(len(examples), config)
     warmup = int(steps * config.warmup)
     order = training_order(len(examples), config.batch, seed, stream)
-    finite = torch.ones((), dtype=torch.bool, device=device)
     curve: list[Tensor] = []
     model.train()
     for step in range(steps):
@@ -97,14 +96,11 @@ def train(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         curve.append(total / len(rows_B))
-        if (step + 1) % CHECK_EVERY == 0:
-            finite &= total.isfinite()
-            if not bool(finite):
-                break
-    for parameter in model.parameters():
-        finite &= parameter.detach().isfinite().all()
-    good = bool(finite)
-    return Training(good, downsample(torch.stack(curve).cpu().numpy()) if good else [])
+        if (step + 1) % CHECK_EVERY == 0 and not total.isfinite():
+            break
+    loss_S = torch.stack(curve)
+    finite = all(bool(values.isfinite().all()) for values in (loss_S, *model.parameters()))
+    return Training(finite, downsample(loss_S.cpu().numpy()) if finite else [])
 
 
 def finetuning_optimizer(model: Network, config: FinetuneConfig) -> AdamW:

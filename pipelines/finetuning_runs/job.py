@@ -28,7 +28,7 @@ from electra.finetuning.training import count_steps, read_outputs, train
 from electra.nn.config import EncoderConfig
 from electra.nn.encoder import Encoder
 from electra.nn.factory import add_new_layers, fresh_encoder
-from electra.nn.huggingface import load_encoder, open_folder, read_config
+from electra.nn.huggingface import load_encoder, open_folder
 from electra.seeds import derive
 from electra.storage.fingerprint import Code
 from electra.storage.tensors import read_tensors
@@ -202,9 +202,8 @@ def build_encoder(job: Job) -> Encoder:
     if job.arm == "pretrained":
         encoder = load_encoder(job.model, dropout=dropout)
     else:
-        config, vocab_size = read_config(job.model)
-        config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
-        encoder = fresh_encoder(config, vocab_size, derive(job.seed, f"{stream}/scratch"))
+        config = dataclasses.replace(job.encoder, dropout=dropout, attention_dropout=dropout)
+        encoder = fresh_encoder(config, job.vocab_size, derive(job.seed, f"{stream}/scratch"))
     add_new_layers(encoder, job.config.new_layers, derive(job.seed, f"{stream}/fresh layers"))
     return encoder
 

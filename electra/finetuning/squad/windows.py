@@ -117,19 +117,18 @@ def _cuts(pieces: int, room: int, stride: int) -> list[tuple[int, int, NDArray[n
     """Return (first, count, owned) of each window over a context of so many pieces. Windows overlap
     by room - stride.
     """
-    firsts = [0]
-    while firsts[-1] + room < pieces:
-        firsts.append(firsts[-1] + min(room, stride))
-    counts = [min(room, pieces - first) for first in firsts]
+    firsts = range(0, max(0, pieces - room) + stride, stride)
+    parts = [slice(first, min(first + room, pieces)) for first in firsts]
     best_P = np.full(pieces, -1.0)
     owner_P = np.zeros(pieces, dtype=np.int64)
-    for number, (first, count) in enumerate(zip(firsts, counts, strict=True)):
+    for number, part in enumerate(parts):
+        count = part.stop - part.start
         at = np.arange(count)
         context = np.minimum(at, count - 1 - at) + 0.01 * count
-        better = context > best_P[first : first + count]
-        best_P[first : first + count][better] = context[better]
-        owner_P[first : first + count][better] = number
+        better = context > best_P[part]
+        best_P[part][better] = context[better]
+        owner_P[part][better] = number
     return [
-        (first, count, owner_P[first : first + count] == number)
-        for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
+        (part.start, part.stop - part.start, owner_P[part] == number)
+        for number, part in enumerate(parts)
     ]

@@ -22,8 +22,10 @@ from electra.nn.factory import add_new_layers
 from electra.nn.huggingface import load_encoder
 from tests.electra.made_up_models import LETTERS, write_encoder
 
-WORDS = "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats near far in the is"
-WORDS = WORDS.split()
+WORDS = (
+    "red blue green old new big small cat dog bird fish house tree river runs sleeps sings eats "
+    "near far in the is"
+).split()
 CONFIG = BertConfig(layers=2, hidden=32, heads=2, ffn=64, embedding=16, positions=64)
 
 
@@ -34,14 +36,8 @@ MODERN = ModernBertConfig(
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    pieces = [
-        *tokenizers.SPECIALS,
-        *WORDS,
-        *LETTERS,
-        *(f"##{letter}" for letter in LETTERS),
-        ".",
-        "?",
-    ]
+    continuations = [f"##{letter}" for letter in LETTERS]
+    pieces = [*tokenizers.SPECIALS, *WORDS, *LETTERS, *continuations, ".", "?"]
     return tokenizers.from_pieces(pieces, lowercase=True, strip_accents=None)
 
 
@@ -53,6 +49,11 @@ def model(tmp_path_factory, tokenizer):
 @pytest.fixture(scope="session")
 def modern_model(tmp_path_factory, tokenizer):
     return write_encoder(MODERN, tmp_path_factory.mktemp("modern"), tokenizer)
+
+
+@pytest.fixture(params=["model", "modern_model"])
+def each_model(request):
+    return request.getfixturevalue(request.param)
 
 
 def sentence(draw, words):
@@ -81,22 +82,22 @@ def squad_rows(count, seed, *, impossible):
     draw = random.Random(seed)
     rows = []
     for number in range(count):
-        facts = [
-            (animal, draw.choice(["red", "blue", "green"]))
-            for animal in draw.sample(["cat", "dog", "bird", "fish"], 3)
-        ]
+        animals = draw.sample(["cat", "dog", "bird", "fish"], 3)
+        facts = [(animal, draw.choice(["red", "blue", "green"])) for animal in animals]
         context = " ".join(f"the {animal} is {colour}." for animal, colour in facts)
         none = impossible and number % 3 == 0
         animal, colour = ("river", "") if none else facts[number % 3]
-        start = context.index(f"{animal} is") + len(f"{animal} is ") if not none else 0
-        answers = [] if none else [{"text": colour, "start": start}]
+        fact = f"the {animal} is "
+        answer = {"text": colour, "start": context.find(fact) + len(fact)}
         row = {
             "id": f"q{number}",
             "title": "t",
             "question": f"the {animal} is?",
             "context": context,
+            "answers": [] if none else [answer],
+            "impossible": none,
         }
-        rows.append(row | {"answers": answers, "impossible": none})
+        rows.append(row)
     return rows
 
 
@@ -177,10 +178,7 @@ def make_kinds(model, tokenizer):
     tagger = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
     yield "tags", tagger, CHUNKS, FINETUNE, tags.examples
     rows = squad_rows(9, 1, impossible=True)
-    for head, task, version in (
-        ("conditional", SQUAD_2, "2.0"),
-        ("independent", SQUAD_1, "1.1"),
-    ):
-        config = dataclasses.replace(SQUAD, head=head, versions=(version,))
+    for head, squad in (("conditional", SQUAD_2), ("independent", SQUAD_1)):
+        config = dataclasses.replace(SQUAD, head=head, versions=(squad.version,))
         network = SpanFinder(load_encoder(model, dropout=0.0), config)
-        yield head, network, task, config, encode_questions(rows, tokenizer, config).examples
+        yield head, network, squad, config, encode_questions(rows, tokenizer, config).examples

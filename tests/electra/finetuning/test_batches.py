@@ -25,7 +25,6 @@ def test_a_batch_is_padded_at_the_end_of_its_rows():
     assert batch.segments_BT.tolist() == [[0, 1, 1, 1], [0, 0, 0, 0]]
     assert batch.lengths_B.tolist() == [4, 2] and batch.targets["label"].tolist() == [7, 6]
     assert batch.targets["tags"].tolist() == [[5, 6, 7, 8], [3, 4, NO_WORD, NO_WORD]]
-    assert batch.real_tokens().tolist() == [[True] * 4, [True, True, False, False]]
 
 
 def test_parts_hold_rows_of_like_length_with_little_padding():

@@ -17,13 +17,8 @@ from electra.finetuning.classification import Classification
 from electra.finetuning.folder import is_finetuned, load_model, write_model
 from electra.finetuning.heads import Classifier
 from electra.finetuning.squad.head import SpanFinder
-from electra.finetuning.tagging import Tagger, Tagging
-from electra.finetuning.tasks import (
-    GLUE,
-    SQUAD_2,
-    FinetuneConfig,
-    Task,
-)
+from electra.finetuning.tagging import Tagging
+from electra.finetuning.tasks import GLUE, SQUAD_2
 from electra.finetuning.training import read_outputs, train
 from electra.nn.huggingface import ModelFolder, load_encoder, open_folder
 from electra.storage.tensors import read_tensors, write_tensors
@@ -34,18 +29,16 @@ from .conftest import CONFIG as ENCODER
 from .conftest import FINETUNE as CONFIG
 
 
-@pytest.mark.parametrize("kind", ["model", "modern_model"])
-def test_a_folder_gives_the_outputs_of_its_network_again(kind, request, tokenizer, tmp_path):
+def test_a_folder_gives_the_outputs_of_its_network_again(each_model, tokenizer, tmp_path):
     torch.manual_seed(0)
-    model = request.getfixturevalue(kind)
-    for name, network, task, config, examples in make_kinds(model, tokenizer):
+    for name, network, task, config, examples in make_kinds(each_model, tokenizer):
         ours = read_outputs(network, examples)
-        write_model(tmp_path / name, network, task, config, model)
+        write_model(tmp_path / name, network, task, config, each_model)
         loaded = load_model(open_folder(tmp_path / name))
-        assert loaded.task.labels == task.labels and loaded.config.length == 40
+        # the network answers on the label's own scale
+        assert loaded.task == dataclasses.replace(task, scale=1.0)
+        assert loaded.config.length == 40
         assert loaded.config == config or config is CONFIG, "all that SQuAD's answers depend on"
-        assert type(loaded.task) is type(task) and loaded.task.name == task.name
-        assert loaded.task.scale == 1.0, "the network answers on the label's own scale"
         card = (tmp_path / name / "README.md").read_text()
         assert ('[("one text", ' in card) == (task.name in {"mnli", "stsb", "mrpc", "rte"})
         again = read_outputs(loaded.network, examples)
@@ -64,8 +57,7 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
         peer, report = getattr(transformers, architecture).from_pretrained(
             tmp_path / name, output_loading_info=True
         )
-        for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-            assert not report[fault], (name, fault)
+        assert not any(report.values()), (name, report)
         architectures.add(architecture)
         if isinstance(peer, transformers.ElectraModel):
             assert settings.get("pooling", "") == getattr(network, "pooling", ""), name
@@ -76,31 +68,21 @@ def test_stock_transformers_gives_our_logits(model, tokenizer, tmp_path):
         segments_BT = batch.segments_BT * (not task.tagging)
         inputs = {"attention_mask": real_BT.long(), "token_type_ids": segments_BT}
         with torch.no_grad():
-            outputs = peer(batch.ids_BT, **inputs)
+            theirs = peer(batch.ids_BT, **inputs)[0]
             if isinstance(network, SpanFinder):
-                theirs = outputs.start_logits[segments_BT == 1]
-                ours = network._read(batch)[1][segments_BT == 1]
+                hidden = network.encoder(batch.ids_BT, batch.segments_BT, batch.lengths_B)
+                ours = network.start(hidden)[..., 0]
             else:
-                labels = list(settings["id2label"].values())
-                assert labels == (list(task.classes) or ["score"])
-                theirs = outputs.logits
                 ours = network(batch) * task.scale
-                if task.tagging:
-                    theirs = theirs[real_BT]
-                    ours = ours[real_BT]
+                assert list(settings["id2label"].values()) == (list(task.classes) or ["score"])
+            if ours.shape[:2] == real_BT.shape:  # of tokens
+                theirs = theirs[real_BT]
+                ours = ours[real_BT]
         assert torch.allclose(theirs, ours, atol=1e-5), name
     assert len(architectures) == 4
 
 
-@pytest.mark.parametrize(
-    "labels, task",
-    [
-        ({}, True),
-        ({"id2label": None}, True),
-        ({"id2label": 5}, True),
-        ({"id2label": {"0": "replaced"}}, False),
-    ],
-)
+@pytest.mark.parametrize("labels, task", [({}, True), ({"id2label": {"0": "replaced"}}, False)])
 def test_a_modern_discriminator_has_one_label(tmp_path, labels, task):
     settings = {"architectures": ["ModernBertForTokenClassification"], **labels}
     write_json(tmp_path / "config.json", settings)
@@ -140,10 +122,8 @@ def test_damage_to_a_kept_model_is_one_sentence(answerer, tmp_path, capsys):
     [
         ("config.json", b"[]", "config.json: is a list instead of a JSON object"),
         ("config.json", b'{"model_type": "electra"', "is malformed"),
-        ("config.json", b"\xff\xfe", "is malformed"),
         ("task.json", b'{"length": "long"}', "length is 'long'; it should be 8 to the model's 64"),
         ("task.json", b'{"length": 40, "squad": {"head": "both"}}', "squad.head: is 'both'"),
-        ("task.json", b'{"length": 40, "squad": {"beam": 1000}}', "squad.beam: is 1000, should be"),
         ("task.json", b'{"length": 8, "squad": {}}', "squad.stride: is 128, should be at most"),
         ("task.json", b'{"length": 40, "squad": 5}', "has no tensor end_alone.weight"),
         ("task.json", b'{"length": 40}', "has no tensor classifier.dense.weight, classifier.de"),
@@ -160,31 +140,23 @@ def test_nonsense_from_elsewhere_is_one_sentence(answerer, name, content, senten
 
 
 def test_a_head_is_loaded_whole_or_not_at_all(answerer, model, tmp_path):
-    network = Classifier(load_encoder(model), 2, 0.0, "max")
-    write_model(tmp_path / "c", network, GLUE["cola"], CONFIG, model)
-    facts = read_json(tmp_path / "c/task.json")
-    for folder in (answerer, tmp_path / "c"):
-        (folder / "MANIFEST.json").unlink()
-    span_head = answerer / "span_head.safetensors"
-    pooled_head = tmp_path / "c/pooled_head.safetensors"
-    for path, changes, sentence in (
-        (span_head, {"start.weight": None}, "has no tensor start.weight of this network"),
-        (span_head, {"start.weight": torch.zeros(1, 5)}, "(1, 5) instead of (1, 32)"),
-        (pooled_head, {"pooler": torch.zeros(1)}, "has pooler, which this network does not have"),
-    ):
-        good = read_tensors(path, "")
-        changed = {name: value for name, value in {**good, **changes}.items() if value is not None}
-        write_tensors(path, changed)
-        with pytest.raises(BadInput, match=re.escape(sentence)):
-            load_model(open_folder(path.parent))
-        write_tensors(path, good)
-    span_head.unlink()
+    (answerer / "MANIFEST.json").unlink()
+    (answerer / "span_head.safetensors").unlink()
     with pytest.raises(BadInput, match=r"has no tensor qa_outputs.*; give the folder of a"):
         load_model(open_folder(answerer))
+    network = Classifier(load_encoder(model), 2, 0.0, "max")
+    classifier = tmp_path / "c"
+    write_model(classifier, network, GLUE["cola"], CONFIG, model)
+    (classifier / "MANIFEST.json").unlink()
+    head = classifier / "pooled_head.safetensors"
+    write_tensors(head, read_tensors(head, "") | {"pooler": torch.zeros(1)})
+    with pytest.raises(BadInput, match="has pooler, which this network does not have"):
+        load_model(open_folder(classifier))
+    facts = read_json(classifier / "task.json")
     for key in ("pooling", "head_layers"):
-        write_json(tmp_path / "c/task.json", {**facts, key: "min"})
+        write_json(classifier / "task.json", facts | {key: "min"})
         with pytest.raises(BadConfig, match=f"{key}: is 'min', should be '"):
-            load_model(open_folder(tmp_path / "c"))
+            load_model(open_folder(classifier))
 
 
 def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(answerer):
@@ -197,19 +169,17 @@ def test_a_tokenizer_with_more_pieces_than_the_model_is_refused(answerer):
 
 
 def test_settings_that_do_not_fit_a_task_are_refused():
-    many = Task(name="many", title="many", labels=tuple("abcdefghijklmnopq"), metrics=("accuracy",))
+    many = dataclasses.replace(GLUE["rte"], labels=tuple("abcdefghijklmnopq"))
     with pytest.raises(BadConfig, match="a model of 17 classes, and the encoder has room for 16"):
         Classification(many).check_config(CONFIG, ENCODER, "first")
     Classification(many).check_config(CONFIG, ENCODER, "none")
-    fitting = dataclasses.replace(many, labels=many.labels[1:])
-    Classification(fitting).check_config(CONFIG, ENCODER, "first")
-    assert Tagging(CHUNKS).split_fields(("the", "cat")) == [["the", "cat"]]
+    Classification(dataclasses.replace(many, labels=many.labels[1:])).check_config(
+        CONFIG, ENCODER, "first"
+    )
     for key, value, kept in (("pooling", "max", "cls"), ("head_layers", "all", "last")):
         config = dataclasses.replace(CONFIG, **{key: value})
         with pytest.raises(BadConfig, match=f"{key} {value}; expected {kept}: a tag is read from"):
             Tagging(CHUNKS).check_config(config, ENCODER, "none")
-    with pytest.raises(BadConfig, match="has length 128; expected at most the model's positions"):
-        Tagging(CHUNKS).check_config(FinetuneConfig(), ENCODER, "none")
 
 
 def test_tags_are_learned(model, tokenizer):
@@ -217,8 +187,8 @@ def test_tags_are_learned(model, tokenizer):
         CONFIG, epochs=20, layer_decay=1.0, learning_rate=3e-3, bias_correction=True
     )
     torch.manual_seed(0)
-    network = Tagger(load_encoder(model, dropout=0.0), len(CHUNKS.classes), 40)
     kind = Tagging(CHUNKS)
+    network = kind.network(load_encoder(model, dropout=0.0), config)
     encoded = kind.encode(tagged_rows(60, 1), tokenizer, config)
     assert train(network, encoded.examples, config, seed=1, stream="t").finite
     dev = kind.encode(tagged_rows(20, 2), tokenizer, config)

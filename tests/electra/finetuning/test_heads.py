@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from electra.finetuning.classification import encode
-from electra.finetuning.heads import Classifier, pooled, pooled_size
+from electra.finetuning.heads import Classifier, pooled
 from electra.finetuning.tasks import GLUE
 from electra.nn.huggingface import load_encoder
 
 from .conftest import glue_rows, make_kinds
 
 
-@pytest.fixture(params=["model", "modern_model"])
-def encoder(request):
-    return load_encoder(request.getfixturevalue(request.param), dropout=0.0).eval()
+@pytest.fixture
+def encoder(each_model):
+    return load_encoder(each_model, dropout=0.0).eval()
 
 
 def test_a_new_head_is_spread_as_glorot_says(encoder):
@@ -24,7 +24,7 @@ def test_a_new_head_is_spread_as_glorot_says(encoder):
     head = Classifier(encoder, 40, 0.0).head
     bound = (6 / (32 + 40)) ** 0.5
     assert 0.95 * bound < head.weight.abs().max() <= bound and not head.bias.any()
-    assert head.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert head.weight.std() > 0.95 * bound / 3**0.5
 
 
 def align(text, other):
@@ -36,7 +36,6 @@ def align(text, other):
 
 def test_pooling_reads_each_rows_own_tokens(encoder, examples):
     batch = examples.batch(np.arange(4))
-    expected = {name: [] for name in ("cls", "mean", "max", "pair", "align")}
     for row, length in enumerate(batch.lengths_B):
         segments = batch.segments_BT[row, :length]
         hidden = encoder(batch.ids_BT[row : row + 1, :length], segments[None])[0]
@@ -45,14 +44,15 @@ def test_pooling_reads_each_rows_own_tokens(encoder, examples):
         u = first.mean(0)
         v = second.mean(0)
         pair = torch.cat([u, v, (u - v).abs(), u * v])
-        aligned = torch.cat([pair, align(first, second), align(second, first)])
-        vectors = (hidden[0], hidden.mean(0), hidden.amax(0), pair, aligned)
-        for name, vector in zip(expected, vectors, strict=True):
-            expected[name].append(vector)
-    for pooling, vectors in expected.items():
-        ours = pooled(encoder, batch, pooling)
-        assert torch.allclose(ours, torch.stack(vectors), atol=1e-5), pooling
-        assert pooled_size(encoder, pooling) == ours.shape[1]
+        expected = {
+            "cls": hidden[0],
+            "mean": hidden.mean(0),
+            "max": hidden.amax(0),
+            "pair": pair,
+            "align": torch.cat([pair, align(first, second), align(second, first)]),
+        }
+        for pooling, vector in expected.items():
+            assert torch.allclose(pooled(encoder, batch, pooling)[row], vector, atol=1e-5), pooling
 
 
 def test_a_pair_without_a_second_text_has_zeros_in_its_place(encoder, tokenizer):
@@ -75,14 +75,12 @@ def test_all_layers_are_the_embeddings_and_each_layers_states(encoder, examples)
         assert torch.equal(ours, theirs)
     for pooling in ("cls", "mean", "pair", "align"):
         vectors = pooled(encoder, batch, pooling, "all")
-        assert vectors.shape[1] == pooled_size(encoder, pooling, "all")
         last = torch.cat(vectors.split(32, 1)[len(states) - 1 :: len(states)], 1)
         assert torch.allclose(last, pooled(encoder, batch, pooling), atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["model", "modern_model"])
-def test_losses_and_outputs_do_not_depend_on_padding(kind, request, tokenizer):
-    for _, network, _, _, examples in make_kinds(request.getfixturevalue(kind), tokenizer):
+def test_losses_and_outputs_do_not_depend_on_padding(each_model, tokenizer):
+    for _, network, _, _, examples in make_kinds(each_model, tokenizer):
         network.eval()
         whole = examples.batch(np.arange(8))
         losses = network.losses(whole)

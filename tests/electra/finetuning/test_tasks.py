@@ -1,20 +1,14 @@
 """Settings of fine-tuning, for each arm."""
 
-from electra.config import build
-from electra.finetuning.tasks import FinetuneConfig, SquadConfig
+from electra.finetuning.tasks import FinetuneConfig, ScratchConfig, SquadConfig
 
 
 def test_the_arm_from_scratch_changes_only_what_it_names():
-    config = build(
-        FinetuneConfig,
-        {"learning_rate": 1e-4, "seeds": [5], "scratch": {"learning_rate": 1e-3}},
-        "x",
-    )
-    assert config.for_arm("pretrained").learning_rate == 1e-4
-    assert config.for_arm("scratch").learning_rate == 1e-3
-    assert config.for_arm("scratch").layer_decay == config.layer_decay
+    scratch = ScratchConfig(learning_rate=1e-3)
+    config = FinetuneConfig(learning_rate=1e-4, seeds=(5,), scratch=scratch)
     # seeds bear on no single run
-    assert config.for_arm("pretrained").seeds == FinetuneConfig().seeds
+    assert config.for_arm("pretrained") == FinetuneConfig(learning_rate=1e-4)
+    assert config.for_arm("scratch") == FinetuneConfig(learning_rate=1e-3)
 
 
 def test_only_training_rows_are_drawn_and_turned():
