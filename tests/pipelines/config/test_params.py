@@ -58,6 +58,12 @@ def test_what_cannot_be_read_is_refused(path, sentence):
         ("{model: smoke", "{model: smoko", "finetunings.smoke.model", "did you mean smoke?"),
         ("tasks: smoke, r", "tasks: smoko, r", "finetunings.smoke.tasks", "did you mean smoke?"),
         ("recipe: smoke, a", "recipe: smoko, a", "finetunings.smoke.recipe", "did you mean smoke?"),
+        (
+            "[pretrained, scratch]",
+            "[scratch, scratch]",
+            "finetunings.smoke.arms",
+            "each entry once",
+        ),
         ("corpus: smoke", "corpus: smoko", "tokens.smoke.corpus", "did you mean smoke?"),
         ("tokens: smoke", "tokens: smoko", "models.smoke.tokens", "did you mean smoke?"),
         ("models: [smoke]", "models: [smoko]", "run.models", "did you mean smoke?"),

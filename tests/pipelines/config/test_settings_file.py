@@ -30,6 +30,7 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
         ),
         ("a: 1 # x\u2028b: 2".encode(), "params.yaml:1: holds the line break U+2028"),
         (b"files: ['s3://s3cret@b/a']", "files.0: holds the URL 's3://***@b/a'"),
+        (b"'s3://s3cret@b/a': 1", "holds the URL 's3://***@b/a'"),
         (b"files: ['https://host/a?sig=s3cret&x=1']", "URL 'https://host/a?sig=***&x=***'"),
         (b"x: &a [*a]", "is nested too deeply"),
         (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),
