@@ -304,12 +304,10 @@ class Params(Settings):
             self.require("models", name)
         model = self.models.get(name) or self.published.get(name)
         settings: dict[str, Any] = to_jsonable(model) if model else {}
-        finetunings = {
+        settings["finetunings"] = {
             key: to_jsonable(self.finetunings[key]) | {"changes": self.changes(key)}
             for key in self.list_finetunings(name)
         }
-        if finetunings:
-            settings["finetunings"] = finetunings
         return settings
 
 

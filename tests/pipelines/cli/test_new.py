@@ -68,9 +68,10 @@ def write_labelled():
     Path("data/train.jsonl").write_text(rows)
 
 
-def write_texts(name, text=ENGLISH, encoding="utf-8"):
+def write_texts(text=ENGLISH, encoding="utf-8"):
+    """Write `data/a.txt`, ninety-nine documents."""
     texts = "\n\n".join(text.format(n) for n in range(99))
-    (Path("data") / name).write_text(texts, encoding=encoding)
+    Path("data/a.txt").write_text(texts, encoding=encoding)
 
 
 def test_new_text_and_task_pass_the_check(here, capsys, run_command, refuse):
@@ -139,7 +140,7 @@ def test_new_keeps_line_ends_and_writes_through_a_link(here, end, run_command):
     Path("params.yaml").rename(shared := here / "data/shared.yaml")
     shared.write_bytes(text.encode())
     Path("params.yaml").symlink_to(shared)
-    write_texts("a.txt")
+    write_texts()
     run_command("new mine --text data/a.txt")
     assert Path("params.yaml").is_symlink()
     longer = shared.read_bytes()
@@ -186,7 +187,7 @@ def test_new_remove_keeps_what_another_entry_names(here, refuse):
 
 
 def test_new_writes_what_plain_text_shows(here, run_command):
-    write_texts("a.txt", " = Title {0} = \n\n Text &amp; more, {0}.")
+    write_texts(" = Title {0} = \n\n Text &amp; more, {0}.")
     Path("data/b.txt").write_text("A line of text.\n" * 10_000)
     run_command("new wiki --text data/a.txt")
     run_command("new lines --text data/b.txt --encoder tiny")
@@ -245,7 +246,7 @@ def test_new_knows_the_kinds_of_delivered_files(here, monkeypatch, run_command, 
 
 
 def test_new_asks_for_an_encoding_that_is_not_plain(here, run_command, refuse):
-    write_texts("a.txt", "他在{}点回家睡觉，她去了北京大学。", encoding="gbk")
+    write_texts("他在{}点回家睡觉，她去了北京大学。", encoding="gbk")
     command = "new mine --text data/a.txt"
     assert "--encoding" in refuse(65, command)
     run_command(f"{command} --encoding gbk")
@@ -276,7 +277,7 @@ def test_new_suits_the_tokenizer_to_the_language(here, texts, lowercase, alphabe
 
 def test_new_refuses_text_without_spaces(here, refuse):
     thai = "".join(chr(0xE01 + n * 7 % 40) for n in range(300))
-    write_texts("a.txt", thai + " {}")
+    write_texts(thai + " {}")
     error = refuse(65, "new mine --text data/a.txt")
     assert "in words of over 100 characters" in error
 
@@ -453,7 +454,7 @@ def write_network(folder, architecture, shape=(1, 16, 2, 32, 16)):
 def test_new_continues_published_weights(here, size, run_command):
     shape, generator = SIZES[size]
     discriminator = write_network("pub/discriminator", "ElectraForPreTraining", shape)
-    write_texts("a.txt")
+    write_texts()
     write_labelled()
     options = f"--text data/a.txt {TASK} --from pub"
     report = run_command(f"new alone {options}")
@@ -483,7 +484,7 @@ def test_new_continues_published_weights(here, size, run_command):
 def test_new_compares_a_generator_with_its_discriminator(here, capsys, run_command, refuse):
     write_network("pub/discriminator", "ElectraForPreTraining", SIZES[""][0])
     write_network("pub/generator", "ElectraForMaskedLM")
-    write_texts("a.txt")
+    write_texts()
     capsys.readouterr()
     command = "new mine --text data/a.txt --from pub"
     assert "generator.width gives its shapes" in refuse(65, command)

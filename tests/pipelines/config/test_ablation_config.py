@@ -120,7 +120,7 @@ def test_arm_is_the_model_with_the_settings_of_its_models_protocol_and_its_own(l
     model["pretrain"]["eval_batches"] = 1
     model["encoder"]["layers"] = 2
     model["objective"]["name"] = "mlm"
-    assert to_jsonable(params.arm("a", "two")) == model
+    assert params.all_settings("a")["two"] == model
 
 
 def test_documentation_holds_every_experiment_and_a_valid_example(load_text):
