@@ -25,30 +25,24 @@ def make(**values):
     return build(AblationConfig, {"title": "t", "base": BASE} | values, "ablations.a")
 
 
-def test_grid_combines_every_value_of_each_axis():
+def test_grid_combines_every_value_of_each_axis_and_arms_stand_beside_it():
+    arms = {"one": {"pretrain.eval_batches": 8}}
     grid = {
         "objective": {"electra": {}, "mlm": {"label": "BERT", "objective.name": "mlm"}},
         "generator.width": [0.25, 1.0],
     }
     common = {"pretrain.eval_batches": 4}
-    config = make(grid=grid, protocol={"common": common})
+    config = make(arms=arms, grid=grid, protocol={"common": common}, reference="mlm-width0.25")
     assert config.settings == {
+        "one": {"pretrain.eval_batches": 8},
         "electra-width0.25": {**common, "generator.width": 0.25},
         "electra-width1.0": {**common, "generator.width": 1.0},
         "mlm-width0.25": {**common, "objective.name": "mlm", "generator.width": 0.25},
         "mlm-width1.0": {**common, "objective.name": "mlm", "generator.width": 1.0},
     }
-    assert config.label("mlm-width1.0") == "BERT, width1.0"
-    assert config.values("mlm-width1.0") == ("mlm", "width1.0")
-    assert config.compared == "electra-width0.25"
-
-
-def test_arm_wins_over_common_settings_and_stands_beside_a_grid():
-    grid = {"a.b": [3, 4]}
-    protocol = {"common": {"a.b": 1}}
-    config = make(arms={"one": {"a.b": 2}}, grid=grid, protocol=protocol, reference="b4")
-    assert config.settings == {"one": {"a.b": 2}, "b3": {"a.b": 3}, "b4": {"a.b": 4}}
-    assert (config.label("one"), config.values("one"), config.compared) == ("one", (), "b4")
+    assert [config.label(arm) for arm in ("one", "mlm-width1.0")] == ["one", "BERT, width1.0"]
+    assert [config.values(arm) for arm in ("one", "mlm-width1.0")] == [(), ("mlm", "width1.0")]
+    assert (config.compared, make(arms=arms).compared) == ("mlm-width0.25", "one")
 
 
 @pytest.mark.parametrize(
