@@ -20,7 +20,7 @@ from electra.files import read_json
 from pipelines.cli import main, run_stage
 from pipelines.config.settings_file import read
 from pipelines.stages import Stage
-from tests.conftest import ROOT, SMOKE, environment
+from tests.conftest import ROOT, SMOKE, copy_text, edit, environment
 from tests.pipelines.cli.parsing import parse
 
 INSTALLED = [
@@ -167,6 +167,11 @@ def test_streams_that_take_nothing_leave_the_exit_code(words, streams, code, pro
     assert (project / "build/corpus/smoke/results.json").exists() == (code == 0)
 
 
+def test_restart_of_what_never_ran_is_refused(here, refuse):
+    copy_text(here)
+    assert "holds nothing of corpus smoke; leave" in refuse(64, "corpus smoke --restart")
+
+
 def test_a_deleted_folder_is_one_line(tmp_path, monkeypatch, refuse):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
@@ -256,9 +261,7 @@ def offered(folder, words):
     ],
 )
 def test_completion_offers_commands_options_and_names(words, expected, here):
-    (here / "params.yaml").write_text(
-        SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}")
-    )
+    edit(here / "params.yaml", "published: {}", "published: {theirs: {folder: x}}")
     assert offered(here, words) == expected
     (here / "params.yaml").unlink()
     assert "smoke" not in offered(here, words)

@@ -116,8 +116,9 @@ def test_questions_come_as_squads_files(ask, folders, refuse):
     Path("dev.JSON.gz").write_bytes(gzip.compress(content.encode()))
     assert [row["id"] for row in ask("squad2", "dev.JSON.gz")] == ["q"]
     Path("dev.json").write_text(layout % (3, question))
-    error = refuse(65, f"predict {folders / 'squad2'} dev.json")
-    assert "it should be a question with its context" in error
+    assert "it should be a question with its context" in refuse(
+        65, f"predict {folders / 'squad2'} dev.json"
+    )
 
 
 def test_answers_are_written_through_devices_pipes_and_links(folders, run_command, refuse):

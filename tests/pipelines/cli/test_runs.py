@@ -102,16 +102,18 @@ def test_without_a_terminal_only_the_option_says_yes(monkeypatch, run_command, r
 def test_what_is_no_folder_of_runs_is_refused(name, refuse):
     Path("runs/flows/.locks").mkdir(parents=True)
     Path("runs/link").symlink_to("../kept")
-    error = refuse(65, f"runs remove pretrain/1a2b3c4d '{name}' --yes")
-    assert "there is no such run; `electra runs` lists them" in error
+    assert "there is no such run; `electra runs` lists them" in refuse(
+        65, f"runs remove pretrain/1a2b3c4d '{name}' --yes"
+    )
     assert Path("kept").is_dir() and Path("runs/pretrain/1a2b3c4d").is_dir()
 
 
 @pytest.mark.parametrize("inside", ["", "unit-00000"])
 def test_a_run_in_use_is_left_alone(inside, refuse):
     with lock_folder(Path("runs/corpus/5e6f7a8b") / inside):
-        error = refuse(73, "runs remove pretrain/1a2b3c4d corpus/5e6f7a8b --yes")
-    assert "is in use by pid" in error
+        assert "is in use by pid" in refuse(
+            73, "runs remove pretrain/1a2b3c4d corpus/5e6f7a8b --yes"
+        )
     assert Path("runs/pretrain/1a2b3c4d").is_dir() and Path("runs/corpus/5e6f7a8b").is_dir()
 
 
