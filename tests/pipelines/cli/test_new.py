@@ -331,6 +331,9 @@ def test_new_task_never_takes_tiny_in_silence(here, run_command):
         ('{"text": "a", "score": 0.5}\n{"text": "b", "score": 2}', "a = text, label = score (regression)", ()),
         # sorted by label
         ('{"text": "a", "label": 0}\n' * 9000 + '{"text": "a", "label": 1}', "9,001 rows; a = text, ", ("0", "1")),
+        # the column that has the fewest values
+        ('{"text": "a", "mood": "x"}\n{"text": "b", "mood": "y"}\n{"text": "c", "mood": "x"}\n{"text": "d", "mood": "y"}',
+         "a = text, label = mood (2 classes)", ("x", "y")),
         ('{"words": ["a", "b"], "tags": ["B-NP", "O"]}', "a = words, label = tags (tagging)", ("NP",)),
         ('{"text": "a b", "tags": "B-NP O"}\n{"text": "c", "tags": "O"}', "label = tags (tagging)", ("NP",)),
         ('{"tokens": ["我"], "pos": ["A"], "text": "我 我 我", "ner_tags": ["B-X"]}\n'
@@ -350,7 +353,8 @@ def test_new_infers_a_task_from_its_rows(here, rows, note, labels, run_command):
 
 
 def test_new_reads_one_text_of_a_pair_where_it_is_named(here, run_command):
-    write_rows("train.jsonl", *({"premise": "a", "hypothesis": "b", "label": n} for n in range(2)))
+    rows = '{"premise": "a", "hypothesis": "b", "label": %d}\n'
+    Path("data/train.jsonl").write_text(rows % 0 + rows % 1)
     report = run_command(f"new t {TASK} --a hypothesis")
     assert "a = hypothesis, label = label" in report
 
