@@ -81,9 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stopping.exit_on_signals()
         open_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # programs read UTF-8; a terminal may lack a character
+        if isinstance(stream, TextIOWrapper):
+            # programs read UTF-8; a terminal may lack a character
             encoding = stream.encoding if stream.isatty() else "utf-8"
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
     command = next((word for word in arguments if not word.startswith("-")), "electra")

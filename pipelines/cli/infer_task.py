@@ -205,7 +205,7 @@ def label_names(values: Sequence[Any]) -> dict[str, Any]:
 
 def are_tags(rows: Sequence[Any]) -> bool:
     """Return whether rows are lists of tags, more than one in some."""
-    if not all(isinstance(row, list) for row in rows) or max(map(len, rows), default=0) < 2:
+    if not all(isinstance(row, list) for row in rows) or all(len(row) < 2 for row in rows):
         return False
     return all(map(TAG.fullmatch, itertools.chain.from_iterable(rows)))
 

@@ -45,12 +45,10 @@ def find_models(name: str) -> tuple[list[Path], Path]:
             f"build/models/{model}/*/config.json",
             f"build/*/{name}/*/pretrained-seed*/config.json",
         ]
-    folders = [
-        Path(config).parent for config in sorted(itertools.chain.from_iterable(map(glob, patterns)))
-    ]
-    if not folders:
+    configs = sorted(itertools.chain(*map(glob, patterns)))
+    if not configs:
         raise BadInput(f"{patterns[0]}: there is no model yet; {advice}")
-    return folders, Path(tasks)
+    return [Path(config).parent for config in configs], Path(tasks)
 
 
 def serve(name: str, port: int) -> None:

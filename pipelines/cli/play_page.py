@@ -42,10 +42,13 @@ COLOURS = {
     "false alarm": "orange",
     "suspected": "orange",
     "not read": "gray",
+    "right": "green",
+    "wrong": "red",
 }
-COLOURS |= {"right": "green", "wrong": "red"}
-CSS = ".marked {max-height: 20em; overflow-y: auto !important}"
-CSS += " .marked .text {overflow-wrap: anywhere}"
+CSS = """
+.marked {max-height: 20em; overflow-y: auto !important}
+.marked .text {overflow-wrap: anywhere}
+"""
 Marked = list[tuple[str, Any]]  # parts of a text with their marks
 
 

@@ -3,7 +3,6 @@
 import functools
 import json
 import sys
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -23,19 +22,17 @@ class TakesSeveralFiles(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each of its words."""
-        return super().parse_args(ctx, list(_repeat_options(args)))
-
-
-def _repeat_options(words: list[str]) -> Iterator[str]:
-    option: list[str] = []
-    for word in words:
-        if word in {"--text", "--task"}:
-            option = [word]
-        elif word.startswith("-"):
-            option = []
-            yield word
-        else:
-            yield from [*option, word]
+        words: list[str] = []
+        option: list[str] = []
+        for word in args:
+            if word in {"--text", "--task"}:
+                option = [word]
+            elif word.startswith("-"):
+                option = []
+                words.append(word)
+            else:
+                words += [*option, word]
+        return super().parse_args(ctx, words)
 
 
 @command(cls=TakesSeveralFiles)

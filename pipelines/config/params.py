@@ -50,8 +50,16 @@ Names = tuple[str, ...]
 # names become folders, DVC stages and parts of dotted keys
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 SECTIONS = (  # the names of their entries are held to NAME
-    *("corpora", "tokens", "tasks", "encoders", "recipes", "models", "published", "finetunings"),
-    *("ablations", "tokenizers"),
+    "corpora",
+    "tokens",
+    "tasks",
+    "encoders",
+    "recipes",
+    "models",
+    "published",
+    "finetunings",
+    "ablations",
+    "tokenizers",
 )
 RESULTS = ("curves", "report", "summary")  # folders in results/ that belong to no entry
 PAPER = "paper"  # the recipe that the others change
@@ -296,12 +304,10 @@ class Params(Settings):
             self.require("models", name)
         model = self.models.get(name) or self.published.get(name)
         settings: dict[str, Any] = to_jsonable(model) if model else {}
-        finetunings = {
+        settings["finetunings"] = {
             key: to_jsonable(self.finetunings[key]) | {"changes": self.changes(key)}
             for key in self.list_finetunings(name)
         }
-        if finetunings:
-            settings["finetunings"] = finetunings
         return settings
 
 

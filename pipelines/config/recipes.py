@@ -14,6 +14,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from electra.config import Settings, build, merge, nearest, require, require_unique
+from electra.errors import BadConfig
 from electra.finetuning.tasks import GLUE, FinetuneConfig, SquadConfig
 
 
@@ -97,13 +98,16 @@ class ChangedRecipe:
                 continue
             start = configs.get(config.init_from_task)
             key = f"{self.where}.tasks.{name}"
-            runs_first = start is not None and start.init_from_task is None
-            rule = "should be a task that is run as well and starts from no other; add it to `run`"
-            require(runs_first, f"{key}.init_from_task: is {config.init_from_task!r}, {rule}")
-            same = start is not None and config.new_layers == start.new_layers
-            layers = f"is {config.new_layers}, should be {start.new_layers if start else 0}"
-            rule = f"{layers} as for {config.init_from_task}, whose encoder it starts from"
-            require(same, f"{key}.new_layers: {rule}")
+            if start is None or start.init_from_task is not None:
+                raise BadConfig(
+                    f"{key}.init_from_task: is {config.init_from_task!r}, should be a task that is "
+                    "run as well and starts from no other; add it to `run`"
+                )
+            require(
+                config.new_layers == start.new_layers,
+                f"{key}.new_layers: is {config.new_layers}, should be {start.new_layers} as for "
+                f"{config.init_from_task}, whose encoder it starts from",
+            )
         return tuple(sorted(names, key=lambda name: configs[name].init_from_task is not None))
 
 

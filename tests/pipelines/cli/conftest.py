@@ -1,5 +1,7 @@
 """Commands run in this process."""
 
+import shlex
+
 import pytest
 
 from pipelines.cli import main
@@ -7,10 +9,10 @@ from pipelines.cli import main
 
 @pytest.fixture
 def run_command(capsys):
-    """Return a function that runs a command, which has to succeed, and returns its output."""
+    """Return a function that runs a command line, which has to succeed, and returns its output."""
 
-    def run_command(*words):
-        assert main([*map(str, words)]) == 0
+    def run_command(line):
+        assert main(shlex.split(line)) == 0
         return capsys.readouterr().out
 
     return run_command
@@ -18,10 +20,12 @@ def run_command(capsys):
 
 @pytest.fixture
 def refuse(capsys):
-    """A function that runs a command, which has to end with a code, and returns its sentence."""
+    """Return a function that runs a command line, which has to end with a code and a sentence, and
+    returns the sentence.
+    """
 
-    def refuse(code, *words):
-        assert main([*map(str, words)]) == code
+    def refuse(code, line):
+        assert main(shlex.split(line)) == code
         error = capsys.readouterr().err
         assert error.startswith("error: ") and error.count("\n") == 1
         return error

@@ -3,7 +3,6 @@ anything runs.
 """
 
 import gzip
-import json
 import re
 from pathlib import Path
 
@@ -11,30 +10,25 @@ import pytest
 
 from pipelines import preflight
 from pipelines.cli import main
-from tests.conftest import SMOKE
+from tests.conftest import edit
 
 TEXT = "\n\n".join(f"Text number {number} of the smoke corpus." for number in range(60))
-ROWS = "".join(json.dumps({"sentence": f"row {n}", "label": n % 2 == 0}) + "\n" for n in range(20))
+ROWS = '{"sentence": "a row", "label": true}\n{"sentence": "another", "label": false}\n' * 10
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text/a.txt").write_text(TEXT)
+def here(here):
+    (here / "text").mkdir()
+    (here / "text/a.txt").write_text(TEXT)
     for name in ("train", "dev"):
-        (tmp_path / f"{name}.jsonl").write_text(ROWS)
-    custom = (
-        "{kind: custom, tasks: {mood: {train: train.jsonl, dev: dev.jsonl, labels: [true, false]}}}"
-    )
-    (tmp_path / "params.yaml").write_text(SMOKE.replace("{kind: sample, seed: 1}", custom))
-    return tmp_path
+        (here / f"{name}.jsonl").write_text(ROWS)
+    mood = "{train: train.jsonl, dev: dev.jsonl, labels: [true, false]}"
+    change("{kind: sample, seed: 1}", f"{{kind: custom, tasks: {{mood: {mood}}}}}")
+    return here
 
 
 def change(old, new):
-    text = Path("params.yaml").read_text()
-    assert old in text
-    Path("params.yaml").write_text(text.replace(old, new))
+    edit(Path("params.yaml"), old, new)
 
 
 def test_what_is_right_passes_without_a_hint(here, capsys):
@@ -63,31 +57,27 @@ def test_what_a_later_stage_refuses(here, file, content, settings, code, sentenc
     (here / file).write_text(content)
     for old, new in settings.items():
         change(old, new)
-    assert sentence in refuse(code, "check", "smoke")
+    assert sentence in refuse(code, "check smoke")
 
 
-GOOD = "".join(json.dumps({"text": f"Row {n} of many."}) + "\n" for n in range(3000))
-
-
-def write_unreadable(here):
-    """Write files that cannot be read, between and behind more good rows than `check` reads for
-    its hints.
-    """
-    (here / "text/a.jsonl").write_text(GOOD)
-    (here / "text/b.jsonl").write_text('{"body": "a text"}\n' * 30)
-    (here / "text/c.jsonl").write_text("hello\n" * 30)
-    (here / "text/d.txt").write_bytes(
-        "Früh übt sich, wer ein Meister werden will.\n".encode("latin-1") * 30
-    )
-    (here / "text/e.jsonl.gz").write_bytes(gzip.compress(GOOD.encode())[:-100])
-    (here / "text/f.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 30)
-    (here / "text/g.txt").write_bytes(b"PK\x03\x04")
+def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(
+    here, run_command, refuse
+):
+    """They are between and behind more good rows than `check` reads for its hints."""
+    good = "".join(f'{{"text": "Row {n} of many."}}\n' for n in range(3000)).encode()
+    german = "Früh übt sich, wer ein Meister werden will.\n"
+    for name, content in {
+        "a.jsonl": good,
+        "b.jsonl": b'{"body": "a text"}\n' * 30,
+        "c.jsonl": b"hello\n" * 30,
+        "d.txt": german.encode("latin-1") * 30,
+        "e.jsonl.gz": gzip.compress(good)[:-100],
+        "f.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 30,
+        "g.txt": b"PK\x03\x04",
+    }.items():
+        (here / "text" / name).write_bytes(content)
     change("text/*.txt", "text/*")
-
-
-def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(here, refuse):
-    write_unreadable(here)
-    error = refuse(65, "check", "smoke")
+    error = refuse(65, "check smoke")
     assert "corpora.smoke: 6 files cannot be read" in error and "text/a." not in error
     for fault in (
         "b.jsonl:1: no field 'text': '{\"body\": \"a text\"}'; set `text`",
@@ -100,9 +90,8 @@ def test_all_files_that_cannot_be_read_are_in_one_sentence_and_can_be_left_out(h
     ):
         assert fault in error
     names = re.findall(r"'!text/.\.[a-z.]+'", error)
-    assert len(names) == 6
     change('["text/*"]', f"[text/*, {', '.join(names)}]")
-    assert main(["check", "smoke"]) == 0
+    run_command("check smoke")
 
 
 def test_few_bad_rows_are_left_to_the_quarantine(here, capsys):
@@ -119,7 +108,7 @@ def test_a_part_of_very_many_files_is_looked_at(here, monkeypatch, run_command):
     monkeypatch.setattr(preflight, "FILES", 4)
     for n in range(11):
         (here / f"text/{n}.txt").write_text(TEXT)
-    assert "(4 of 12 files looked at)" in run_command("check", "smoke")
+    assert "(4 of 12 files looked at)" in run_command("check smoke")
 
 
 @pytest.mark.parametrize(

@@ -8,33 +8,27 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import types
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from ruamel.yaml import YAML
 
 import electra
-from electra.errors import BadConfig, BadInput, Stopped
+from electra.errors import Stopped
 from electra.files import read_json
 from pipelines.cli import main, run_stage
+from pipelines.config.settings_file import read
 from pipelines.stages import Stage
-from tests.conftest import ROOT, SMOKE, environment
+from tests.conftest import ROOT, SMOKE, copy_text, edit, environment
+from tests.pipelines.cli.parsing import parse
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+INSTALLED = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'electra'; from pipelines.cli import main; sys.exit(main())",
+]
 MODULE = [sys.executable, "-m", "pipelines"]
-
-
-@pytest.fixture
-def installed(tmp_path):
-    """The script that pip would write."""
-    module, _, name = PROJECT["project"]["scripts"]["electra"].partition(":")
-    script = tmp_path / "bin" / "electra"
-    script.parent.mkdir()
-    script.write_text(
-        f"import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
-    )
-    return [sys.executable, str(script)]
 
 
 def run(words, folder=ROOT, **variables):
@@ -72,34 +66,33 @@ def test_help_imports_nothing_heavy_and_lists_commands_by_group():
     listed = ("Set up", " new ", "Train", " pretrain ", "Use", " play ", "Maintain")
     places = [done.stdout.index(word) for word in listed]
     assert places == sorted(places)
-    assert " code " not in done.stdout and run([*MODULE, "code", "--help"]).returncode == 0, (
-        "hidden"
-    )
+    assert " code " not in done.stdout, "hidden"
 
 
 def test_stages_on_text_do_without_torch():
     modules = "pipelines.cli.run_stage, pipelines.stages.corpus, pipelines.stages.tasks, pipelines.stages.tokens"
-    assert (
-        run([sys.executable, "-c", f"import sys, {modules}\nprint('torch' in sys.modules)"]).stdout
-        == "False\n"
-    )
+    code = f"import sys, {modules}\nprint('torch' in sys.modules)"
+    assert run([sys.executable, "-c", code]).stdout == "False\n"
 
 
 def test_a_bare_call_is_help(run_command):
-    assert "electra new mine" in run_command() == run_command("--help")
+    assert "electra new mine" in run_command("") == run_command("--help")
 
 
 @pytest.mark.parametrize(
-    "words, sentence",
+    "words, code, sentence",
     [
-        (["train", "smoke"], "No such command 'train'. Did you mean 'pretrain'?"),
-        (["pretrain"], "Missing argument 'name'"),
-        (["pretrain", "smoke", "--nproc-per-node", "0"], "greater than or equal to 1"),
-        (["flow", "train", "smoke"], "Invalid value for 'flow': 'train' is not one of"),
+        ("train smoke", 64, "No such command 'train'. Did you mean 'pretrain'?"),
+        ("pretrain", 64, "Missing argument 'name'"),
+        ("pretrain smoke --nproc-per-node 0", 64, "greater than or equal to 1"),
+        ("flow train smoke", 64, "Invalid value for 'flow': 'train' is not one of"),
+        ("flow pretrain smoky", 64, "no models entry 'smoky'; did you mean smoke?"),
+        ("params smoky", 64, "no models entry 'smoky'; did you mean smoke?"),
+        ("check base", 69, "nowhere/*.jsonl"),
     ],
 )
-def test_bad_usage_is_one_sentence_and_code_64(words, sentence, refuse):
-    assert sentence in refuse(64, *words)
+def test_bad_usage_is_one_sentence(words, code, sentence, here, refuse):
+    assert sentence in refuse(code, words)
 
 
 def test_finetune_runs_glue_then_squad(here, monkeypatch):
@@ -108,36 +101,28 @@ def test_finetune_runs_glue_then_squad(here, monkeypatch):
     assert main(["finetune", "smoke"]) == 0 and ran == ["glue", "squad"]
 
 
-def test_the_script_is_the_command_line_under_its_own_name(installed, here):
-    version = run([*installed, "--version"])
-    assert (version.returncode, version.stdout) == (0, f"electra {electra.__version__}\n")
-    assert "Usage: electra params " in run([*installed, "params", "--help"]).stdout
+def test_the_script_is_the_command_line_under_its_own_name():
+    assert run([*INSTALLED, "--version"]).stdout == f"electra {electra.__version__}\n"
+    assert "Usage: electra params " in run([*INSTALLED, "params", "--help"]).stdout
     assert "Usage: python -m pipelines params " in run([*MODULE, "params", "--help"]).stdout
-    ours, same = (run([*words, "params", "smoke"], here) for words in (installed, MODULE))
-    assert ours.returncode == 0 and ours.stdout == same.stdout != ""
 
 
-def test_a_stage_runs_and_its_duration_is_noted(here, monkeypatch):
+def test_a_stage_runs_and_its_duration_is_noted(here, monkeypatch, run_command):
     ran = stage_that(None, monkeypatch)
-    assert main(["tasks", "smoke"]) == 0
-    assert ran == ["smoke"]
-    noted = read_json(here / "runs" / "timings.json")["tasks-smoke"]
+    run_command("tasks smoke")
+    timings = here / "runs/timings.json"
+    noted = read_json(timings)["tasks-smoke"]
     assert noted["seconds"] >= noted["clock"]["0"] >= 0
-    (here / "runs" / "timings.json").write_text("broken")
-    assert main(["tasks", "smoke"]) == 0
+    timings.write_text("broken")
+    run_command("tasks smoke")
+    assert ran == ["smoke", "smoke"]
 
 
 @pytest.mark.parametrize(
     "error, code, sentence",
     [
-        (BadConfig("a.b: is 1"), 64, "a.b: is 1"),
-        (BadInput("file: is empty"), 65, "file: is empty"),
-        (Stopped("run: was stopped"), 75, "run: was stopped"),
-        (
-            MemoryError(),
-            71,
-            "tasks: the system says: out of memory; fix that and run the same command again",
-        ),
+        (Stopped("run: was stopped"), 75, "run: was stopped\n"),
+        (MemoryError(), 71, "tasks: the system says: out of memory; fix that and run the same"),
         (OSError(1, "Too long", "a file"), 71, "a file: the system says: Too long; fix that"),
     ],
 )
@@ -145,8 +130,8 @@ def test_a_mistake_is_one_line_and_its_code(
     error, code, sentence, here, monkeypatch, capsys, refuse
 ):
     stage_that(error, monkeypatch)
-    assert refuse(code, "tasks", "smoke").startswith(f"error: {sentence}")
-    assert not (here / "runs" / "timings.json").exists()
+    assert refuse(code, "tasks smoke").startswith(f"error: {sentence}")
+    assert not Path("runs/timings.json").exists()
     assert main(["--debug", "tasks", "smoke"]) == code
     assert "Traceback" in capsys.readouterr().err
 
@@ -164,7 +149,7 @@ def test_a_python_without_our_packages_is_told_what_to_do(here):
 def test_a_bug_keeps_its_traceback(error, here, monkeypatch, capsys):
     stage_that(error, monkeypatch)
     assert main(["tasks", "smoke"]) == 70
-    assert repr(error).split("(")[0] in capsys.readouterr().err
+    assert type(error).__name__ in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -182,26 +167,21 @@ def test_streams_that_take_nothing_leave_the_exit_code(words, streams, code, pro
     assert (project / "build/corpus/smoke/results.json").exists() == (code == 0)
 
 
-@pytest.mark.parametrize(
-    "words, code, sentence",
-    [
-        (["flow", "pretrain", "smoky"], 64, "no models entry 'smoky'; did you mean smoke?"),
-        (["check", "base"], 69, "nowhere/*.jsonl"),
-    ],
-)
-def test_a_wrong_name_is_one_line(words, code, sentence, here, refuse):
-    assert sentence in refuse(code, *words)
+def test_restart_of_what_never_ran_is_refused(here, refuse):
+    copy_text(here)
+    assert "holds nothing of corpus smoke; leave" in refuse(64, "corpus smoke --restart")
 
 
 def test_a_deleted_folder_is_one_line(tmp_path, monkeypatch, refuse):
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
-    assert "the working folder cannot be found" in refuse(65, "predict", "model", "rows.jsonl")
+    assert "the working folder cannot be found" in refuse(65, "predict model rows.jsonl")
 
 
 def test_params_shows_what_a_run_would_use(here, run_command):
-    settings = json.loads(run_command("params", "smoke"))
+    settings = json.loads(run_command("params smoke"))
     assert settings["objective"]["discriminator_weight"] == 50.0
+    assert settings["finetunings"].keys() == {"smoke"}
     assert set(json.loads(run_command("params"))["models"]) == {"smoke", "base"}
 
 
@@ -211,28 +191,31 @@ models:
 """
 
 
-def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(here, monkeypatch, refuse):
-    from pipelines import flows
-
-    started = []
-    monkeypatch.setattr(flows, "start", lambda *given: started.append(given) or 0)
-    (here / "mine.yaml").write_text(MINE)
-    assert main(["flow", "pretrain", "mine", "--settings", "mine.yaml"]) == 0
-    assert started == [("pretrain", "mine", YAML(typ="safe").load(MINE))]
-    (here / "mine.yaml").write_text(MINE.replace("batch", "bach"))
-    error = refuse(64, "flow", "pretrain", "mine", "--settings", "mine.yaml")
-    assert error.startswith("error: params.yaml with mine.yaml: ") and len(started) == 1
+def test_a_flow_takes_a_file_of_entries_that_are_laid_over_params(
+    here, monkeypatch, run_command, refuse
+):
+    started = Mock(return_value=0)
+    monkeypatch.setattr("pipelines.flows.start", started)
+    settings = here / "mine.yaml"
+    settings.write_text(MINE)
+    command = "flow pretrain mine --settings mine.yaml"
+    run_command(command)
+    started.assert_called_once_with("pretrain", "mine", read(settings))
+    settings.write_text(MINE.replace("batch", "bach"))
+    error = refuse(64, command)
+    assert error.startswith("error: params.yaml with mine.yaml: ")
     assert "models.mine.pretrain.bach: no such setting; did you mean batch?" in error
+    started.assert_called_once()
 
 
-def test_signals_are_left_to_others_once_the_command_is_no_stage(here, monkeypatch, capsys):
+def test_signals_are_left_to_others_once_the_command_is_no_stage(here, monkeypatch):
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         monkeypatch.setattr(sys, "argv", ["electra", "runs"])
         assert main() == 0
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        signal.signal(signal.SIGTERM, ours := lambda number, frame: None)
+        signal.signal(signal.SIGTERM, ours := Mock())
         assert main(["runs"]) == 0
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:
@@ -240,24 +223,24 @@ def test_signals_are_left_to_others_once_the_command_is_no_stage(here, monkeypat
             signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("module", [False, True], ids=["electra", "python -m pipelines"])
-def test_a_stop_while_it_is_loaded_is_a_sentence(module, installed, here):
-    (here / "slow" / "ruamel").mkdir(parents=True)
+@pytest.mark.parametrize("words", [INSTALLED, MODULE], ids=["electra", "python -m pipelines"])
+def test_a_stop_while_it_is_loaded_is_a_sentence(words, here):
+    (here / "slow/ruamel").mkdir(parents=True)
     slow = "import time\nprint('here', flush=True)\ntime.sleep(60)\n"
-    (here / "slow" / "ruamel" / "__init__.py").write_text(slow)
-    where = environment(ROOT, PYTHONPATH=f"{here / 'slow'}{os.pathsep}{ROOT}")
-    words = [*(MODULE if module else installed), "corpus", "smoke"]
+    (here / "slow/ruamel/__init__.py").write_text(slow)
     with subprocess.Popen(
-        words, env=where, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*words, "corpus", "smoke"],
+        env=environment(ROOT, PYTHONPATH=f"{here}/slow{os.pathsep}{ROOT}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as started:
         assert started.stdout.readline() == "here\n"
         time.sleep(0.1)
         started.send_signal(signal.SIGTERM)
-        _, said = started.communicate(timeout=30)
-    assert (started.returncode, said) == (
-        75,
-        "error: stopped by signal 15; run the same command to continue\n",
-    )
+        _, error = started.communicate(timeout=30)
+    assert started.returncode == 75
+    assert error == "error: stopped by signal 15; run the same command to continue\n"
 
 
 def offered(folder, words):
@@ -266,8 +249,7 @@ def offered(folder, words):
     """
     count = str(words.count(" "))
     question = {"_ELECTRA_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
-    code = "import sys; sys.argv[0] = 'electra'; from pipelines.cli import main; main()"
-    return set(run([sys.executable, "-c", code], folder, **question).stdout.split())
+    return set(run(INSTALLED, folder, **question).stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -279,66 +261,48 @@ def offered(folder, words):
     ],
 )
 def test_completion_offers_commands_options_and_names(words, expected, here):
-    (here / "params.yaml").write_text(
-        SMOKE.replace("published: {}", "published:\n  theirs: {folder: x}")
-    )
+    edit(here / "params.yaml", "published: {}", "published: {theirs: {folder: x}}")
     assert offered(here, words) == expected
     (here / "params.yaml").unlink()
     assert "smoke" not in offered(here, words)
 
 
 @pytest.mark.parametrize(
-    "more",
+    "variables",
     [
-        {"PYTHONOPTIMIZE": "2"},
-        {"LC_ALL": "C", "LANG": "C"},
-        {"PYTHONIOENCODING": "ascii"},
-        {"TERM": "dumb"},
-        {"COLUMNS": "10"},
+        "PYTHONOPTIMIZE=2",
+        "LC_ALL=C LANG=C",
+        "LC_ALL=POSIX PYTHONUTF8=0",
+        "PYTHONIOENCODING=latin-1",
+        "TERM=dumb",
+        "COLUMNS=10",
     ],
-    ids=str,
 )
-def test_help_and_errors_survive_any_terminal(more, here):
-    (here / "params.yaml").write_text(SMOKE.replace("smoke", "größe"))
-    for words, code in (
-        (["--help"], 0),
-        (["params"], 64),
-        (["corpus", "größer"], 64),
-    ):
-        done = run([*MODULE, *words], here, **more)
-        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
-        assert done.stderr.count("\n") == int(code > 0), done.stderr
-
-
-@pytest.mark.parametrize(
-    "more", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}], ids=str
-)
-def test_output_for_programs_is_utf8(more, here):
+def test_help_output_and_errors_survive_any_terminal(variables, here):
     (here / "params.yaml").write_text(SMOKE.replace("text/*.txt", "größe/*.txt"))
-    done = run([*MODULE, "params"], here, **more)
+    command = ["env", *variables.split(), *MODULE]
+    assert run([*command, "--help"], here).returncode == 0
+    done = run([*command, "params"], here)
     assert json.loads(done.stdout)["corpora"]["smoke"]["sources"][0]["files"] == ["größe/*.txt"]
+    done = run([*command, "corpus", "größer"], here)
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
 
 
-def test_an_option_takes_all_words_up_to_the_next(monkeypatch, capsys):
-    from pipelines.cli import new
+def test_an_option_takes_all_words_up_to_the_next():
+    given = parse("new mine --text a b --task c d --a x".split())
+    assert [given[key] for key in ("name", "text", "task", "a")] == [
+        "mine",
+        ["a", "b"],
+        ["c", "d"],
+        "x",
+    ]
 
-    given = []
-    monkeypatch.setattr(new, "add_entries", lambda *values, **_: given.append(values) or "")
-    assert main(["new", "mine", "--text", "a", "b", "--task", "c", "d", "--a", "x"]) == 0
-    assert given == [("mine", ["a", "b"], ["c", "d"], {"a": "x", "b": "", "label": ""})]
 
-
-@pytest.mark.parametrize(
-    "words, origin",
-    [
-        (["--continue"], ""),
-        (["--continue", "1a2b"], "1a2b"),
-        (["--continue", "--restart"], ""),
-        ([], None),
-    ],
-)
-def test_continue_takes_a_run_or_nothing(words, origin, monkeypatch):
-    given = []
-    monkeypatch.setattr(run_stage, "run", lambda *_, **options: given.append(options) or 0)
-    assert main(["pretrain", "smoke", *words]) == 0
-    assert given[0]["origin"] == origin
+def test_continue_takes_a_run_or_nothing():
+    for words, origin in (
+        ("--continue", ""),
+        ("--continue 1a2b", "1a2b"),
+        ("--continue --restart", ""),
+        ("", None),
+    ):
+        assert parse(["pretrain", "smoke", *words.split()])["origin"] == origin

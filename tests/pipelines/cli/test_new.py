@@ -3,12 +3,13 @@ params.yaml.
 """
 
 import errno
-import io
 import json
 import multiprocessing
 import re
 import sys
+from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow
@@ -18,19 +19,17 @@ import torch
 
 from electra.data import tokenizer as wordpiece
 from electra.files import write_jsonl
-from electra.nn.huggingface import open_folder
 from pipelines.cli import cost, main
 from pipelines.cli.first_scores import interval
 from pipelines.config import settings_file
 from pipelines.config.params import load
 from pipelines.sources import custom_tasks
-from pipelines.sources.paths import find_files
 from pipelines.sources.streams import Skipped
 from tests.conftest import read_text
 from tests.pipelines.sources.delivered import write_delivered
 
 ENGLISH = "Text number {} of the many that there are."
-TASK = ["--task", "data/train.jsonl", "data/train.jsonl"]
+TASK = "--task data/train.jsonl data/train.jsonl"
 
 
 @pytest.fixture
@@ -46,28 +45,41 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def refuse(refuse):
+    """The same for a command that has to leave params.yaml as it is."""
+
+    def refuse_unchanged(code, line):
+        before = Path("params.yaml").read_bytes()
+        error = refuse(code, line)
+        assert Path("params.yaml").read_bytes() == before
+        return error
+
+    return refuse_unchanged
+
+
 def write_rows(name, *records):
-    path = Path("data") / name
-    write_jsonl(path, records)
-    return str(path)
+    write_jsonl(Path("data") / name, records)
 
 
 def write_labelled():
     """Write `data/train.jsonl`, thirty rows of two classes."""
-    write_rows("train.jsonl", *({"text": f"row {n}", "label": n % 2} for n in range(30)))
+    rows = '{"text": "a row", "label": 0}\n{"text": "another", "label": 1}\n' * 15
+    Path("data/train.jsonl").write_text(rows)
 
 
-def write_texts(name, text=ENGLISH, count=99, encoding="utf-8"):
-    texts = "\n\n".join(text.format(n) for n in range(count))
-    (Path("data") / name).write_text(texts, encoding=encoding)
+def write_texts(text=ENGLISH, encoding="utf-8"):
+    """Write `data/a.txt`, ninety-nine documents."""
+    texts = "\n\n".join(text.format(n) for n in range(99))
+    Path("data/a.txt").write_text(texts, encoding=encoding)
 
 
-def test_new_text_and_task_pass_the_check(here, capsys, refuse):
+def test_new_text_and_task_pass_the_check(here, capsys, run_command, refuse):
     write_rows("a.jsonl", *({"url": "x" * 99, "body": ENGLISH.format(n)} for n in range(200)))
-    write_rows("train.jsonl", *({"review": f"row {n}", "label": n % 2 == 0} for n in range(30)))
+    reviews = '{"review": "a row", "label": true}\n{"review": "another", "label": false}\n' * 15
+    Path("data/train.jsonl").write_text(reviews)
     before = Path("params.yaml").read_text()
-    assert main(["new", "my-corpus", "--text", "data/a*.jsonl", *TASK]) == 0
-    report = capsys.readouterr().out
+    report = run_command(f"new my-corpus --text data/a*.jsonl {TASK}")
     for note in (
         "data/a.jsonl: is read with text: body\n",
         "2,048 pieces without case and accents",
@@ -80,43 +92,29 @@ def test_new_text_and_task_pass_the_check(here, capsys, refuse):
     assert capsys.readouterr().err == ""
     params = load()
     assert params.models["my-corpus"].encoder == params.encoders["mini"]
-    review = params.tasks["my-corpus"].tasks["my_corpus"]
-    assert (review.a, review.label, review.labels) == (
-        "review",
-        "label",
-        ("false", "true"),
-    )
-    after = Path("params.yaml").read_text()
-    rest = iter(after.splitlines())
-    assert all(line in rest for line in before.splitlines()), "every line, in its order"
-    assert "has corpora.my-corpus already" in refuse(64, "new", "my-corpus", "--text", "data/a*")
-    assert Path("params.yaml").read_text() == after
-    assert main(["new", "--remove", "my-corpus"]) == 0
+    assert params.tasks["my-corpus"].tasks["my_corpus"].labels == ("false", "true")
+    assert "has corpora.my-corpus already" in refuse(64, "new my-corpus --text data/a*")
+    run_command("new --remove my-corpus")
     assert Path("params.yaml").read_text() == before
 
 
-def test_new_shows_what_a_task_scores_without_a_network(here, capsys):
+def test_new_shows_what_a_task_scores_without_a_network(here, run_command):
     rows = [{"text": f"{'dull' if n % 2 else 'fine'} day {n}", "label": n % 2} for n in range(99)]
     write_rows("train.jsonl", *rows)
     write_rows("dev.jsonl", *rows[:20], {"text": "no label", "label": None})
-    assert main(["new", "mood", "--task", "data/train.jsonl", "data/dev.jsonl"]) == 0
-    report = capsys.readouterr().out
+    report = run_command("new mood --task data/train.jsonl data/dev.jsonl")
     # Clopper and Pearson: 20 of 20, and 10 of 20
     scores = "bag of words 100.0 (83.2 to 100.0), majority 50.0 (27.2 to 72.8)"
     assert f"without a network (accuracy, 99 training and 20 dev rows): {scores}\n" in report
     assert "3 fine-tunings of electra-small (docs/published.md): " in report
-    assert "warning: this fine-tunes tiny, which knows only the made-up sample world" in report
-    words = [{"tokens": ["Ann", "ran"], "tags": ["B-PER", "O"]}] * 9
-    for name in ("train", "dev"):
-        write_rows(f"{name}.jsonl", *words)
-    assert main(["new", "names", "--task", "data/train.jsonl", "data/dev.jsonl"]) == 0
-    report = capsys.readouterr().out
+    write_rows("train.jsonl", *[{"tokens": ["Ann", "ran"], "tags": ["B-PER", "O"]}] * 9)
+    report = run_command(f"new names {TASK}")
     assert "without a network" not in report and "of electra-small" in report
-    write_rows("scores.jsonl", *({"text": f"word{n % 9}", "score": n % 9 / 7} for n in range(99)))
-    assert main(["new", "marks", "--task", "data/scores.jsonl", "data/scores.jsonl"]) == 0
-    assert re.search(r"spearman, 99 .*: bag of words \S+ \(\S+ to \S+\)", capsys.readouterr().out)
-    assert main(["new", "lost", "--task", "data/scores.jsonl", "data/lost.jsonl"]) == 0
-    assert "warning: no scores yet: data/lost.jsonl: " in capsys.readouterr().out
+    write_rows("train.jsonl", *({"text": f"word{n % 9}", "score": n % 9 / 7} for n in range(99)))
+    report = run_command(f"new marks {TASK}")
+    assert re.search(r"spearman, 99 .*: bag of words \S+ \(\S+ to \S+\)", report)
+    report = run_command("new lost --task data/train.jsonl data/lost.jsonl")
+    assert "warning: no scores yet: data/lost.jsonl: " in report
 
 
 def test_a_resampled_interval_is_of_95_percent():
@@ -128,70 +126,50 @@ def test_a_resampled_interval_is_of_95_percent():
     assert (high - low) / 2 == pytest.approx(196 * error, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    "name, content, code, sentence",
-    [
-        ("a.txt", "-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n", 0, "label = tags (tagging)"),
-        (
-            "a.jsonl",
-            '{"a": "b", "label": 1}\n[]\n{"a": "b", "label": 0}\n',
-            0,
-            "jsonl:2: not a JSON obj",
-        ),
-        ("a.csv", "text,label\nдень,да\n", 65, "a.csv:2: invalid UTF-8; no row can be read"),
-    ],
-)
-def test_new_knows_labelled_files_by_their_content(here, capsys, name, content, code, sentence):
-    (here / "data" / name).write_bytes(content.encode("cp1251"))
-    assert main(["new", "mine", "--task", f"data/{name}", f"data/{name}"]) == code
-    said = capsys.readouterr()
-    assert sentence in said.out + said.err
+def test_new_knows_labelled_files_by_their_content(here, run_command, refuse):
+    Path("data/a").write_text("-DOCSTART- -X- O O\n\nEU NNP I-ORG\nran VB O\n\n")
+    assert "label = tags (tagging)" in run_command("new mine --task data/a data/a")
+    Path("data/a.csv").write_text("text,label\nдень,да\n", encoding="cp1251")
+    assert "a.csv:2: invalid UTF-8; no row can be read" in refuse(
+        65, "new other --task data/a.csv data/a.csv"
+    )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_new_keeps_line_ends_and_writes_through_a_link(here, end):
+def test_new_keeps_line_ends_and_writes_through_a_link(here, end, run_command):
     text = Path("params.yaml").read_text().replace("\n", end)
     Path("params.yaml").rename(shared := here / "data/shared.yaml")
     shared.write_bytes(text.encode())
     Path("params.yaml").symlink_to(shared)
-    write_texts("a.txt")
-    assert main(["new", "mine", "--text", "data/a.txt"]) == 0
+    write_texts()
+    run_command("new mine --text data/a.txt")
     assert Path("params.yaml").is_symlink()
-    lines = shared.read_bytes().decode().split("\n")
-    assert {line[-1:] == "\r" for line in lines[:-1]} == {end == "\r\n"}
-    assert main(["new", "--remove", "mine"]) == 0
+    longer = shared.read_bytes()
+    assert longer.count(b"\n") == longer.count(end.encode()) > text.count(end)
+    run_command("new --remove mine")
     assert shared.read_bytes() == text.encode()
 
 
 def add(name):
-    assert main(["new", name, *TASK]) == 0
+    assert main(f"new {name} {TASK}".split()) == 0
 
 
 def test_new_twice_at_once_loses_nothing(here):
     write_labelled()
     names = ["one", "two", "three"]
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=add, args=(name,)) for name in names]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    with multiprocessing.get_context("fork").Pool(3) as pool:
+        pool.map(add, names)
     assert set(names) <= load().tasks.keys()
 
 
 def test_new_changes_nothing_where_its_output_cannot_be_written(here, monkeypatch):
-    def refuse_write(text):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     write_labelled()
     add("mine")
     before = Path("params.yaml").read_bytes()
-    full = io.StringIO()
-    monkeypatch.setattr(full, "write", refuse_write)
-    monkeypatch.setattr("sys.stdout", full)
-    for words in (["new", "other", *TASK], ["new", "--remove", "mine"]):
-        assert main(words) == 71
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("sys.stdout", Mock(write=full))
+    for line in (f"new other {TASK}", "new --remove mine"):
+        assert main(line.split()) == 71
         assert Path("params.yaml").read_bytes() == before
 
 
@@ -201,51 +179,51 @@ def test_new_asks_for_a_section_of_one_entry_per_line(here, refuse):
     tasks = json.dumps(settings_file.read(Path("params.yaml"))["tasks"])
     inline = re.sub(r"^tasks:.*\n(?: .*\n)*", f"tasks: {tasks}\n", text, count=1, flags=re.M)
     Path("params.yaml").write_text(inline)
-    assert "the section tasks with one entry per line" in refuse(64, "new", "mine", *TASK)
-    assert Path("params.yaml").read_text() == inline
+    assert "the section tasks with one entry per line" in refuse(64, f"new mine {TASK}")
 
 
 def test_new_remove_keeps_what_another_entry_names(here, refuse):
-    before = Path("params.yaml").read_text()
-    assert "no models entry 'tiny'" in refuse(64, "new", "--remove", "tiny")
-    refuse(64, "new", "--remove", "absent")
-    assert Path("params.yaml").read_text() == before
+    assert "no models entry 'tiny'" in refuse(64, "new --remove tiny")
+    assert "has no entry absent" in refuse(64, "new --remove absent")
 
 
-def test_new_writes_what_plain_text_shows(here):
-    write_texts("a.txt", " = Title {0} = \n\n Text &amp; more, {0}.")
-    (here / "data/b.txt").write_text("A line of text.\n" * 10_000)
-    assert main(["new", "wiki", "--text", "data/a.txt"]) == 0
-    assert main(["new", "lines", "--text", "data/b.txt", "--encoder", "tiny"]) == 0
-    corpora = load().corpora
-    assert corpora["wiki"].sources[0].documents == "headings"
-    assert corpora["lines"].sources[0].documents == "lines"
-    assert corpora["wiki"].cleaning.markup and not corpora["lines"].cleaning.markup
+def test_new_writes_what_plain_text_shows(here, run_command):
+    write_texts(" = Title {0} = \n\n Text &amp; more, {0}.")
+    Path("data/b.txt").write_text("A line of text.\n" * 10_000)
+    run_command("new wiki --text data/a.txt")
+    run_command("new lines --text data/b.txt --encoder tiny")
+    for name, documents in (("wiki", "headings"), ("lines", "lines")):
+        corpus = load().corpora[name]
+        assert corpus.sources[0].documents == documents
+        assert corpus.cleaning.markup == (name == "wiki")
 
 
 def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, run_command):
-    for n in range(2):
-        write_rows(f"text{n}.jsonl", *({"text": ENGLISH.format(n)} for n in range(99)))
-    write_texts("0.txt")
-    write_texts("1.csv")
-    write_rows("body.jsonl", *({"title": str(n), "body": ENGLISH.format(n)} for n in range(99)))
-    write_texts("latin.txt", "Früh übt sich {} mal.", encoding="latin-1")
-    write_texts("wide.txt", encoding="utf-16")
     table = pyarrow.table({"content": ["A text."] * 99})
-    pyarrow.parquet.write_table(table, here / "data/a.parquet")
-    (here / "data/a.zip").write_bytes(b"PK\x03\x04")
-    (here / "data/empty").write_bytes(b"")
-    report = run_command("new", "mine", "--text", "data/*")
+    pyarrow.parquet.write_table(table, "data/a.parquet")
+    paragraphs = "\n\n".join(ENGLISH.format(n) for n in range(99))
+    for name, content in {
+        "0.txt": paragraphs.encode(),
+        "1.csv": paragraphs.encode(),
+        "wide.txt": paragraphs.encode("utf-16"),
+        "latin.txt": "Früh übt sich.\n\n".encode("latin-1") * 99,
+        "text0.jsonl": b'{"text": "A text."}\n' * 99,
+        "text1.jsonl": b'{"text": "A text."}\n' * 99,
+        "body.jsonl": b'{"title": "One", "body": "A text."}\n' * 99,
+        "a.zip": b"PK\x03\x04",
+        "empty": b"",
+    }.items():
+        (here / "data" / name).write_bytes(content)
+    report = run_command("new mine --text data/*")
     assert "skipped: data/a.zip: is a zip file\n" in report
     assert "data/latin.txt: is read with encoding: latin-1" in report and "'Früh'" in report
     assert "warning: data/1.csv: is read as plain text, all columns" in report
-    run_command("check", "mine")
-    sources = {
+    run_command("check mine")
+    plain = ("data/0.txt", "data/wide.txt", "data/1.csv", "data/empty")
+    assert {
         (source.files, source.text, source.encoding, source.documents)
         for source in load().corpora["mine"].sources
-    }
-    plain = ("data/0.txt", "data/wide.txt", "data/1.csv", "data/empty")
-    assert sources == {
+    } == {
         (("data/text0.jsonl", "data/text1.jsonl"), "text", "utf-8", "file"),
         (("data/body.jsonl",), "body", "utf-8", "file"),
         (plain, "text", "utf-8", "blank_lines"),
@@ -253,29 +231,26 @@ def test_new_makes_a_source_of_each_kind_of_file_and_names_what_it_skips(here, r
         (("data/a.parquet",), "content", "utf-8", "file"),
     }
     Path("data/a.zip").rename("data/text2.jsonl")
-    assert main(["new", "all", "--text", "data/text*"]) == 0
-    (source,) = load().corpora["all"].sources
-    assert source.files == ("data/text0.jsonl", "data/text1.jsonl")
+    run_command("new all --text data/text*")
+    assert load().corpora["all"].sources[0].files == ("data/text0.jsonl", "data/text1.jsonl")
 
 
 def test_new_knows_the_kinds_of_delivered_files(here, monkeypatch, run_command, refuse):
     write_delivered(here / "data/all")
-    run_command("new", "mine", "--text", "data/all")
-    assert "(6 of 6 files looked at)" in run_command("check", "mine")
-    kinds = {
-        source.kind: len(find_files(source.files, "x")) for source in load().corpora["mine"].sources
-    }
-    assert kinds == {"warc": 2, "gigaword": 2, "wikipedia": 2}
+    run_command("new mine --text data/all")
+    assert "(6 of 6 files looked at)" in run_command("check mine")
+    kinds = {source.kind for source in load().corpora["mine"].sources}
+    assert kinds == {"warc", "gigaword", "wikipedia"}
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    for command in (["check", "mine"], ["new", "other", "--text", "data/all"]):
-        assert "xml.bz2: needs mwparserfromhell" in refuse(64, *command)
+    for command in ("check mine", "new other --text data/all"):
+        assert "xml.bz2: needs mwparserfromhell" in refuse(64, command)
 
 
-def test_new_asks_for_an_encoding_that_is_not_plain(here, refuse):
-    write_texts("a.txt", "他在{}点回家睡觉，她去了北京大学。", encoding="gbk")
-    command = ["new", "mine", "--text", "data/a.txt"]
-    assert "--encoding" in refuse(65, *command)
-    assert main([*command, "--encoding", "gbk"]) == 0
+def test_new_asks_for_an_encoding_that_is_not_plain(here, run_command, refuse):
+    write_texts("他在{}点回家睡觉，她去了北京大学。", encoding="gbk")
+    command = "new mine --text data/a.txt"
+    assert "--encoding" in refuse(65, command)
+    run_command(f"{command} --encoding gbk")
     assert load().corpora["mine"].sources[0].encoding == "gbk"
 
 
@@ -288,196 +263,169 @@ def ideographs(n):
     [
         ([ENGLISH.format(n) for n in range(99)], True, 1000),
         ([f"Der {n}. schöne Tag war schon da." for n in range(99)], False, 1000),
-        ([f"किताब {n} पढ़ना अच्छा है" for n in range(99)], False, 1000),
         ([ideographs(n) for n in range(300)], False, 2900),
     ],
 )
-def test_new_suits_the_tokenizer_to_the_language(here, texts, lowercase, alphabet):  # fmt: skip
+def test_new_suits_the_tokenizer_to_the_language(here, texts, lowercase, alphabet, run_command):
     write_rows("a.jsonl", *({"text": text} for text in texts))
-    assert main(["new", "mine", "--text", "data/a.jsonl"]) == 0
+    run_command("new mine --text data/a.jsonl")
     settings = load().tokens["mine"].tokenizer
     assert settings.lowercase == lowercase
     assert settings.strip_accents == (None if lowercase else False)
     assert settings.alphabet == pytest.approx(alphabet, rel=0.1)
-    assert settings.vocab_size >= 2048
 
 
 def test_new_refuses_text_without_spaces(here, refuse):
     thai = "".join(chr(0xE01 + n * 7 % 40) for n in range(300))
-    write_texts("a.txt", thai + " {}")
-    error = refuse(65, "new", "mine", "--text", "data/a.txt")
-    assert "in words of over 100 characters" in error
+    write_texts(thai + " {}")
+    assert "in words of over 100 characters" in refuse(65, "new mine --text data/a.txt")
 
 
-def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here):
+def test_new_entries_are_written_as_dvc_does_and_rows_keep_their_ids(here, run_command):
     from dvc.utils.hydra import apply_overrides
 
-    records = [{"id": 100 + n, "text": f"row {n}", "label": "ab"[n % 2]} for n in range(30)]
-    write_rows("train.jsonl", *records)
-    same = write_rows("same.jsonl", *({**row, "id": 1} for row in records))
-    assert main(["new", "mine-too", *TASK]) == 0
-    assert main(["new", "again", "--task", same, same]) == 0
+    rows = '{"id": 7, "text": "a", "label": "x"}\n{"id": 8, "text": "b", "label": "y"}\n'
+    Path("data/train.jsonl").write_text(rows)
+    run_command(f"new mine-too {TASK}")
+    Path("data/train.jsonl").write_text(rows.replace("8", "7"))
+    run_command(f"new again {TASK}")
     tasks = load().tasks
     assert tasks["mine-too"].tasks["mine_too"].id == "id"
     assert tasks["again"].tasks["again"].id is None
     text = Path("params.yaml").read_text()
     apply_overrides("params.yaml", ["tracking=mlflow"])
-    assert Path("params.yaml").read_text() == text  # as DVC writes it
+    assert Path("params.yaml").read_text() == text
 
 
-def test_new_suits_settings_to_text_machine_and_network(here):
-    write_rows("text.jsonl", *({"text": ENGLISH[:23].format(n)} for n in range(100_000)))
-    write_rows("train.jsonl", *({"a": "x", "b": "y", "label": n % 2} for n in range(300)))
-    for name, more in {
-        "default": [],
-        "short": ["--minutes", "1"],
-        "wide": ["--encoder", "base"],
-    }.items():
-        assert main(["new", name, "--text", "data/text.jsonl", *TASK, *more]) == 0
+def test_new_suits_settings_to_text_machine_and_network(here, run_command):
+    Path("data/text.jsonl").write_text('{"text": "Text number 10000 of the m"}\n' * 100_000)
+    pairs = '{"a": "x", "b": "y", "label": 0}\n{"a": "x", "b": "y", "label": 1}\n' * 150
+    Path("data/train.jsonl").write_text(pairs)
+    options = {"default": "", "short": "--minutes 1", "wide": "--encoder base"}
+    for name, more in options.items():
+        run_command(f"new {name} --text data/text.jsonl {TASK} {more}")
     params = load()
-    assert [params.models[name].pretrain.steps for name in ("default", "short")] == [12000, 580]
-    short = params.models["short"].pretrain
-    wide = params.models["wide"].pretrain
-    assert (short.eval_every, short.batch, short.beta2) == (29, 16, 0.98)
+    default, short, wide = (params.models[name].pretrain for name in options)
+    assert (default.steps, short.steps, short.eval_every) == (12000, 580, 29)
+    assert (short.batch, short.beta2) == (16, 0.98)
     assert (wide.batch, wide.beta2) == (128, 0.999)
     assert params.tokens["short"].packing.rule == "packed"
-    recipes = [params.task_config(name, name) for name in ("short", "wide")]
-    chosen = [
-        (recipe.learning_rate, recipe.layer_decay, recipe.pooling, recipe.epochs)
-        for recipe in recipes
-    ]
-    assert chosen == [(1e-3, 1.0, "align", 20), (1e-4, 0.8, "cls", 20)]
+    for name, chosen in (("short", (1e-3, 1.0, "align", 20)), ("wide", (1e-4, 0.8, "cls", 20))):
+        recipe = params.task_config(name, name)
+        settings = (recipe.learning_rate, recipe.layer_decay, recipe.pooling, recipe.epochs)
+        assert settings == chosen
 
 
 def test_new_task_never_takes_tiny_in_silence(here, run_command):
     write_labelled()
-    assert "warning: this fine-tunes tiny" in run_command("new", "one", *TASK)
+    assert "warning: this fine-tunes tiny" in run_command(f"new one {TASK}")
     assert load().finetunings["one"].model == "tiny"
-    published = here / "published/electra-base"
-    published.mkdir(parents=True)
-    write_network(published.parent, "electra-base", "ElectraForPreTraining")
-    assert main(["new", "two", *TASK]) == 0
+    write_network("published/electra-base", "ElectraForPreTraining")
+    run_command(f"new two {TASK}")
     assert load().finetunings["two"].model == "electra-base"
 
 
 @pytest.mark.parametrize(
-    "records, settings",
+    "rows, note, labels",
     [
-        ([{"text": "a", "score": n / 7} for n in range(9)], {"kind": "regression", "a": "text"}),
+        ('{"text": "a", "score": 0.5}\n{"text": "b", "score": 2}', "a = text, label = score (regression)", ()),
         # sorted by label
-        ([{"text": "a", "label": n // 9000} for n in range(9001)], {"labels": ("0", "1")}),
-        ([{"words": ["a", "b"], "tags": ["B-NP", "O"]}], {"kind": "tagging", "labels": ("NP",)}),
-        ([{"hypothesis": "a" * 9, "premise": "b", "idx": n, "label": n % 2} for n in range(9)],
-         {"a": "premise", "b": "hypothesis"}),
-        ([{"text": "a", "label": ("b", "a", "a\xa0")[n % 3]} for n in range(8)],
-         {"labels": ("a", "b")}),
-        ([{"text": "a", "label": "+-0"[n % 3]} for n in range(9)], {"labels": ("+", "-", "0")}),
-        ([{"text": "a", "label": ("no", "-", "yes")[n % 3]} for n in range(9)],
-         {"labels": ("no", "yes")}),
-        ([{"text": "a b", "tags": "B-NP O"}, {"text": "c", "tags": "O"}], {"kind": "tagging"}),
-        ([{"tokens": ["我"], "pos": ["PRON"], "text": "我 " * 9, "ner_tags": ["B-X"]},
-          {"tokens": ["很"], "pos": ["ADV"], "text": "很 " * 9, "ner_tags": None}],
-         {"kind": "tagging", "a": "tokens"}),
+        ('{"text": "a", "label": 0}\n' * 9000 + '{"text": "a", "label": 1}', "9,001 rows; a = text, ", ("0", "1")),
+        # the column that has the fewest values
+        ('{"text": "a", "mood": "x"}\n{"text": "b", "mood": "y"}\n{"text": "c", "mood": "x"}\n{"text": "d", "mood": "y"}',
+         "a = text, label = mood (2 classes)", ("x", "y")),
+        ('{"words": ["a", "b"], "tags": ["B-NP", "O"]}', "a = words, label = tags (tagging)", ("NP",)),
+        ('{"text": "a b", "tags": "B-NP O"}\n{"text": "c", "tags": "O"}', "label = tags (tagging)", ("NP",)),
+        ('{"tokens": ["我"], "pos": ["A"], "text": "我 我 我", "ner_tags": ["B-X"]}\n'
+         '{"tokens": ["很"], "pos": ["A"], "text": "很 很 很", "ner_tags": null}',
+         "a = tokens, label = ner_tags (tagging)", ("X",)),
+        ('{"hypothesis": "aaa", "premise": "b", "idx": 0, "label": 0}\n'
+         '{"hypothesis": "aaa", "premise": "b", "idx": 1, "label": 1}',
+         "a = premise, b = hypothesis, label = label (2 classes)\nnot read: idx;", ("0", "1")),
+        ('{"text": "a", "label": "b"}\n{"text": "a", "label": "a"}\n{"text": "a", "label": "a\xa0"}', "(2 classes)", ("a", "b")),
+        ('{"text": "a", "label": 1}\n[]\n{"text": "a", "label": 0}', "1 row cannot be read; the first is data/train.jsonl:2: not a JSON obj", ("0", "1")),
     ],
 )  # fmt: skip
-def test_new_infers_a_task_from_its_rows(here, records, settings, run_command):
-    write_rows("train.jsonl", *records)
-    report = run_command("new", "t", *TASK)
-    task = load().tasks["t"].tasks["t"]
-    assert {key: getattr(task, key) for key in settings} == settings
-    assert ("not read: idx" in report) == ("idx" in records[0])
+def test_new_infers_a_task_from_its_rows(here, rows, note, labels, run_command):
+    Path("data/train.jsonl").write_text(rows)
+    assert note in run_command(f"new t {TASK}")
+    assert tuple(map(str, load().tasks["t"].tasks["t"].labels)) == labels
 
 
 def test_new_reads_one_text_of_a_pair_where_it_is_named(here, run_command):
-    write_rows("train.jsonl", *({"premise": "a", "hypothesis": "b", "label": n} for n in range(2)))
-    run_command("new", "t", *TASK, "--a", "hypothesis")
-    task = load().tasks["t"].tasks["t"]
-    assert (task.a, task.b) == ("hypothesis", None)
+    rows = '{"premise": "a", "hypothesis": "b", "label": %d}\n'
+    Path("data/train.jsonl").write_text(rows % 0 + rows % 1)
+    report = run_command(f"new t {TASK} --a hypothesis")
+    assert "a = hypothesis, label = label" in report
 
 
 @pytest.mark.parametrize(
     "given, classes, left_out",
     [
-        (["good", "bad", "-", None, "", float("nan")], ["bad", "good"], 4),
-        (["good", "bad", -1, "-1"], ["bad", "good"], 2),
-        ([0, 1, -1, 0.0, -1.0], ["0", "1"], 2),  # as `datasets` exports rows without a label
-        ([1, -1], ["-1", "1"], 0),
-        ([-2, -1, 0, 1, 2], ["-1", "-2", "0", "1", "2"], 0),
-        (["+", "-"], ["+", "-"], 0),
+        ('"good" "bad" "-" null "" NaN', ["bad", "good"], 4),
+        ('"good" "bad" -1 "-1"', ["bad", "good"], 2),
+        ("0 1 -1 0.0 -1.0", ["0", "1"], 2),  # as `datasets` exports rows without a label
+        ("1 -1", ["-1", "1"], 0),
+        ("-2 -1 0 1 2", ["-1", "-2", "0", "1", "2"], 0),
+        ('"+" "-" "0"', ["+", "-", "0"], 0),
     ],
 )
 def test_new_counts_rows_without_a_label_as_the_stage_does(
     here, given, classes, left_out, run_command
 ):
+    labels = given.split()
     path = Path("data/train.jsonl")
-    lines = [json.dumps({"text": "a", "label": label}) for label in given]  # NaN isn't JSON
-    path.write_text("\n".join(lines))
-    report = run_command("new", "t", *TASK)
+    path.write_text("\n".join(f'{{"text": "a", "label": {label}}}' for label in labels))
+    report = run_command(f"new t {TASK}")
     task = load().tasks["t"].tasks["t"]
     assert list(map(str, task.labels)) == classes
     assert (f"left out: {left_out} row" in report) == (left_out > 0)
-    rows = list(custom_tasks.read_rows(path, task, "t", labelled=True))
-    assert rows.count(Skipped("no_label")) == left_out
-    assert sum(isinstance(row, dict) for row in rows) == len(given) - left_out
+    rows = custom_tasks.read_rows(path, task, "t", labelled=True)
+    read = {dict: len(labels) - left_out, Skipped: left_out}
+    assert Counter(map(type, rows)) == Counter(read)
 
 
 @pytest.mark.parametrize(
-    "record, sentence",
+    "rows, sentence",
     [
-        (
-            {"tokens": ["EU"], "ner_tags": [3]},
-            "'ner_tags' holds lists with 3, which is not text; write the names",
-        ),
-        ({"text": "a", "labels": ["toxic"]}, "several classes for one row are not supported"),
-        ({"text": "a", "label": {"x": 1}}, "a label is text, a number, true or false"),
-        ({"text": "a", "label": "x"}, "holds 'x' in every row"),
-        ({"text": "a", "label": None}, "holds nothing in every row"),
-        ({"question": "a", "context": "b", "answers": {}}, "writes no settings for them"),
-        ({"text,label": 1}, "has only the column 'text,label'; write a table"),
-        (
-            [{"text": value, "mood": value} for value in "abab"],
-            "('text', 'mood') is the label? Give --label",
-        ),
-        ({"tokens": ["a"], "tags": ["O"]}, "has no tag but O"),
-        ({"": "a"}, "has no row with a text and a label"),
-        (
-            [{"text": "a", "label": ["B-X", "O"]}, {"text": "a", "label": "x"}],
-            "holds lists in some rows only; give --label",
-        ),
-        (
-            [{"text": "a", "label": f"x{n}"} for n in range(10_001)],
-            "has more than 10,000 different labels; give --label",
-        ),
+        ('{"tokens": ["EU"], "ner_tags": [3]}', "'ner_tags' holds lists with 3, which is not text; write"),
+        ('{"text": "a", "labels": ["toxic"]}', "several classes for one row are not supported"),
+        ('{"text": "a", "label": {"x": 1}}', "a label is text, a number, true or false"),
+        ('{"text": "a", "label": "x"}', "holds 'x' in every row"),
+        ('{"text": "a", "label": null}', "holds nothing in every row"),
+        ('{"question": "a", "context": "b", "answers": {}}', "writes no settings for them"),
+        ('{"text,label": 1}', "has only the column 'text,label'; write a table"),
+        ('{"text": "a", "mood": "a"}\n{"text": "b", "mood": "b"}', "('text', 'mood') is the label? Give --label"),
+        ('{"tokens": ["a"], "tags": ["O"]}', "has no tag but O"),
+        ('{"": "a"}', "has no row with a text and a label"),
+        ('{"text": "a", "label": ["B-X"]}\n{"text": "a", "label": "x"}', "holds lists in some rows only; give --label"),
+        ("\n".join(f'{{"text": "a", "label": "x{n}"}}' for n in range(10_001)), "more than 10,000 different labels; give --label"),
     ],
-    ids=lambda value: str(value)[:40],
-)
-def test_new_refuses_rows_that_are_no_task(here, record, sentence, refuse):
-    write_rows("train.jsonl", *(record if isinstance(record, list) else [record, record]))
-    before = Path("params.yaml").read_text()
-    assert sentence in refuse(65, "new", "t", *TASK)
-    assert Path("params.yaml").read_text() == before
+    ids=lambda value: value[:40],
+)  # fmt: skip
+def test_new_refuses_rows_that_are_no_task(here, rows, sentence, refuse):
+    Path("data/train.jsonl").write_text(f"{rows}\n" * 2)
+    assert sentence in refuse(65, f"new t {TASK}")
 
 
 @pytest.mark.parametrize(
     "words, code, sentence",
     [
-        (["x y", "--text", "data/*.txt"], 64, "'x y' cannot be a name"),
-        (["x"], 64, "give --text or --task"),
-        (["x", "--text", "data/a*.txt"], 65, "no file matches 'data/a*.txt'"),
-        (["x", "--text", "data/*.txt"], 65, "--text: all files are empty"),
-        (["x", "--text", "s3://bucket/a"], 65, "s3://bucket/a is a URL; bring it here"),
-        (["x", "--task", "data/one.jsonl"], 64, "takes two or three files (train, dev and perhaps test); got 1"),
-        (["x", "--text", "data/one.jsonl", "--encoder", "smal"], 64, "did you mean small"),
-        (["x", "--task", "data/one.jsonl", "--from", "data"], 64, "give --text as well"),
-        (["x", "--text", "data/one.jsonl", "--from", "data"], 65, "`discriminator` and `generator`"),
+        ("x.y --text data/*.txt", 64, "'x.y' cannot be a name"),
+        ("x", 64, "give --text or --task"),
+        ("x --text data/a*.txt", 65, "no file matches 'data/a*.txt'"),
+        ("x --text data/*.txt", 65, "--text: all files are empty"),
+        ("x --text s3://bucket/a", 65, "s3://bucket/a is a URL; bring it here"),
+        ("x --task data/one.jsonl", 64, "two or three files (train, dev and perhaps test); got 1"),
+        ("x --text data/one.jsonl --encoder smal", 64, "did you mean small"),
+        ("x --task data/one.jsonl --from data", 64, "give --text as well"),
+        ("x --text data/one.jsonl --from data", 65, "`discriminator` and `generator`"),
     ],
-)  # fmt: skip
+)
 def test_new_refuses_impossible_words(here, words, code, sentence, refuse):
     write_rows("one.jsonl", {"text": "a", "mood": "good"})
     Path("data/empty.txt").touch()
-    before = Path("params.yaml").read_text()
-    assert sentence in refuse(code, "new", *words)
-    assert Path("params.yaml").read_text() == before
+    assert sentence in refuse(code, f"new {words}")
 
 
 SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hidden, heads, ffn
@@ -488,7 +436,7 @@ SIZES = {  # google's: layers, hidden, heads, ffn, embedding; the generator's hi
 }
 
 
-def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)):
+def write_network(folder, architecture, shape=(1, 16, 2, 32, 16)):
     """Save a network as transformers does, with its tokenizer."""
     import transformers
 
@@ -498,8 +446,8 @@ def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)):
     padded = words.vocab_size + 4  # rows of the word table that no piece stands for
     settings = transformers.ElectraConfig(vocab_size=padded, **sizes)
     network = getattr(transformers, architecture)(settings)
-    network.save_pretrained(folder / part)
-    wordpiece.save(words, folder / part)
+    network.save_pretrained(folder)
+    wordpiece.save(words, Path(folder))
     return network
 
 
@@ -508,50 +456,40 @@ def write_network(folder, part, architecture, shape=(1, 16, 2, 32, 16)):
 )
 def test_new_continues_published_weights(here, size, run_command):
     shape, generator = SIZES[size]
-    discriminator = write_network(Path("pub"), "discriminator", "ElectraForPreTraining", shape)
-    write_rows("a.jsonl", *({"text": ENGLISH.format(n)} for n in range(200)))
+    discriminator = write_network("pub/discriminator", "ElectraForPreTraining", shape)
+    write_texts()
     write_labelled()
-    command = ["--text", "data/a.jsonl", *TASK, "--from", "pub"]
-    report = run_command("new", "alone", *command)
+    options = f"--text data/a.txt {TASK} --from pub"
+    report = run_command(f"new alone {options}")
     assert "there is no pub/generator, so words are replaced by frequency" in report
-    narrow = write_network(
-        Path("pub"), "generator", "ElectraForMaskedLM", (shape[0], *generator, shape[4])
-    )
+    shape = (shape[0], *generator, shape[4])
+    narrow = write_network("pub/generator", "ElectraForMaskedLM", shape)
     narrow.electra.embeddings.load_state_dict(discriminator.electra.embeddings.state_dict())
     narrow.save_pretrained("pub/generator")
-    report = run_command("new", "mine", *command)
+    report = run_command(f"new mine {options}")
     assert "its generator starts from pub/generator\n" in report
     assert (f"the published {size}, " if size else "no published size, ") in report
     params = load()
-    model = params.models["mine"]
     assert params.models["alone"].generator.kind == "unigram"
+    model = params.models["mine"]
     assert model.encoder == (params.encoders[size] if size else params.encoders["mine"])
     assert model.generator.encoder(model.encoder).hidden == generator[0]
     assert model.pretrain.learning_rate == (2e-4 if size in {"base", "large"} else 5e-4)
+    assert model.pretrain.precision == ("auto" if torch.cuda.is_available() else "fp32")
     assert model.objective.mask_rate == (0.25 if size == "large" else 0.15)
     assert model.objective.sharing == "embeddings"
-    assert model.pretrain.precision == ("auto" if torch.cuda.is_available() else "fp32")
-    tokenizer = wordpiece.load(Path(params.tokens["mine"].tokenizer.file))
-    assert tokenizer.pieces() == wordpiece.load(Path("pub/generator")).pieces()
+    assert params.tokens["mine"].tokenizer.file == "pub/discriminator/tokenizer.json"
     assert params.finetunings["mine-before"].model == "mine-before"
-    before = Path(params.published["mine-before"].folder)
-    assert open_folder(before).encoder_settings[0].hidden == model.encoder.hidden
-    run_command("check", "mine")
+    assert params.published["mine-before"].folder == "pub/discriminator"
+    run_command("check mine")
 
 
-@pytest.mark.parametrize(
-    "shape, sentence",
-    [
-        ((1, 16, 2, 32, 16), "generator.width gives its shapes"),
-        ((2, 48, 1, 192, 32), "with embeddings of its own"),
-    ],
-)
-def test_new_compares_a_generator_with_its_discriminator(here, shape, sentence, capsys):
-    write_network(Path("pub"), "discriminator", "ElectraForPreTraining", SIZES[""][0])
-    write_network(Path("pub"), "generator", "ElectraForMaskedLM", shape)
-    write_texts("a.txt")
+def test_new_compares_a_generator_with_its_discriminator(here, capsys, run_command, refuse):
+    write_network("pub/discriminator", "ElectraForPreTraining", SIZES[""][0])
+    write_network("pub/generator", "ElectraForMaskedLM")
+    write_texts()
     capsys.readouterr()
-    code = main(["new", "mine", "--text", "data/a.txt", "--from", "pub"])
-    captured = capsys.readouterr()
-    assert sentence in captured.out + captured.err
-    assert code == (65 if captured.err else 0)
+    command = "new mine --text data/a.txt --from pub"
+    assert "generator.width gives its shapes" in refuse(65, command)
+    write_network("pub/generator", "ElectraForMaskedLM", (2, 48, 1, 192, 32))
+    assert "with embeddings of its own" in run_command(command)

@@ -5,6 +5,7 @@ without a network.
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,22 +17,37 @@ import gradio
 import numpy as np
 import pytest
 
-from electra.data import tokenizer as tokenizers
 from electra.errors import BadInput
-from electra.files import read_jsonl, write_jsonl
+from electra.files import write_json, write_jsonl
 from electra.finetuning.tasks import TASKS
 from electra.inference import ReplacedTokens
-from electra.nn.config import BertConfig
-from electra.nn.factory import fresh_encoder
-from electra.nn.hf_names import config_json
-from electra.nn.huggingface import encoder_tensors, write_folder
 from pipelines.cli import play_page
 from tests.browser import DESKTOP, PHONE, browser, needs_browser
-from tests.conftest import ROOT, environment
-from tests.electra.made_up_models import CHUNKS
-from tests.pipelines.cli.play_checkout import TEXT, checkout  # noqa: F401
+from tests.conftest import ROOT, SMOKE, environment
+from tests.electra.made_up_models import CHUNKS, write_finetuned, write_pretrained
 
 EMOJI = "🙂🙂 Привет, мир! 你好 café naïve ❤️"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """A checkout after the demo, as far as models go; `made` has a fine-tuned model of each kind."""
+    root = tmp_path_factory.mktemp("checkout")
+    params = SMOKE.replace("published: {}", "published: {theirs: {folder: x}}")
+    (root / "params.yaml").write_text(params)
+    models = root / "build/models/smoke"
+    write_pretrained(models)
+    shutil.copytree(models, root / "made")
+    write_finetuned(root / "made")
+    pieces = ["[CLS]", "the", "cat", ",", "##s", "[SEP]"]
+    write_json(models / "examples.json", [{"original": pieces, "tokens": pieces}])
+    shutil.copytree(root / "made/rte", root / "build/glue/smoke/rte/pretrained-seed1")
+    rows = [
+        {"id": "1", "a": "the cat is red too.", "b": "the cat is black.", "label": "entailment"},
+        {"id": "2", "a": "the cat is red.", "b": "the cat is black.", "label": "not_entailment"},
+    ]
+    write_jsonl(root / "build/tasks/smoke/rte/dev.jsonl", rows)
+    return root
 
 
 def judge(text, *suspected, length=99):
@@ -43,19 +59,16 @@ def judge(text, *suspected, length=99):
 
 
 def test_words_are_caught_missed_or_false_alarms():
-    marked = play_page.mark_words(
-        judge("the chef ate the meal", "ate", "meal"), np.array([(4, 8), (9, 12)])
-    )
-    assert [part for part in marked if part[1]] == [
+    judged = judge("the chef ate the meal", "ate", "meal")
+    assert play_page.mark_words(judged, np.array([(4, 8), (9, 12)]))[2::2] == [
         ("chef", "missed"),
         ("ate", "caught"),
+        ("the", None),
         ("meal", "false alarm"),
     ]
     assert play_page.mark_words(judge("the chef ate", "ate"))[-1] == ("ate", "suspected")
-    assert play_page.mark_words(judge("one two three four", length=2))[-1] == (
-        " three four",
-        "not read",
-    )
+    shortened = judge("one two three four", length=2)
+    assert play_page.mark_words(shortened)[-1] == (" three four", "not read")
 
 
 @pytest.mark.parametrize("text", [EMOJI, "a\n\n  b ", "", "<b>&amp;</b>"])
@@ -66,26 +79,22 @@ def test_marked_parts_are_the_whole_text(text):
 
 
 @pytest.mark.parametrize(
-    "task, answer, row, mark",
+    "task, prediction, row, mark",
     [
-        (
-            "squad2",
-            {"prediction": "corn"},
-            {"answers": [{"text": "bread"}, {"text": "corn"}]},
-            "right",
-        ),
-        ("squad2", {"prediction": ""}, {"answers": []}, "right"),
-        ("squad2", {"prediction": "corn"}, {"answers": []}, "wrong"),
-        ("cola", {"prediction": "1"}, {"label": "1"}, "right"),
-        ("stsb", {"prediction": 2.4}, {"label": 3.0}, "right"),
-        ("stsb", {"prediction": 1.4}, {"label": 3.0}, "wrong"),
-        ("cola", {"prediction": "1"}, None, "answer"),
+        ("squad2", "corn", {"answers": [{"text": "bread"}, {"text": "corn"}]}, "right"),
+        ("squad2", "", {"answers": []}, "right"),
+        ("squad2", "corn", {"answers": []}, "wrong"),
+        ("cola", "1", {"label": "1"}, "right"),
+        ("stsb", 2.4, {"label": 3.0}, "right"),
+        ("stsb", 1.4, {"label": 3.0}, "wrong"),
+        ("cola", "1", None, "answer"),
     ],
 )
-def test_an_answer_is_marked_right_or_wrong(task, answer, row, mark):
+def test_an_answer_is_marked_right_or_wrong(task, prediction, row, mark):
     if row is not None:
         row = {"a": "", "b": None, "question": "", "context": ""} | row
-    assert play_page.show_answer(TASKS[task], ["", ""], answer, row)[0][1] == mark
+    marked = play_page.show_answer(TASKS[task], ["", ""], {"prediction": prediction}, row)
+    assert marked[0][1] == mark
 
 
 def test_an_answer_is_shown_in_its_context_and_a_tag_at_its_word():
@@ -99,12 +108,15 @@ def test_an_answer_is_shown_in_its_context_and_a_tag_at_its_word():
 
 
 @contextlib.contextmanager
-def playing(folder, *words):
+def playing(folder, name):
     """Run `electra play` on a free port, and give its address."""
-    command = [sys.executable, "-m", "pipelines", "play", *words, "--port", "0"]
-    out = error = subprocess.PIPE
     with subprocess.Popen(
-        command, cwd=folder, env=environment(ROOT), stdout=out, stderr=error, text=True
+        [sys.executable, "-m", "pipelines", "play", name, "--port", "0"],
+        cwd=folder,
+        env=environment(ROOT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             line = process.stdout.readline()
@@ -115,7 +127,7 @@ def playing(folder, *words):
             process.kill()
 
 
-def test_it_listens_to_this_machine_and_ends_clean(checkout):  # noqa: F811
+def test_it_listens_to_this_machine_and_ends_clean(checkout):
     with playing(checkout, "smoke") as (process, address):
         assert address.startswith("http://127.0.0.1:")
         rebound = urllib.request.Request(address, headers={"Host": "evil.example"})
@@ -132,46 +144,30 @@ def test_a_mistake_on_the_page_is_a_sentence():
     assert not caught.value.print_exception
 
 
-def test_a_folder_with_neither_head_is_refused(tmp_path):
-    words = tokenizers.train_wordpiece(["the old miller keeps a grey cat"] * 3, 60)
-    encoder = fresh_encoder(
-        BertConfig(layers=1, hidden=16, heads=2, ffn=32, embedding=16), words.vocab_size, 1
-    )
-    tokenizers.save(words, tmp_path / "words")
-    files = {path.name: path.read_text() for path in (tmp_path / "words").iterdir()}
-    config = config_json(encoder.config, words.vocab_size, "ElectraModel")
-    write_folder(tmp_path / "encoder", encoder_tensors(encoder), config, files, "")
-    with pytest.raises(BadInput, match="has no discriminator or generator"):
-        play_page.make_app([tmp_path / "encoder"], tmp_path)
-
-
-def test_what_cannot_be_served(checkout, monkeypatch, refuse):  # noqa: F811
+def test_what_cannot_be_served(checkout, monkeypatch, refuse):
     monkeypatch.chdir(checkout)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+        port = taken.getsockname()[1]
         for words, code, sentence in (
-            (("base",), 65, "run dvc repro pipelines/dvc.yaml:pretrain@base"),
-            (
-                ("smoke", "--port", port),
-                73,
-                f"127.0.0.1:{port}: Address already in use; give another --port",
-            ),
-            (("theirs",), 65, "run dvc repro pipelines/dvc.yaml:published@theirs"),
-            (("nobody",), 64, "nobody"),
+            ("base", 65, "run dvc repro pipelines/dvc.yaml:pretrain@base"),
+            (f"smoke --port {port}", 73, f"{port}: Address already in use; give another --port"),
+            ("theirs", 65, "run dvc repro pipelines/dvc.yaml:published@theirs"),
+            ("nobody", 64, "nobody"),
+            ("made/encoder", 65, "made/encoder: has no discriminator or generator"),
         ):
-            assert sentence in refuse(code, "play", *words)
+            assert sentence in refuse(code, f"play {words}")
 
 
 @needs_browser
 @pytest.mark.slow
-def test_the_page_in_a_browser_without_a_network(checkout, tmp_path):  # noqa: F811
+def test_the_page_in_a_browser_without_a_network(checkout, tmp_path):
     with playing(checkout, "made") as (_, address), browser(tmp_path) as tab:
         for size, dark in ((PHONE, True), (DESKTOP, False)):
             tab.open(address, size, dark=dark)
             tab.wait("document.querySelector('.marked .label')")
             words = tab.run("document.querySelector('.marked').innerText").lower()
             assert "caught" in words or "missed" in words, words
-            write = WRITE % json.dumps(f"{EMOJI} {TEXT} " + "word " * 600)
+            write = WRITE % json.dumps(f"{EMOJI} the cat ate bread. " + "word " * 600)
             tab.wait(
                 "document.querySelector('.marked').innerText.toLowerCase().includes('not read')",
                 f"{write}; {PRESS % repr('Detect')}",
@@ -195,23 +191,12 @@ def test_the_page_in_a_browser_without_a_network(checkout, tmp_path):  # noqa: F
 
 @needs_browser
 @pytest.mark.slow
-def test_a_task_opens_with_an_example_that_is_answered_correctly(
-    checkout,  # noqa: F811
-    tmp_path,
-):
-    rows = checkout / "build/tasks/smoke/rte/dev.jsonl"
-    (row,) = read_jsonl(rows)
-    other = {**row, "id": "2", "label": "entailment", "a": "the cat is red too."}
-    text = rows.read_text()
-    write_jsonl(rows, [other, row])
-    try:
-        with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
-            tab.open(address, PHONE)
-            tab.wait(TAB % repr("Tasks"))
-            tab.wait("/right/i.test(document.body.innerText)", f"({TAB % repr('Tasks')}).click()")
-            assert tab.said == []
-    finally:
-        rows.write_text(text)
+def test_a_task_opens_with_an_example_that_is_answered_correctly(checkout, tmp_path):
+    with playing(checkout, "smoke") as (_, address), browser(tmp_path) as tab:
+        tab.open(address, PHONE)
+        tab.wait(TAB % repr("Tasks"))
+        tab.wait("/right/i.test(document.body.innerText)", f"({TAB % repr('Tasks')}).click()")
+        assert tab.said == []
 
 
 WRITE = """(text => {

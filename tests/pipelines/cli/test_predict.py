@@ -14,12 +14,13 @@ import pyarrow.parquet
 import pytest
 
 from electra.config import to_jsonable
-from electra.files import dump_line, read_jsonl, write_json, write_jsonl
+from electra.files import dump_line, read_jsonl, write_json
 from electra.storage.manifest import write_manifest
-from pipelines.cli import main
 from tests.conftest import ROOT, environment
 from tests.electra.made_up_models import CHUNKS
 from tests.pipelines import bad_predict
+
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +35,23 @@ def folders(tmp_path_factory):
 def ask(run_command, folders):
     """A function that returns a model's answers to the rows of files."""
 
-    def ask(model, *words):
-        return list(map(json.loads, run_command("predict", folders / model, *words).splitlines()))
+    def ask(model, words=""):
+        return list(map(json.loads, run_command(f"predict {folders / model} {words}").splitlines()))
 
     return ask
 
 
-def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatch):
-    texts = ["the cat runs.", "a dog is red"]
-    text = "\n".join(texts).encode() + b"\n"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text))))
+def test_text_tsv_and_json_lines_give_the_same_answers(ask, monkeypatch):
+    text = io.BytesIO(b"the cat runs.\na dog is red\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(text))
     plain = ask("cola")
     assert [row["id"] for row in plain] == ["0", "1"] and plain[0]["prediction"] in {"0", "1"}
-    (tmp_path / "a.tsv").write_text("id\tsentence\n0\tthe cat runs.\n1\ta dog is red\n")
-    write_jsonl(tmp_path / "b.jsonl", [{"id": "0", "a": texts[0]}, {"sentence": texts[1], "id": 1}])
-    assert ask("cola", tmp_path / "a.tsv") == plain
-    assert ask("cola", tmp_path / "b.jsonl") == plain
-    assert ask("cola", tmp_path / "a.tsv", "--output", tmp_path / "o.jsonl") == []
-    assert list(read_jsonl(tmp_path / "o.jsonl")) == plain
+    Path("a.tsv").write_text("id\tsentence\n0\tthe cat runs.\n1\ta dog is red\n")
+    rows = '{"id": "0", "a": "the cat runs."}\n{"sentence": "a dog is red", "id": 1}\n'
+    Path("b.jsonl").write_text(rows)
+    assert ask("cola", "a.tsv") == ask("cola", "b.jsonl") == plain
+    assert ask("cola", "a.tsv --output o.jsonl") == []
+    assert list(read_jsonl(Path("o.jsonl"))) == plain
 
 
 @pytest.mark.parametrize(
@@ -74,78 +74,73 @@ def test_text_tsv_and_json_lines_give_the_same_answers(ask, tmp_path, monkeypatc
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_row_that_cannot_be_answered_is_named(
-    folders, tmp_path, refuse, model, text, code, sentence
-):
-    path = tmp_path / "in.txt"
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    output = tmp_path / "out.jsonl"
-    assert sentence in refuse(code, "predict", folders / model, path, "--output", output)
-    assert not output.exists()
+def test_a_row_that_cannot_be_answered_is_named(folders, refuse, model, text, code, sentence):
+    Path("in.txt").write_text(text, errors="surrogateescape", newline="")
+    command = f"predict {folders / model} in.txt --output out.jsonl"
+    assert sentence in refuse(code, command)
+    assert not Path("out.jsonl").exists()
 
 
-def test_blank_lines_keep_their_numbers(ask, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("\nthe cat\n\n \na dog\n")
-    assert [row["id"] for row in ask("cola", path, path)] == ["1", "4"] * 2
+def test_blank_lines_keep_their_numbers(ask):
+    Path("a.txt").write_text("\nthe cat\n\n \na dog\n")
+    assert [row["id"] for row in ask("cola", "a.txt a.txt")] == ["1", "4"] * 2
 
 
-def test_rows_come_in_the_forms_of_training(ask, tmp_path, folders, refuse):
+def test_words_come_as_conll_or_text(ask):
     conll = "-DOCSTART- -X- O\n\nthe B-NP\ncat I-NP\n\n\nruns O\n"
-    (tmp_path / "w.conll").write_text(conll)
-    answers = ask("chunks", tmp_path / "w.conll")
-    (tmp_path / "w.tsv").write_text("## id 1\tthe cat\n" + conll.replace(" ", "\t"))
-    assert ask("chunks", tmp_path / "w.tsv") == answers
-    (tmp_path / "w.txt").write_text("the\u00a0type is O\nthe cat\n")
-    assert [row["words"][0] for row in ask("chunks", tmp_path / "w.txt")] == [
-        "the\u00a0type",
-        "the",
-    ]
+    Path("w.conll").write_text(conll)
+    answers = ask("chunks", "w.conll")
     assert [row["words"] for row in answers] == [["the", "cat"], ["runs"]]
-    records = [
-        {"number": 7, "mood": True, "body": "the cat"},
-        {"number": 9, "mood": False, "body": "a dog"},
-    ]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "rows.parquet")
-    (tmp_path / "rows.jsonl.gz").write_bytes(
-        gzip.compress("".join(map(dump_line, records)).encode("utf-16"))
-    )
-    (tmp_path / "rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
-    answers = ask("mood", tmp_path / "rows.parquet")
+    Path("w.tsv").write_text("## id 1\tthe cat\n" + conll.replace(" ", "\t"))
+    assert ask("chunks", "w.tsv") == answers
+    Path("w.txt").write_text("the\u00a0type is O\nthe cat\n")
+    assert [row["words"][0] for row in ask("chunks", "w.txt")] == ["the\u00a0type", "the"]
+
+
+def test_rows_come_in_the_forms_of_training(ask):
+    texts = ["the cat", "a dog"]
+    table = pyarrow.table({"number": [7, 9], "mood": [True, False], "body": texts})
+    pyarrow.parquet.write_table(table, "rows.parquet")
+    lines = "".join(map(dump_line, table.to_pylist()))
+    Path("rows.jsonl.gz").write_bytes(gzip.compress(lines.encode("utf-16")))
+    Path("rows.tsv").write_text("mood\tnumber\tbody\ntrue\t7\tthe cat\nfalse\t9\ta dog\n")
+    answers = ask("mood", "rows.parquet")
     assert [row["id"] for row in answers] == ["7", "9"]
-    for name in ("rows.jsonl.gz", "rows.tsv"):
-        assert ask("mood", tmp_path / name) == answers
-    answers = [{"text": "cat", "answer_start": 4}]
-    question = {"id": "q", "question": "what?", "answers": answers}
-    paragraph = {"context": "the cat is red.", "qas": [question]}
-    content = dump_line({"data": [{"paragraphs": [paragraph]}]}).encode()
-    (tmp_path / "dev.JSON.gz").write_bytes(gzip.compress(content))
-    assert [row["id"] for row in ask("squad2", tmp_path / "dev.JSON.gz")] == ["q"]
-    content = dump_line({"data": [{"paragraphs": [paragraph | {"context": 3}]}]})
-    (tmp_path / "dev.json").write_text(content)
-    error = refuse(65, "predict", folders / "squad2", tmp_path / "dev.json")
-    assert "it should be a question with its context" in error
+    assert ask("mood", "rows.jsonl.gz") == ask("mood", "rows.tsv") == answers
 
 
-def test_answers_are_written_through_devices_pipes_and_links(folders, tmp_path, refuse):
-    (tmp_path / "in.txt").write_text("the cat\n")
-    (tmp_path / "old.jsonl").write_text("what was here")
-    (tmp_path / "link").symlink_to(tmp_path / "old.jsonl")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    os.mkfifo(tmp_path / "pipe")
-    call = ["predict", str(folders / "cola"), str(tmp_path / "in.txt"), "--output"]
+def test_questions_come_as_squads_files(ask, folders, refuse):
+    question = '{"id": "q", "question": "what?", "answers": [{"text": "cat", "answer_start": 4}]}'
+    layout = '{"data": [{"paragraphs": [{"context": %s, "qas": [%s]}]}]}'
+    content = layout % ('"the cat is red."', question)
+    Path("dev.JSON.gz").write_bytes(gzip.compress(content.encode()))
+    assert [row["id"] for row in ask("squad2", "dev.JSON.gz")] == ["q"]
+    Path("dev.json").write_text(layout % (3, question))
+    assert "it should be a question with its context" in refuse(
+        65, f"predict {folders / 'squad2'} dev.json"
+    )
+
+
+def test_answers_are_written_through_devices_pipes_and_links(folders, run_command, refuse):
+    Path("in.txt").write_text("the cat\n")
+    Path("old.jsonl").write_text("what was here")
+    Path("link").symlink_to("old.jsonl")
+    Path("loop").symlink_to("loop")
+    os.mkfifo("pipe")
+    call = f"predict {folders / 'cola'} in.txt --output"
     with ThreadPoolExecutor() as pool:
-        reader = pool.submit((tmp_path / "pipe").read_text)
-        assert main([*call, str(tmp_path / "pipe")]) == 0
+        reader = pool.submit(Path("pipe").read_text)
+        run_command(f"{call} pipe")
         assert json.loads(reader.result())["id"] == "0"
-    assert (tmp_path / "pipe").is_fifo()
-    assert main([*call, str(tmp_path / "link")]) == 0
-    assert (tmp_path / "link").is_symlink()
-    assert [row["id"] for row in read_jsonl(tmp_path / "old.jsonl")] == ["0"]
-    assert main([*call, os.devnull]) == 0 and not Path(os.devnull).is_file()
-    for place, code in ((tmp_path, 65), (tmp_path / "loop", 65), (tmp_path / "in.txt/x", 74)):
-        refuse(code, *call, place)
-    assert "is a folder; name a file" in refuse(65, "predict", folders / "cola", tmp_path)
+    assert Path("pipe").is_fifo()
+    run_command(f"{call} link")
+    assert Path("link").is_symlink()
+    assert [row["id"] for row in read_jsonl(Path("old.jsonl"))] == ["0"]
+    run_command(f"{call} {os.devnull}")
+    assert not Path(os.devnull).is_file()
+    for place, code in ((".", 65), ("loop", 65), ("in.txt/x", 74)):
+        refuse(code, f"{call} {place}")
+    assert "is a folder; name a file" in refuse(65, f"predict {folders / 'cola'} .")
 
 
 GONE = "| head -0; exit ${PIPESTATUS[0]}"
@@ -169,27 +164,33 @@ def test_what_reads_or_writes_may_be_closed(folders, command, code, lines):
     assert (done.returncode, done.stderr.count(b"\n")) == (code, lines), done.stderr
 
 
-def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(
-    tmp_path, run_command, refuse, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    rows = [{"id": str(n), "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]} for n in range(2)]
-    write_jsonl(Path("build/tasks/mine/chunks/dev.jsonl"), rows)
-    write_json(Path("build/tasks/mine/chunks/task.json"), to_jsonable(CHUNKS))
-    sentences = [{"id": str(n), "a": "the cat", "b": None, "label": str(n % 2)} for n in range(4)]
-    write_jsonl(Path("build/tasks/mine/sst2/dev.jsonl"), sentences)
-    write_manifest(Path("build/tasks/mine"), kind="tasks", name="mine")
-    Path("p.CSV.gz").write_bytes(gzip.compress(b"id,prediction\n0,1\n1,1\n2,1\n3,1\n"))
-    assert json.loads(run_command("score", "mine", "sst2", "p.CSV.gz")) == {"accuracy": 50.0}
-    write_jsonl(Path("good.jsonl"), rows)
-    assert json.loads(run_command("score", "mine", "chunks", "good.jsonl"))["entity_f1"] == 100
-    Path("folder.json").mkdir()
+def test_a_file_of_predictions_is_scored_and_one_that_is_none_is_one_sentence(run_command, refuse):
+    tasks = Path("build/tasks/mine")
+    for task in ("chunks", "sst2"):
+        (tasks / task).mkdir(parents=True)
+    tagged = """\
+{"id": "0", "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]}
+{"id": "1", "words": ["the", "cat"], "tags": ["B-NP", "I-NP"]}
+"""
+    (tasks / "chunks/dev.jsonl").write_text(tagged)
+    write_json(tasks / "chunks/task.json", to_jsonable(CHUNKS))
+    labelled = """\
+{"id": "0", "a": "the cat", "b": null, "label": "0"}
+{"id": "1", "a": "the cat", "b": null, "label": "1"}
+"""
+    (tasks / "sst2/dev.jsonl").write_text(labelled)
+    write_manifest(tasks, kind="tasks", name="mine")
+    Path("p.CSV.gz").write_bytes(gzip.compress(b"id,prediction\n0,1\n1,1\n"))
+    assert json.loads(run_command("score mine sst2 p.CSV.gz")) == {"accuracy": 50.0}
+    Path("good.jsonl").write_text(tagged)
+    assert json.loads(run_command("score mine chunks good.jsonl"))["entity_f1"] == 100
     for name, content in {
-        "binary.jsonl": b"\x00\xff\x01", "wrong.json": b"[1]", "deep.json": b"[" * 100_000,
+        "binary.jsonl": b"\x00\xff\x01",
+        "wrong.json": b"[1]",
+        "deep.json": b"[" * 100_000,
         "short.jsonl": b'{"id": "0", "tags": ["O"]}\n{"id": "1", "tags": ["O", "O"]}\n',
         "word.jsonl": b'{"id": "0", "tags": "O"}\n{"id": "1", "tags": ["O", 7]}\n',
-    }.items():  # fmt: skip
+    }.items():
         Path(name).write_bytes(content)
-        assert name in refuse(65, "score", "mine", "chunks", name)
-    error = refuse(65, "score", "mine", "chunks", "folder.json")
-    assert "is a folder; name a file" in error
+        assert name in refuse(65, f"score mine chunks {name}")
+    assert "is a folder; name a file" in refuse(65, "score mine chunks build")

@@ -1,9 +1,8 @@
-"""Several processes of a stage: how many, how their end is told, and the commands of
+"""Several processes of a stage: how many, how their end is told, and the options of
 docs/many-gpus.md at tiny size.
 """
 
 import contextlib
-import re
 import signal
 import socket
 import subprocess
@@ -22,8 +21,7 @@ from electra.errors import BadConfig, NonFinite, SourceUnreachable, Stopped
 from electra.files import read_json
 from pipelines.cli import main, processes
 from pipelines.cli.processes import needs_several
-from tests.conftest import ROOT, environment, free_port, until
-from tests.pages import typed
+from tests.conftest import edit, environment, free_port, until
 from tests.pipelines.cli.parsing import parse
 
 OPTIONS = {"nproc_per_node": 1, "nnodes": 1, "max_restarts": 0, "rdzv_endpoint": ""}
@@ -36,40 +34,38 @@ def test_several_processes_or_machines_are_several():
 
 
 def test_options_of_pretrain_come_from_torchruns_variables(monkeypatch):
-    options = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29400"}
+    options = {"nproc_per_node": 8, "nnodes": 4, "rdzv_endpoint": "node1:29400", "max_restarts": ""}
     for name, value in options.items():
         monkeypatch.setenv(f"PET_{name.upper()}", str(value))
-    monkeypatch.setenv("PET_MAX_RESTARTS", "")
     params = parse(["pretrain", "x", "--nnodes", "5"])
     expected = options | {"nnodes": 5, "max_restarts": 0}
     assert {key: params[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize(
-    "given, sentence",
-    [
-        ({"nnodes": 2}, "--rdzv-endpoint: is missing; with several machines it is HOST:PORT"),
-        ({"nproc_per_node": 2, "rdzv_endpoint": "a:70000"}, "--rdzv-endpoint: The port number"),
-    ],
-)
-def test_machines_that_cannot_meet_are_refused(given, sentence):
-    with pytest.raises(BadConfig, match=sentence):
-        assert needs_several(OPTIONS | given)
-        processes.launch([], OPTIONS | given, "pretrain-x")
-
-
-def test_machines_that_do_not_meet_or_are_stopped_are_a_sentence(monkeypatch):
-    for fault, error, sentence in (
-        (RendezvousError("timed out"), SourceUnreachable, r"meet \(timed out\); give the first"),
-        (SignalException("", signal.SIGTERM), Stopped, "pretrain-x: stopped by SIGTERM; run"),
-    ):
-        launch = Mock(side_effect=fault)
-        monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", launch)
-        with pytest.raises(error, match=sentence):
-            processes.launch([], OPTIONS, "pretrain-x")
+def test_machines_that_cannot_meet_are_refused(monkeypatch):
+    with pytest.raises(BadConfig, match="--rdzv-endpoint: is missing; with several machines it is"):
+        needs_several(OPTIONS | {"nnodes": 2})
+    with pytest.raises(BadConfig, match="--rdzv-endpoint: The port number"):
+        processes.launch([], OPTIONS | {"rdzv_endpoint": "a:70000"}, "pretrain-x")
     monkeypatch.setattr(processes, "MEETING", 0)
     with pytest.raises(SourceUnreachable, match="nobody listens there"):
         processes.find_rendezvous("192.0.2.1", 1)
+
+
+@pytest.mark.parametrize(
+    "fault, error, sentence",
+    [
+        (RendezvousError("timed out"), SourceUnreachable, r"meet \(timed out\); give the first"),
+        (SignalException("", signal.SIGTERM), Stopped, "pretrain-x: stopped by SIGTERM; run"),
+    ],
+)
+def test_machines_that_do_not_meet_or_are_stopped_are_a_sentence(
+    fault, error, sentence, monkeypatch
+):
+    launch = Mock(side_effect=fault)
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", launch)
+    with pytest.raises(error, match=sentence):
+        processes.launch([], OPTIONS, "pretrain-x")
 
 
 def failure(code, sentence=""):
@@ -121,32 +117,37 @@ def ready(project, monkeypatch):
     """A project whose rows are made; its model takes 60 steps."""
     monkeypatch.chdir(project)
     assert main(["corpus", "smoke"]) == main(["tokens", "smoke"]) == 0
-    set_steps(project, 60)
+    edit(project / "params.yaml", "steps: 20", "steps: 60")
     return project
 
 
-def set_steps(project, steps):
-    """Give the model so many steps."""
-    params = project / "params.yaml"
-    params.write_text(re.sub(r"steps: \d+", f"steps: {steps}", params.read_text(), count=1))
+def never_end(project):
+    """Give the model so many steps that it never ends."""
+    edit(project / "params.yaml", "steps: 60", "steps: 100000")
 
 
-def start(project, *options, before=()):
-    words = [*before, sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
+def start(project, *options, **more):
+    words = [sys.executable, "-m", "pipelines", "pretrain", "smoke", *options]
     return subprocess.Popen(
-        words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True
+        words, cwd=project, env=environment(project), stderr=subprocess.PIPE, text=True, **more
     )
 
 
-def wait_until_saved(process, project):
-    """Wait for the first checkpoint."""
-    steps = "runs/pretrain/*/step-*"
-    until(lambda: list(project.glob(steps)) or process.poll() is not None, seconds=120)
+def finish(process, code, timeout=240):
+    """Wait for the end of a process with an exit code, and return its errors."""
+    error = process.communicate(timeout=timeout)[1]
+    assert process.returncode == code and "Traceback" not in error, error
+    return error
 
 
-def kill_second(process, runs, after):
-    """Kill the second process of a run once a file of it is there; returns all of them."""
-    until(lambda: list(runs.glob(after)), 120)
+def wait_for(process, project, file):
+    """Wait until a process has written a file of its run."""
+    runs = project / "runs/pretrain"
+    until(lambda: list(runs.glob(f"*/{file}")) or process.poll() is not None, seconds=120)
+
+
+def kill_second(process):
+    """Kill the second process of a run, and return all of them."""
     workers = workers_of(process)
     next(child for child in workers if rank(child) == "1").kill()
     return workers
@@ -165,24 +166,16 @@ def rank(process):
 
 
 @pytest.mark.slow
-def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready):
-    lines = [line.split() for line in typed(ROOT / "docs" / "many-gpus.md")]
-    one, several = (line for line in lines if line[:2] == ["electra", "pretrain"])
-    assert "--nproc-per-node" in one and {"--nnodes", "--nproc-per-node", "--rdzv-endpoint"} < {
-        *several
-    }
+def test_one_machine_with_a_dead_process_then_two_machines(ready):
     process = start(ready, "--nproc-per-node", "2")
-    workers = kill_second(process, ready / "runs" / "pretrain", "*/metrics.jsonl")
-    error = process.communicate(timeout=120)[1]
-    assert (
-        process.returncode == 75 and "process 1 was ended by SIGKILL; run the same command" in error
-    ), error
+    wait_for(process, ready, "metrics.jsonl")
+    workers = kill_second(process)
+    assert "process 1 was ended by SIGKILL; run the same command" in finish(process, 75)
     assert not psutil.wait_procs(workers, timeout=10)[1]
 
     meet = ("--nproc-per-node", "1", "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
     for agent in [start(ready, *meet) for _ in range(2)]:
-        error = agent.communicate(timeout=240)[1]
-        assert agent.returncode == 0, error
+        finish(agent, 0)
     model = ready / "build/models/smoke"
     assert read_json(model / "results.json")["step"] == 60 and (model / "generator").is_dir()
 
@@ -197,26 +190,25 @@ def test_the_documented_commands_one_machine_with_a_dead_process_then_two(ready)
     ],
 )
 def test_a_closed_terminal_and_the_end_of_a_job_save(ready, number, ignored):
-    if not ignored:
-        set_steps(ready, 100_000)
-    nohup = f"import os, signal, sys; signal.signal({int(number)}, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
-    process = start(ready, before=[sys.executable, "-c", nohup] if ignored else [])
-    wait_until_saved(process, ready)
+    if ignored:  # as by nohup
+        process = start(ready, preexec_fn=lambda: signal.signal(number, signal.SIG_IGN))
+    else:
+        never_end(ready)
+        process = start(ready)
+    wait_for(process, ready, "step-*")
     process.send_signal(number)
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == (0 if ignored else 75), error
-    assert ignored or f"stopped by signal {int(number)}" in error or "run the same command" in error
+    error = finish(process, 0 if ignored else 75, timeout=60)
+    assert ignored or f"stopped by signal {int(number)}" in error
 
 
 def test_two_processes_save_at_the_end_of_a_job(ready):
-    set_steps(ready, 100_000)
+    never_end(ready)
     process = start(ready, "--nproc-per-node", "2")
-    wait_until_saved(process, ready)
+    wait_for(process, ready, "step-*")
     for worker in workers_of(process):
         worker.send_signal(signal.SIGUSR1)
     process.send_signal(signal.SIGUSR1)
-    error = process.communicate(timeout=120)[1]
-    assert process.returncode == 75 and "Traceback" not in error, error
+    finish(process, 75)
 
 
 @pytest.fixture
@@ -228,8 +220,7 @@ def silent():
 
 def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", silent)
-    error = process.communicate(timeout=60)[1]
-    assert process.returncode == 69 and error.splitlines()[-1] == (
+    assert finish(process, 69, timeout=60).splitlines()[-1] == (
         f"error: {silent}: something else than this program answers there; give another port"
     )
 
@@ -243,26 +234,22 @@ def test_a_rendezvous_port_that_is_taken_is_a_sentence(project, silent):
     ],
 )
 def test_a_stop_while_machines_wait_for_each_other_works(project, silent, waits, number):
-    other = f"192.0.2.1:{free_port()}"  # not an address of this machine
-    endpoint = {"for an answer": silent, "for the first machine": other}.get(
-        waits, f"127.0.0.1:{free_port()}"
-    )
+    endpoint = {
+        "for an answer": silent,
+        "for the first machine": f"192.0.2.1:{free_port()}",  # not an address of this machine
+        "for the second machine": f"127.0.0.1:{free_port()}",
+    }[waits]
     process = start(project, "--nnodes", "2", "--rdzv-endpoint", endpoint)
     time.sleep(8)
     process.send_signal(number)
-    error = process.communicate(timeout=15)[1]
-    assert process.returncode == 75 and "Traceback" not in error, error
+    finish(process, 75, timeout=15)
 
 
 @pytest.mark.slow
 def test_a_death_is_restarted_from_the_last_checkpoint(ready):
-    three = start(ready, "--nproc-per-node", "3")
-    error = three.communicate(timeout=240)[1]
-    assert (
-        three.returncode == 64
-        and error.count("error: pretrain.batch: is 8, which 3 processes") == 1
-    ), error
+    error = finish(start(ready, "--nproc-per-node", "3"), 64)
+    assert error.count("error: pretrain.batch: is 8, which 3 processes") == 1, error
     process = start(ready, "--max-restarts", "1", "--nproc-per-node", "2")
-    kill_second(process, ready / "runs" / "pretrain", "*/step-5")
-    error = process.communicate(timeout=240)[1]
-    assert process.returncode == 0 and "resuming at step" in error, error
+    wait_for(process, ready, "step-5")
+    kill_second(process)
+    assert "resuming at step" in finish(process, 0)

@@ -4,52 +4,45 @@ import re
 
 import pytest
 
-from electra.config import build
+from electra.config import build, to_jsonable
 from electra.errors import BadConfig
 from pipelines.config.ablation_config import AblationConfig
-from pipelines.config.params import load
-from tests.conftest import ROOT, SMOKE, read_text
+from tests.conftest import SMOKE, read_text
 
 BASE = {"model": "m", "tokens": "t", "data": "d", "recipe": "r"}
+ARMS = "arms: {one: {}, two: {label: BERT, objective.name: mlm}}"
 ABLATION = SMOKE.replace(
-    "ablations: {}\n",
-    """ablations:
-  a: {title: t, base: {model: smoke, tokens: smoke, data: smoke, recipe: smoke}, protocol: {},
-      arms: {one: {}, two: {label: BERT, objective.name: mlm}}}
+    "ablations: {}",
+    f"""ablations:
+  a: {{title: t, base: {{model: smoke, tokens: smoke, data: smoke, recipe: smoke}}, protocol: {{}},
+      {ARMS}}}
 """,
 )
-ARMS = "arms: {one: {}, two: {label: BERT, objective.name: mlm}}"
 PROTOCOLS = "protocols: {smoke: {}}"
 
 
 def make(**values):
-    protocol = {"common": values.pop("common", {})} | values.pop("protocol", {})
-    values = {"title": "t", "base": BASE, "protocol": protocol} | values
-    return build(AblationConfig, values, "ablations.a")
+    return build(AblationConfig, {"title": "t", "base": BASE} | values, "ablations.a")
 
 
-def test_grid_combines_every_value_of_each_axis():
+def test_grid_combines_every_value_of_each_axis_and_arms_stand_beside_it():
+    arms = {"one": {"pretrain.eval_batches": 8}}
     grid = {
         "objective": {"electra": {}, "mlm": {"label": "BERT", "objective.name": "mlm"}},
         "generator.width": [0.25, 1.0],
     }
     common = {"pretrain.eval_batches": 4}
-    config = make(grid=grid, common=common)
+    config = make(arms=arms, grid=grid, protocol={"common": common}, reference="mlm-width0.25")
     assert config.settings == {
+        "one": {"pretrain.eval_batches": 8},
         "electra-width0.25": {**common, "generator.width": 0.25},
         "electra-width1.0": {**common, "generator.width": 1.0},
         "mlm-width0.25": {**common, "objective.name": "mlm", "generator.width": 0.25},
         "mlm-width1.0": {**common, "objective.name": "mlm", "generator.width": 1.0},
     }
-    assert config.label("mlm-width1.0") == "BERT, width1.0"
-    assert config.values("mlm-width1.0") == ("mlm", "width1.0")
-    assert config.compared == "electra-width0.25"
-
-
-def test_arm_wins_over_common_settings_and_stands_beside_a_grid():
-    config = make(arms={"one": {"a.b": 2}}, grid={"a.b": [3, 4]}, common={"a.b": 1}, reference="b4")
-    assert config.settings == {"one": {"a.b": 2}, "b3": {"a.b": 3}, "b4": {"a.b": 4}}
-    assert (config.label("one"), config.values("one"), config.compared) == ("one", (), "b4")
+    assert [config.label(arm) for arm in ("one", "mlm-width1.0")] == ["one", "BERT, width1.0"]
+    assert [config.values(arm) for arm in ("one", "mlm-width1.0")] == [(), ("mlm", "width1.0")]
+    assert (config.compared, make(arms=arms).compared) == ("mlm-width0.25", "one")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +52,7 @@ def test_arm_wins_over_common_settings_and_stands_beside_a_grid():
         ({"grid": {"a": [*range(40)], "b": [*range(40)]}}, "grid: makes 1,600 arms"),
         ({"arms": {"../up": {}}}, "letters, digits"),
         ({"arms": {"b1": {}}, "grid": {"a.b": [1]}}, "makes arms of equal names"),
-        ({"arms": {"one": {}}, "reference": "two"}, "reference"),
+        ({"arms": {"one": {}}, "reference": "two"}, "reference: no arm 'two'"),
         ({"arms": {"one": {"pretrain.seed": 3}}}, "leave it to `seeds`"),
         ({"arms": {"one": {"pretrain.steps": 3}}}, "`budget: own`"),
         (
@@ -69,10 +62,8 @@ def test_arm_wins_over_common_settings_and_stands_beside_a_grid():
     ],
 )
 def test_mistake_names_its_key(values, expected):
-    with pytest.raises(BadConfig) as caught:
+    with pytest.raises(BadConfig, match=rf"^ablations\.a\..*{re.escape(expected)}"):
         make(**values)
-    assert expected in str(caught.value)
-    assert str(caught.value).startswith("ablations.a.")
 
 
 @pytest.mark.parametrize(
@@ -80,16 +71,8 @@ def test_mistake_names_its_key(values, expected):
     [
         ("objective.name: mlm", "objective.nam: mlm", "ablations.a.arms.two.objective.nam"),
         ("objective.name: mlm", "objectiv.name: mlm", "a.arms.two.objectiv.name: no such setting"),
-        ("objective.name: mlm", "encoder.heads: 5", "ablations.a.arms.two.encoder.heads"),
-        ("two: {label: BERT, objective.name: mlm}", "two: 3", "ablations.a.arms.two: is 3"),
         (ARMS, "arms: {}", "at least one arm"),
         ("tokens: smoke, data", "tokens: absent, data", "ablations.a.base.tokens"),
-        ("base: {model: smoke, ", "base: {", "ablations.a.base.model: is missing"),
-        (
-            "protocol: {}",
-            "protocol: {common: {pretrain.max_grad_norm: 0}}",
-            "a.arms.one.pretrain.max_grad_norm: is",
-        ),
         (
             "protocol: {}",
             "protocol: {finetune: {defaults: {max_grad_norm: 0}}}",
@@ -118,7 +101,7 @@ def test_mistake_in_params_names_the_place_where_it_stands(old, new, expected, r
     assert expected in refuse((old, new), text=ABLATION)
 
 
-def test_ablation_takes_the_protocol_of_its_model(load_text):
+def test_arm_is_the_model_with_the_settings_of_its_models_protocol_and_its_own(load_text):
     shared = "protocols: {smoke: {tasks: [cola], seeds: 3, common: {pretrain.eval_batches: 1}}}"
     changes = "protocol: {seeds: 2, common: {encoder.layers: 2}}"
     params = load_text((PROTOCOLS, shared), ("protocol: {}", changes), text=ABLATION)
@@ -127,22 +110,20 @@ def test_ablation_takes_the_protocol_of_its_model(load_text):
     common = {"pretrain.eval_batches": 1, "encoder.layers": 2}
     assert ablation.settings == {"one": common, "two": common | {"objective.name": "mlm"}}
     assert (ablation.label("one"), ablation.label("two")) == ("one", "BERT")
-
-
-def test_arm_is_the_model_with_its_settings(load_text):
-    params = load_text(text=ABLATION)
-    assert params.arm("a", "one") == params.models["smoke"]
-    assert params.arm("a", "two").objective.name == "mlm"
-    assert params.arm("a", "two").pretrain == params.models["smoke"].pretrain
+    model = to_jsonable(params.models["smoke"])
+    model["pretrain"]["eval_batches"] = 1
+    model["encoder"]["layers"] = 2
+    model["objective"]["name"] = "mlm"
+    assert params.all_settings("a")["two"] == model
 
 
 def test_documentation_holds_every_experiment_and_a_valid_example(load_text):
     page = read_text("docs/ablations.md")
     pages = page + read_text("docs/reproduce.md")
-    names = load(ROOT / "params.yaml").ablations
-    assert [name for name in names if not re.search(f"[`@]{name}`", pages)] == []
-    example = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0].removeprefix("ablations:\n")
-    params = load_text(text=(ROOT / "params.yaml").read_text() + example)
+    example = re.search(r"^```yaml\nablations:\n(.*?)^```", page, re.M | re.S)[1]
+    params = load_text(text=read_text("params.yaml") + example)
+    shipped = params.ablations.keys() - {"my_grid"}
+    assert [name for name in shipped if not re.search(f"[`@]{name}`", pages)] == []
     ablation = params.ablations["my_grid"]
     rates = [f"mask_rate{rate}-{size}" for rate in (0.1, 0.15, 0.3) for size in ("small", "large")]
     assert list(ablation.settings) == rates

@@ -1,6 +1,5 @@
 """params.yaml: every mistake is one sentence that names the key."""
 
-import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -32,40 +31,26 @@ def test_all_settings_are_frozen_and_written_by_name():
 
 
 def test_numbers_are_read_as_yaml_1_2_like_dvc_does(load_text):
-    pretrain = (
-        load_text(
-            ("learning_rate: 1.0e-3", "learning_rate: 1e-4, compile: off, steps: {flops: 8.9e16}"),
-            ("steps: 20,", ""),
-            ("warmup: 2", "warmup: 0"),
-        )
-        .models["smoke"]
-        .pretrain
-    )
-    assert pretrain.learning_rate == 1e-4
-    assert pretrain.compile == "off"
+    params = load_text(("learning_rate: 1.0e-3", "learning_rate: 1e-4, compile: off"))
+    pretrain = params.models["smoke"].pretrain
+    assert (pretrain.learning_rate, pretrain.compile) == (1e-4, "off")
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
-def test_settings_in_what_may_never_end_are_refused(tmp_path, make):
-    make(tmp_path / "params.yaml")
-    with pytest.raises(BadConfig, match=r"params\.yaml: isn't a regular file"):
-        read(tmp_path / "params.yaml")
-
-
-def test_settings_that_cannot_be_read_are_refused():
-    with pytest.raises(BadConfig, match=r"cannot be read \(File name too long\)"):
-        read(Path("x" * 300))
+@pytest.mark.parametrize(
+    "path, sentence",
+    [
+        ("/dev/zero", "/dev/zero: isn't a regular file"),  # it never ends
+        ("x" * 300, r"cannot be read \(File name too long\)"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(path, sentence):
+    with pytest.raises(BadConfig, match=sentence):
+        read(Path(path))
 
 
 @pytest.mark.parametrize(
     "old, new, key, advice",
     [
-        (
-            PAPER,
-            f"  paper: {{tasks: {{cola: {{seeds: {list(range(1_001))}}}}}}}\n",
-            "recipes.paper.tasks.cola.seeds",
-            "should have at most 1000 items",
-        ),
         ("warmup: 2", "warmpu: 2", "models.smoke.pretrain.warmpu", "did you mean warmup?"),
         ("tracking: none", "tracking: none\ntracking: mlflow", "params.yaml", "duplicate key"),
         ("heads: 2", "heads: 3", "encoders.smoke.heads", "should divide hidden"),
@@ -73,6 +58,12 @@ def test_settings_that_cannot_be_read_are_refused():
         ("{model: smoke", "{model: smoko", "finetunings.smoke.model", "did you mean smoke?"),
         ("tasks: smoke, r", "tasks: smoko, r", "finetunings.smoke.tasks", "did you mean smoke?"),
         ("recipe: smoke, a", "recipe: smoko, a", "finetunings.smoke.recipe", "did you mean smoke?"),
+        (
+            "[pretrained, scratch]",
+            "[scratch, scratch]",
+            "finetunings.smoke.arms",
+            "each entry once",
+        ),
         ("corpus: smoke", "corpus: smoko", "tokens.smoke.corpus", "did you mean smoke?"),
         ("tokens: smoke", "tokens: smoko", "models.smoke.tokens", "did you mean smoke?"),
         ("models: [smoke]", "models: [smoko]", "run.models", "did you mean smoke?"),

@@ -1,17 +1,15 @@
 """params.schema.json, by which editors check params.yaml."""
 
-import copy
 import json
 import runpy
 
 import pytest
 from jsonschema import Draft202012Validator
-from ruamel.yaml import YAML
 
 from electra.files import read_json
+from pipelines.config.settings_file import read
 from tests.conftest import ROOT
 
-SHIPPED = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 SCHEMA = read_json(ROOT / "params.schema.json")
 
 
@@ -22,13 +20,9 @@ def test_the_schema_is_what_the_settings_give(capsys):
     assert json.loads(capsys.readouterr().out) == SCHEMA
 
 
-def test_the_shipped_settings_are_valid():
-    Draft202012Validator.check_schema(SCHEMA)
-    assert not [error.message for error in Draft202012Validator(SCHEMA).iter_errors(SHIPPED)]
-
-
-def test_a_misspelt_key_is_not_valid():
-    values = copy.deepcopy(SHIPPED)
+def test_the_shipped_settings_are_valid_and_a_misspelt_key_is_not():
+    values = read(ROOT / "params.yaml")
+    schema = Draft202012Validator(SCHEMA)
+    assert schema.is_valid(values)
     values["models"]["tiny"]["pretrain"]["step"] = 3
-    (error,) = Draft202012Validator(SCHEMA).iter_errors(values)
-    assert "'step' was unexpected" in error.message
+    assert not schema.is_valid(values)

@@ -29,6 +29,9 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
             r'params.yaml:2: holds the line break U+0085; remove it, or write "\x85"',
         ),
         ("a: 1 # x\u2028b: 2".encode(), "params.yaml:1: holds the line break U+2028"),
+        (b"files: ['s3://s3cret@b/a']", "files.0: holds the URL 's3://***@b/a'"),
+        (b"'s3://s3cret@b/a': 1", "holds the URL 's3://***@b/a'"),
+        (b"files: ['https://host/a?sig=s3cret&x=1']", "URL 'https://host/a?sig=***&x=***'"),
         (b"x: &a [*a]", "is nested too deeply"),
         (BOMB.encode(), "has aliases that stand for more than 1,000,000 values"),
         (b"a: " + b"{a: " * 100_000 + b"}" * 100_000, "is nested too deeply"),
@@ -39,17 +42,9 @@ def test_yaml_that_cannot_be_settings_is_one_sentence(content, expected, tmp_pat
         (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(BadConfig) as caught:
         load(tmp_path / "params.yaml")
-    assert expected in str(caught.value) and "\n" not in str(caught.value)
-    assert "params.yaml" in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["s3://s3cret@b/a", "https://host/a?sig=s3cret&x=1"])
-def test_url_with_a_secret_is_refused_without_showing_it(url, tmp_path):
-    (tmp_path / "params.yaml").write_text(f"corpora: {{a: {{sources: [{{files: ['{url}']}}]}}}}")
-    expected = r"files\.0: holds the URL '.*\*\*\*.*dvc import-url"
-    with pytest.raises(BadConfig, match=expected) as caught:
-        load(tmp_path / "params.yaml")
-    assert "s3cret" not in str(caught.value)
+    sentence = str(caught.value)
+    assert expected in sentence and "params.yaml" in sentence
+    assert "\n" not in sentence and "s3cret" not in sentence
 
 
 @settings(deadline=None, max_examples=100)
