@@ -50,7 +50,7 @@ def test_adamw_follows_the_formula_and_decays_no_norm(beta1, beta2, eps, given, 
             v[i] = beta2 * v[i] + (1 - beta2) * g * g
             first = m[i] / (1 - beta1**step if given else 1)
             second = v[i] / (1 - beta2**step if given else 1)
-            p[i] = p[i] - share * rate * (first / (second.sqrt() + eps) + decay * p[i])
+            p[i] = p[i] - share * rate * (first / (second**0.5 + eps) + decay * p[i])
     # 29 fp32 updates of size 1e-2 round to about 1e-7 each
     torch.testing.assert_close(table.double(), p[0], atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(norm.double(), p[1], atol=2e-6, rtol=1e-5)

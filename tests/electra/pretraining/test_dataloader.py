@@ -34,7 +34,6 @@ def test_a_batch_has_its_rows_and_asks_for_those_of_the_next(kind, tmp_path, mon
     chosen, following = (row_indices(1, step, 8, 5000).tolist() for step in (3, 4))
     assert batch.ids_BT.tolist() == rows.ids[chosen].tolist()
     second, length = rows.bounds[chosen].T
-    assert batch.lengths_B.tolist() == length.tolist()
     at = np.arange(256)
     segments = (at >= second[:, None]) & (at < length[:, None])
     assert batch.segments_BT.tolist() == segments.tolist()

@@ -90,7 +90,7 @@ def test_each_objective_asks_what_the_paper_says_where_it_says(name):
 def test_a_unigram_generator_proposes_by_its_frequencies_and_learns_nothing():
     counts = torch.arange(1.0, VOCAB + 1)
     settings = config(generator__kind="unigram")
-    generator = Pretraining(settings, VOCAB, SPECIAL, counts).generator
+    generator = Pretraining(settings, VOCAB, SPECIAL, counts).get_submodule("generator")
     logits, _ = generator(None, None, None, torch.zeros(2, 3))
     expected = (counts / counts.sum()).expand(6, VOCAB)
     torch.testing.assert_close(logits.softmax(-1), expected, atol=1e-6, rtol=1e-5)
