@@ -28,4 +28,4 @@ def learning_rate(
     if step < warmup:
         return peak * (step + 1) / warmup
     start = max(warmup, steps - max(1, round(steps * decay_share)))
-    return peak * (1 - math.sqrt(max(0, step - start) / max(1, steps - start)))
+    return peak * (1 - math.sqrt(max(0, step - start) / (steps - start)))

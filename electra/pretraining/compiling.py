@@ -25,9 +25,7 @@ def compile_parts(model: Pretraining, **options: Any) -> None:
 
     # two networks, training and evaluation, two stages
     dynamo.recompile_limit = max(dynamo.recompile_limit, 32)
-    if "backend" not in options:
-        options["options"] = {"combo_kernels": True}
-    options = {"dynamic": False, **options}
+    options = {"dynamic": False, **(options or {"options": {"combo_kernels": True}})}
     for module in model.modules():
         if isinstance(module, EncoderLayer | Embeddings | ReplacedTokenHead | MaskedTokenHead):
             module.forward = torch.compile(module.forward, **options)  # type: ignore[method-assign]

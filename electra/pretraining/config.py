@@ -203,9 +203,11 @@ class PretrainConfig(Settings):
                 self.warmup <= self.steps,
                 f"warmup: is {self.warmup}, should be at most steps ({self.steps})",
             )
-        unused = self.schedule == "product" and self.decay_share != PretrainConfig.decay_share
-        sentence = f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay"
-        require(not unused, sentence)
+        if self.schedule == "product":
+            require(
+                self.decay_share == PretrainConfig.decay_share,
+                f"decay_share: is {self.decay_share}, which needs schedule warmup_stable_decay",
+            )
 
     @property
     def lengths(self) -> tuple[int, ...]:

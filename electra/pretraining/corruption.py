@@ -147,10 +147,9 @@ def draw(p_MV: Tensor, uniform_M: Tensor) -> Tensor:
     304 × 30,522).
     """
     vocab_size = p_MV.shape[1]
-    in_blocks = vocab_size // _WIDTH * _WIDTH
-    blocks_MK = (
-        p_MV[:, :in_blocks].reshape(len(p_MV), -1, _WIDTH).sum(-1) if in_blocks else p_MV[:, :0]
-    )
+    blocks = vocab_size // _WIDTH
+    in_blocks = blocks * _WIDTH
+    blocks_MK = p_MV[:, :in_blocks].reshape(len(p_MV), blocks, _WIDTH).sum(-1)
     sums_MK = torch.cat([blocks_MK, p_MV[:, in_blocks:].sum(1, True)], 1)
     upto_MK = sums_MK.cumsum(1)
     point_M1 = torch.minimum(uniform_M[:, None] * upto_MK[:, -1:], upto_MK[:, -1:] * _BELOW)

@@ -77,8 +77,9 @@ def add_sums(total: dict[str, Tensor], part: dict[str, Tensor]) -> None:
         total[name] = total.get(name, 0) + value.double()
 
 
-def read_sums(total: dict[str, Tensor]) -> dict[str, float]:
-    """Read accumulated sums back to the host, in one copy."""
+def read_sums(total: dict[str, Tensor], world: World) -> dict[str, float]:
+    """Read sums over all processes back to the host, in one copy."""
+    total = world.all_reduce_sum(total)
     return dict(zip(total, torch.stack(list(total.values())).tolist(), strict=True))
 
 
@@ -102,7 +103,6 @@ def evaluate(
         with autocast(precision, world.device):
             return batch, model(batch, stage)
 
-    was_training = model.training
     model.eval()
     total: dict[str, Tensor] = {}
     scores: list[NDArray[np.float32]] = []
@@ -115,8 +115,8 @@ def evaluate(
             real_BT = real_tokens(world.all_gather(batch.lengths_B), logits_BT.shape[1])
             scores.append(logits_BT[real_BT].float().cpu().numpy())
             truths.append(replaced_BT[real_BT].cpu().numpy())
-    model.train(was_training)
-    sums = read_sums(world.all_reduce_sum(total))
+    model.train()
+    sums = read_sums(total, world)
     record = {"loss": sums["loss"] / count, **metrics(sums)}
     if scores:
         record["disc_auc"] = area_under_curve(np.concatenate(scores), np.concatenate(truths))

@@ -33,7 +33,8 @@ from electra.errors import BadInput
 from electra.nn.attention_init import init_attention
 from electra.nn.encoder import Embeddings, Encoder, initialise, real_tokens
 from electra.nn.factory import make_encoder
-from electra.nn.token_heads import MaskedTokenHead, ReplacedTokenHead
+from electra.nn.hf_names import Head
+from electra.nn.token_heads import MaskedTokenHead
 from electra.optim.adamw import build_optimizer
 from electra.pretraining.config import ElectraConfig
 from electra.pretraining.corruption import (
@@ -46,6 +47,7 @@ from electra.pretraining.corruption import (
 )
 from electra.pretraining.networks import Discriminator, FixedGenerator, Generator, gather_rows
 
+Network = tuple[Encoder, Head]
 TOKEN_OBJECTIVES = {"replace_mlm", "all_tokens_mlm", "mlm"}  # the main network predicts tokens
 
 
@@ -223,14 +225,14 @@ class Pretraining(nn.Module):
         if copy:
             self.discriminator.encoder.load_state_dict(self.generator.encoder.state_dict())
 
-    def networks(self) -> dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]]:
+    def networks(self) -> dict[str, Network]:
         """Return the trained networks, each an encoder with its head; the one that fine-tuning
         keeps comes last.
 
         `generator`, where it is a network; then `discriminator`, or `masked_lm` of an objective
         that predicts tokens.
         """
-        result: dict[str, tuple[Encoder, ReplacedTokenHead | MaskedTokenHead]] = {}
+        result: dict[str, Network] = {}
         if isinstance(self.generator, Generator):
             result["generator"] = (self.generator.encoder, self.generator.head)
         if self.config.objective.name in TOKEN_OBJECTIVES:
@@ -285,12 +287,12 @@ class Pretraining(nn.Module):
 
         # discriminator: judge
         hidden_BTH = self.discriminator.encoder(corrupted_BT, batch.segments_BT, batch.lengths_B)
-        if objective.name == "replace_mlm":
-            main_loss = self._main_token_loss("main", hidden_BTH, masked, sums) / batch.chosen
-            return Outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
-        if objective.name == "all_tokens_mlm":
-            main_loss = self._all_tokens_loss(batch, corrupted_BT, hidden_BTH, sums) / batch.tokens
-            return Outputs(mlm_loss + main_loss, sums, corrupted_BT, replaced_BT)
+        if objective.name in TOKEN_OBJECTIVES:
+            if objective.name == "replace_mlm":
+                loss = self._main_token_loss("main", hidden_BTH, masked, sums) / batch.chosen
+            else:
+                loss = self._all_tokens_loss(batch, corrupted_BT, hidden_BTH, sums) / batch.tokens
+            return Outputs(mlm_loss + loss, sums, corrupted_BT, replaced_BT)
         logits_BT = self.discriminator.head(hidden_BTH)
         loss, counts = self.discriminator_loss(logits_BT, replaced_BT, batch.lengths_B)
         sums |= {"disc_loss": loss.detach(), **counts}

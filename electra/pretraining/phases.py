@@ -34,9 +34,8 @@ class Phase:
 def make_phases(settings: PretrainConfig, steps: int) -> tuple[Phase, ...]:
     """Return the phases of a run of `steps`; one, where none are set."""
     parts = settings.phases or (PhaseConfig(length=settings.length, share=1.0),)
-    total = sum(part.weight for part in parts)
-    ends = itertools.accumulate(part.weight for part in parts)
-    edges = [0, *(round(steps * end / total) for end in ends)]
+    ends = list(itertools.accumulate(part.weight for part in parts))
+    edges = [0, *(round(steps * end / ends[-1]) for end in ends)]
     return tuple(
         Phase(first, last, part.length, part.batch or settings.batch)
         for part, (first, last) in zip(parts, itertools.pairwise(edges), strict=True)
@@ -59,7 +58,7 @@ def stage_at(config: ElectraConfig, step: int, steps: int) -> str:
     """
     if config.objective.training != "two_stage":
         return "joint"
-    return "generator" if min(step, steps - 1) < steps // 2 else "discriminator"
+    return "generator" if step < steps // 2 else "discriminator"
 
 
 def learning_rate_at(config: ElectraConfig, step: int, steps: int) -> float:

@@ -64,7 +64,7 @@ class CudaGraphs:
             return work()
         if name not in self.captured:
             try:
-                self.captured[name] = self._capture(work)
+                self.captured[name] = self.capture(work)
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -81,7 +81,8 @@ class CudaGraphs:
         graph.replay()
         return result
 
-    def _capture(self, work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+    def capture(self, work: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """Return a graph of the work, and the results to which each replay writes."""
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream()
         # compiling reads the device, which a capture forbids; NCCL's thread asks its events all the
@@ -153,8 +154,7 @@ class Step:
                 if parameter.requires_grad and parameter.grad is None
             ]
             assert not missing, f"not connected to the loss: {', '.join(missing)}"
-        self.world.sum_in_place([self.loss])
-        self.world.sum_in_place(self._gradients())
+        self.world.sum_in_place([self.loss, *self._gradients()])
         norm = self._run_part("update", self._update)
         if self.graphs:
             self.graphs.steps += 1

@@ -179,6 +179,10 @@ def pretrain(
         state.require_room(settings.keep_checkpoints)
         state.begin_history(progress["history"])
         continued = progress["continued"]
+        # what the steps before the last change of settings took
+        start: dict[str, Any] = {"step": 0, "tokens": 0, "flops": 0.0}
+        if continued:
+            start = continued[-1]
         code: run_dir.Versions = progress["code"]
         code_before = code[-1][1] if code else ""
         if options.code and options.code != code_before:
@@ -210,8 +214,6 @@ def pretrain(
 
         def spent(done: int) -> dict[str, Any]:
             """Return steps, tokens and FLOPs so far, across a change of settings in mid-run."""
-            first: dict[str, Any] = {"step": 0, "tokens": 0, "flops": 0.0}
-            start = continued[-1] if continued else first
             count = {phase: phase.steps(start["step"], done) for phase in phases}
             read = round(sum(count[phase] * tokens[phase] for phase in phases))
             computed = sum(count[phase] * flops[phase] for phase in phases)
@@ -238,7 +240,7 @@ def pretrain(
         def log_training(done: int) -> float:
             """Send the means since the last call to the log, and return the mean loss."""
             nonlocal logged_step, logged_at
-            sums = read_sums(world.all_reduce_sum(state.sums["log"]))
+            sums = read_sums(state.sums["log"], world)
             state.sums["log"] = {}
             read = spent(done)["tokens"] - spent(logged_step)["tokens"]
             numbers = {name: sums[name] / sums["count"] for name in ("loss", "grad_norm")}
@@ -262,7 +264,7 @@ def pretrain(
             numbers = evaluate(model, slices, stage, count, world, precision, threads)
             record = {**spent(done), **numbers}
             if state.sums["eval"]:
-                sums = read_sums(world.all_reduce_sum(state.sums["eval"]))
+                sums = read_sums(state.sums["eval"], world)
                 record["train_loss"] = sums["loss"] / sums["count"]
                 state.sums["eval"] = {}
             state.record(record)
@@ -297,7 +299,7 @@ def pretrain(
         def require_finite(done: int, sums: dict[str, Tensor], norm: Tensor) -> None:
             """Raise NonFinite after a step that is not finite. Nothing has changed since then."""
             if train_step.nonfinite.item():
-                loss = read_sums(world.all_reduce_sum(sums))["loss"]
+                loss = read_sums(sums, world)["loss"]
                 raise NonFinite(
                     f"step {done}: loss {loss} and gradient norm {norm.item()} are not finite, so "
                     "no update was made with them: lower pretrain.learning_rate"

@@ -41,8 +41,8 @@ def test_losses_are_those_of_the_cpu(changes, precision, compiled, captured):
     before = compile_parts if compiled else lambda model: None
     numbers, _ = train_steps(settings, 2, before, device=device, precision=precision, graphs=graphs)
     assert graphs is None or (not graphs.failed and len(graphs.captured) == 3)
-    losses = [step[-1] for step in numbers]
-    assert losses == pytest.approx([step[-1] for step in expected], rel=LIMITS[precision])
+    losses = [step[-1].item() for step in numbers]
+    assert losses == pytest.approx([step[-1].item() for step in expected], rel=LIMITS[precision])
 
 
 STAGES = {"objective__sharing": "none", "generator__width": 1.0}

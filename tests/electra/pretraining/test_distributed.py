@@ -12,17 +12,16 @@ import torch
 
 from electra.errors import BadConfig, UserError
 from electra.optim.adamw import set_learning_rate
-from electra.pretraining import distributed, trainer
+from electra.pretraining import trainer
 from electra.pretraining.distributed import World, join
 from electra.pretraining.step import Step
 from electra.storage import checkpoint
 from tests.conftest import free_port
 from tests.electra import helpers
 from tests.electra.helpers import TWO_STAGES, config
-from tests.electra.pretraining.step_helpers import Rerun
+from tests.electra.pretraining.step_helpers import CPU, Rerun
 
 FORK = multiprocessing.get_context("fork")
-CLOSE = {"rel": 1e-5, "abs": 1e-6}
 SHORT = {
     "pretrain__accumulate": 2,
     "pretrain__steps": 6,
@@ -59,7 +58,7 @@ def train(run, size=1, before=None, **changes):
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(300)
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.kill()  # one that hangs would keep pytest from ending
@@ -83,12 +82,8 @@ def at_step(step, action):
 def agree(curve, expected):
     assert len(curve) == len(expected) == 3
     for ours, theirs in zip(curve, expected, strict=True):
-        # another order of one pair moves it by 3e-5
-        auc = ours.pop("disc_auc", 0)
-        assert auc == pytest.approx(theirs.get("disc_auc", 0), abs=1e-4)
-        assert ours == pytest.approx(
-            {key: theirs[key] for key in theirs.keys() - {"disc_auc"}}, **CLOSE
-        )
+        # another order of one pair moves disc_auc by 3e-5
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=5e-5)
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +91,33 @@ def alone(tmp_path_factory):
     """One process's curve, the batch in two slices; the compiler's imports happen once, before any
     fork.
     """
-
     return train(tmp_path_factory.mktemp("alone"))[0]
 
 
-def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone):
-    curve, codes = train(tmp_path, 2, pretrain__save_every=2)  # sums are pooled between records
+def capture(rank):
+    """Capture this process's steps: no collective is in a capture, since gradients are summed
+    between the slices and the update.
+    """
+
+    def captured(*args, **options):
+        return Step(*args, **options | {"graphs": Rerun()})
+
+    pytest.MonkeyPatch().setattr(trainer, "Step", captured)
+
+
+@pytest.mark.parametrize(
+    "before, changes",
+    [
+        (None, {"pretrain__save_every": 2}),  # sums are pooled between records
+        (None, TWO_STAGES),  # parameters without a gradient are no obstacle
+        pytest.param(capture, {"pretrain__accumulate": 4}, marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_give_the_curve_of_one_with_dropout_too(tmp_path, alone, before, changes):
+    expected, _ = train(tmp_path / "one", **changes)
+    curve, codes = train(tmp_path / "two", 2, before, **changes)
     assert codes == [0, 0]
-    agree(curve, alone)
+    agree(curve, expected)
 
 
 @pytest.mark.parametrize("before, after", [(2, 1), (1, 2)])
@@ -119,28 +133,36 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone, before,
     agree(curve, alone)
 
 
-def test_accumulation_and_processes_cut_a_batch_into_the_same_slices():
-    def cut(size, accumulate):
-        worlds = [World(rank, size, torch.device("cpu")) for rank in range(size)]
-        return [list(world.slices([32], accumulate)[1]) for world in worlds]
-
-    assert cut(1, 4) == [[0, 1, 2, 3]]
-    assert cut(2, 4) == [[0, 1], [2, 3]]
-    assert cut(4, 4) == [[0], [1], [2], [3]]
-    assert cut(2, 1) == [[0], [1]]
-    with pytest.raises(
-        BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3 slices"
-    ):
-        World(0, 3, torch.device("cpu")).slices([33, 32], 1)
+@pytest.mark.parametrize(
+    "size, accumulate, expected",
+    [
+        (2, 4, [range(2), range(2, 4)]),
+        (2, 1, [range(1), range(1, 2)]),
+    ],
+)
+def test_accumulation_and_processes_cut_a_batch_into_the_same_slices(size, accumulate, expected):
+    worlds = [World(rank, size, CPU) for rank in range(size)]
+    assert [world.slices([32], accumulate)[1] for world in worlds] == expected
 
 
-def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone):
-    def die(rank):
-        if rank == 1:
-            at_step(4, lambda: os.kill(os.getpid(), signal.SIGKILL))
+def test_a_batch_that_cannot_be_cut_is_refused():
+    with pytest.raises(BadConfig, match="is 32, which 3 processes and accumulate 1 cut into 3"):
+        World(0, 3, CPU).slices([33, 32], 1)
 
-    _, codes = train(tmp_path, 2, die)
-    assert codes == [75, -signal.SIGKILL]
+
+def kill_self():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail():
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize("end, code", [(kill_self, -signal.SIGKILL), (fail, 1)])
+def test_the_end_of_one_process_ends_the_others_with_run_again(tmp_path, alone, end, code):
+    """A bug is told as such by the process that has it."""
+    _, codes = train(tmp_path, 2, lambda rank: rank == 1 and at_step(4, end))
+    assert codes == [75, code]
     assert "another process of this run has ended" in (tmp_path / "error-0").read_text()
 
 
@@ -150,7 +172,7 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
         calls = iter(range(1000))
 
         def poisoned(self, tensors):  # the loss alone: no gradient tells the others
-            if rank == 1 and next(calls) == 4:  # the third step's
+            if rank == 1 and next(calls) == 2:  # the third step's
                 tensors[0].fill_(float("inf"))
             original(self, tensors)
 
@@ -161,46 +183,10 @@ def test_a_nonfinite_number_in_one_process_stops_all_before_the_update(tmp_path,
     assert not checkpoint.steps(tmp_path)
 
 
-def test_parameters_without_a_gradient_in_a_stage_are_no_obstacle(tmp_path, alone):
-    expected, _ = train(tmp_path / "one", 1, **TWO_STAGES)
-    curve, codes = train(tmp_path / "two", 2, **TWO_STAGES)
-    assert codes == [0, 0]
-    agree(curve, expected)
-
-
-def test_a_bug_in_one_of_several_processes_keeps_its_name(monkeypatch):
-    monkeypatch.setattr(distributed, "rank", lambda: (0, 2))
-    monkeypatch.setattr(distributed, "_end_with", lambda parent: None)
-    for name in ("init_process_group", "get_rank", "get_world_size"):
-        monkeypatch.setattr(torch.distributed, name, lambda *_: 0)
-    with pytest.raises(RuntimeError, match="a bug"), join(torch.device("cpu"), "test"):
-        raise RuntimeError("a bug")
-
-
-@pytest.mark.parametrize(
-    "device, expected", [("cuda:1", [torch.device("cuda:1")]), ("cuda", []), ("cpu", [])]
-)
-def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch, device, expected):
+def test_a_single_process_makes_its_gpu_the_current_one(monkeypatch):
     chosen = []
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    with join(torch.device(device), "test") as world:
-        assert world.size == 1 and chosen == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slices", [2, 4])
-def test_two_processes_that_capture_their_steps_give_the_curve_of_one(tmp_path, slices, alone):
-    """Gradients are summed between the captured slices and the captured update: no collective is in
-    a capture.
-    """
-
-    def capture(rank):
-        def captured(*args, **options):
-            return Step(*args, **options | {"graphs": Rerun()})
-
-        pytest.MonkeyPatch().setattr(trainer, "Step", captured)
-
-    expected = alone if slices == 2 else train(tmp_path / "alone", pretrain__accumulate=slices)[0]
-    curve, codes = train(tmp_path / "two", 2, capture, pretrain__accumulate=slices)
-    assert codes == [0, 0]
-    agree(curve, expected)
+    for name in ("cuda:1", "cuda", "cpu"):
+        with join(torch.device(name), "test") as world:
+            assert world.size == 1
+    assert chosen == [torch.device("cuda:1")]
