@@ -46,8 +46,10 @@ def record(settings):
     return {f"{path.parent.name}/{path.stem}": read_json(path) for path in files}
 
 
-def changed(before, after):
-    return {key for key in after if after[key] != before[key]}
+def changed(before, settings):
+    """Record them again, and return which are others, and all."""
+    after = record(settings)
+    return {key for key in after if after[key] != before[key]}, after
 
 
 def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
@@ -61,16 +63,16 @@ def test_changed_file_changes_the_entries_that_name_it(here, monkeypatch):
     )
     assert record(OWN) == before and hashed == []
     write(text_b="two")
-    after = record(OWN)
-    assert changed(before, after) == {"corpora/smoke"}
+    names, before = changed(before, OWN)
+    assert names == {"corpora/smoke"}
     write(d="two")
-    assert changed(after, record(OWN)) == {"tasks/smoke"}
-    assert hashed == [Path("text/b.txt"), Path("d.tsv")]
-    before = record(OWN)
+    names, before = changed(before, OWN)
+    assert names == {"tasks/smoke"} and hashed == [Path("text/b.txt"), Path("d.tsv")]
     old = Path("text/b.txt").stat()
     write(text_b="new")
     os.utime("text/b.txt", ns=(old.st_atime_ns, old.st_mtime_ns))
-    assert changed(before, record(OWN)) == {"corpora/smoke"}, "though size and time are as before"
+    names, _ = changed(before, OWN)
+    assert names == {"corpora/smoke"}, "though size and time are as before"
     without = record(OWN.replace('"text/*.txt"', '"!text/b.txt", "text/*.txt"'))
     assert [name for name, _ in without["corpora/smoke"]] == ["a.txt"]
 

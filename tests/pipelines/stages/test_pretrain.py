@@ -69,7 +69,7 @@ def test_examples_compile_nothing_for_their_few_rows(trained, monkeypatch):
     monkeypatch.setattr(train, lambda config, data, *_, **options: data)
     unigram = replace(config, generator=replace(config.generator, kind="unigram"))
     data = rows.train(unigram, Path(), "smoke")
-    counts = data.unigram
+    counts = data.unigram_V
     special = data.special
     assert set(counts[list(special)].tolist()) == {1}, "a unigram generator proposes words"
     assert counts.sum() == ids.vocab_size + np.isin(rows.train_rows.ids, special, invert=True).sum()
