@@ -15,6 +15,7 @@ from pipelines.stages.announce import SETTLED, announce, describe
 from tests.electra.helpers import config, data
 
 GPU = torch.device("cuda", 0)
+ONE = World(0, 1, GPU)
 PHASE = Phase(0, 1_000_000, 24, 8)
 
 
@@ -25,7 +26,7 @@ def test_a_run_says_once_what_it_runs_on(tmp_path, capsys):
     assert re.fullmatch(r"demo: CPU with 1 thread, torch \S+, fp32", line)
 
 
-def step_done(*, world=World(0, 1, GPU), captured=True, done=0, **changes):
+def step_done(*, world=ONE, captured=True, done=0, **changes):
     return StepDone(
         title="demo",
         settings=config(**changes).pretrain,

@@ -78,16 +78,13 @@ def test_pretraining_takes_no_damaged_rows_or_tokenizer(copied, name, how, capsy
     assert not Path("runs/pretrain").exists()
 
 
-@pytest.mark.parametrize(
-    "name, how", each_with_some(["MANIFEST.json", "documents-00000.jsonl"], HOW)
-)
+@pytest.mark.parametrize("name", ["MANIFEST.json", "documents-00000.jsonl"])
+@pytest.mark.parametrize("how", HOW)
 def test_tokens_takes_no_damaged_corpus(copied, name, how, capsys):
-    shutil.rmtree("build/tokens")
     path = Path("build/corpus/smoke") / name
     harm(path, how)
     said = refused(["tokens", "smoke"], path, capsys)
     assert said.endswith("run `electra corpus smoke` to make it again\n")
-    assert not Path("build/tokens").exists()
 
 
 def test_what_belongs_to_another_name_is_refused(small, capsys):
