@@ -126,6 +126,7 @@ def test_missing_official_file_is_named_before_anything_is_read(here, capsys):
     write(text_a="text")
     Path("squad").mkdir()
     write_official()
+    assert "glue/SST-2/dev.tsv" in inputs.list_files("tasks", "smoke", load())
     Path("glue/SST-2/dev.tsv").unlink()
     sentence = (
         "tasks.smoke: there is no glue/SST-2/dev.tsv; put the dev rows of sst2 there, or leave sst2 "

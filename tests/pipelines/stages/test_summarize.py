@@ -4,7 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -121,14 +121,21 @@ def test_the_numbers_of_a_model_and_of_all_that_it_rests_on(monkeypatch):
 
 
 @pytest.mark.usefixtures("made")
-def test_a_runs_note_begins_with_the_mean_of_the_tasks():
+def test_a_run_gets_its_numbers_cards_and_a_note_that_begins_with_the_mean_of_the_tasks():
+    card = Path("build/glue/smoke/cola/README.md")
+    card.parent.mkdir()
+    card.write_text("a card")
     average = {"name": "mean", "pretrained": {"mean": 60.0, "scores": [60.0]}}
-    leave("glue", GLUE | {"average": average, "label": "sample world"})
-    notes = {}
-    tracker = SimpleNamespace(summary=id, artifact=id, tags=notes.update)
+    values = GLUE | {"average": average, "label": "sample world"}
+    leave("glue", values)
+    tracker = MagicMock()
     record_results("glue", "smoke", tracker)
     first = "pretrained/average 60; pretrained/cola 50; scratch/cola 10"
-    assert notes == {NOTE: f"sample world: {first}"}
+    tracker.tags.assert_called_with({NOTE: f"sample world: {first}"})
+    tracker.summary.assert_called_with(stage_numbers("glue", values))
+    copy = Path("runs/glue-smoke/cards/cola/README.md")
+    tracker.artifact.assert_called_with(copy, "cards/cola")
+    assert copy.read_text() == "a card"
 
 
 def test_weights_that_a_pre_training_starts_from_are_found_by_their_folder(here):
