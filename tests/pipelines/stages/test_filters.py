@@ -210,9 +210,6 @@ def test_documents_with_benchmark_texts_go(tmp_path):
     count = {"tasks": tasks, "decontaminate": {"tasks": "mine", "action": "count"}}
     counted, kept = run(tmp_path, texts, "counted", **count)
     assert kept == list(texts) and counted["contaminated"] == 3
-    mood(tmp_path, [dev], [train], [test])
-    kept = run(tmp_path, texts, "changed", **drop)[1]
-    assert kept == [id for id in texts if id not in {"test", "train"}]
     mood(tmp_path, [train], [["short"]], [["short"]])
     with pytest.raises(BadInput, match=r"tasks\.mine: has no dev or test text of 13 words"):
         run(tmp_path, texts, "nothing", **drop)
