@@ -61,13 +61,12 @@ def start(processes, folder):
     """
     log = folder / "log"
     known = folder / "scheduler.json"
-    words = [
-        ["scheduler", "--host=127.0.0.1", "--port=0", "--no-dashboard", f"--scheduler-file={known}"]
-    ]
-    worker = ["worker", f"--scheduler-file={known}", "--nthreads=1", "--no-nanny", "--no-dashboard"]
-    words += [[*worker, f"--local-directory={folder / str(number)}"] for number in range(2)]
-    for each in words:
-        command = [sys.executable, "-m", f"distributed.cli.dask_{each[0]}", *each[1:]]
+    common = [f"--scheduler-file={known}", "--no-dashboard"]
+    scheduler = ["scheduler", "--host=127.0.0.1", "--port=0"]
+    worker = ["worker", "--nthreads=1", "--no-nanny"]
+    workers = [[*worker, f"--local-directory={folder / name}"] for name in ("one", "two")]
+    for kind, *options in (scheduler, *workers):
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *common, *options]
         with log.open("ab") as out:
             processes.append(
                 subprocess.Popen(command, env=environment(ROOT), cwd=folder, stderr=out, stdout=out)

@@ -66,11 +66,8 @@ def test_stage_leaves_predictions_a_summary_and_a_record(small, monkeypatch):
 
 
 def test_scores_are_compared_with_scratch_and_with_no_network():
-    task = {
-        "baselines": {"chance": 50.0, "bag_of_words": 71.0, "replaced_tokens": 90.0},
-        "pretrained": {"mean": 65.3},
-        "scratch": {"mean": 60.1},
-    }
+    best = {"chance": 50.0, "bag_of_words": 71.0, "replaced_tokens": 90.0}
+    task = {"baselines": best, "pretrained": {"mean": 65.3}, "scratch": {"mean": 60.1}}
     said = "65.3 pre-trained, 60.1 from scratch, 71.0 without a network (bag of words), WARNING: "
     assert glue.describe_scores(task).startswith(said)
     task["pretrained"]["mean"] = 71.1
@@ -148,12 +145,12 @@ def test_only_the_complete_official_tasks_make_a_glue_average():
 
 
 def test_failed_seed_is_named_and_keeps_its_score():
-    records = []
     fault = "1 was predicted for every row"
-    for seed, value, failed in ((2, 0.0, fault), (1, 30.0, None), (3, 33.0, None)):
-        metrics = {"matthews": value, "accuracy": 50.0}
-        record = {"arm": "pretrained", "seed": seed, "metrics": metrics, "failed": failed}
-        records.append(record | {"train_rows": 5, "dev_rows": 5, "steps": 1})
+    facts = {"arm": "pretrained", "train_rows": 5, "dev_rows": 5, "steps": 1}
+    records = [
+        {**facts, "seed": seed, "metrics": {"matthews": value, "accuracy": 50.0}, "failed": failed}
+        for seed, value, failed in ((2, 0.0, fault), (1, 30.0, None), (3, 33.0, None))
+    ]
     arm = summary.summarize_task(GLUE["cola"], records)["pretrained"]
     assert arm["scores"] == [30.0, 0.0, 33.0] and arm["failed"] == [f"seed 2: {fault}"]
     assert (arm["mean"], arm["median"], arm["best"]) == (21.0, 30.0, 33.0)
